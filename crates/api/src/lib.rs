@@ -1,0 +1,1 @@
+//! The only room that knows gRPC, HTTP and JSON.

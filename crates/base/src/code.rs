@@ -1,0 +1,134 @@
+//! Refusals: what the system answers when it is asked for something that cannot be.
+//! The enum is closed, and one table gives every code its gRPC code, etcd's exact message, HTTP status and
+//! exit code. Clients match on the message, so the strings are part of the wire contract.
+
+use std::fmt;
+
+/// gRPC status codes by their number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Grpc {
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+impl Grpc {
+    /// The HTTP status that a gRPC gateway gives for the code.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Grpc::Cancelled => 499,
+            Grpc::InvalidArgument | Grpc::FailedPrecondition | Grpc::OutOfRange => 400,
+            Grpc::Unauthenticated => 401,
+            Grpc::PermissionDenied => 403,
+            Grpc::NotFound => 404,
+            Grpc::ResourceExhausted => 429,
+            Grpc::Unknown | Grpc::Internal | Grpc::DataLoss => 500,
+            Grpc::Unimplemented => 501,
+            Grpc::Unavailable => 503,
+            Grpc::DeadlineExceeded => 504,
+        }
+    }
+
+    /// The exit code of a command-line tool that ends on such a refusal: 2 for what the caller got wrong,
+    /// 4 for what may pass by itself, 1 for the rest.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Grpc::InvalidArgument | Grpc::OutOfRange | Grpc::FailedPrecondition | Grpc::NotFound => 2,
+            Grpc::Unavailable | Grpc::DeadlineExceeded | Grpc::ResourceExhausted => 4,
+            _ => 1,
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $grpc:ident, $message:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Code { $($(#[$doc])* $name = $number,)* }
+
+        impl Code {
+            pub const ALL: &'static [Code] = &[$(Code::$name),*];
+
+            pub const fn grpc(self) -> Grpc {
+                match self { $(Code::$name => Grpc::$grpc,)* }
+            }
+
+            /// The message as etcd words it.
+            pub const fn message(self) -> &'static str {
+                match self { $(Code::$name => $message,)* }
+            }
+
+            /// The code of this number in a persisted reply.
+            pub const fn from_number(number: u8) -> Option<Code> {
+                match number { $($number => Some(Code::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+codes! {
+    EmptyKey = 1, InvalidArgument, "etcdserver: key is not provided";
+    KeyNotFound = 2, InvalidArgument, "etcdserver: key not found";
+    ValueProvided = 3, InvalidArgument, "etcdserver: value is provided";
+    LeaseProvided = 4, InvalidArgument, "etcdserver: lease is provided";
+    TooManyOps = 5, InvalidArgument, "etcdserver: too many operations in txn request";
+    DuplicateKey = 6, InvalidArgument, "etcdserver: duplicate key given in txn request";
+    InvalidSortOption = 7, InvalidArgument, "etcdserver: invalid sort option";
+    RequestTooLarge = 8, InvalidArgument, "etcdserver: request is too large";
+    Compacted = 9, OutOfRange, "etcdserver: mvcc: required revision has been compacted";
+    FutureRevision = 10, OutOfRange, "etcdserver: mvcc: required revision is a future revision";
+    NoSpace = 11, ResourceExhausted, "etcdserver: mvcc: database space exceeded";
+    TooManyRequests = 12, ResourceExhausted, "etcdserver: too many requests";
+    LeaseNotFound = 13, NotFound, "etcdserver: requested lease not found";
+    NoLeader = 14, Unavailable, "etcdserver: no leader";
+    Stopped = 15, Unavailable, "etcdserver: server stopped";
+    Timeout = 16, Unavailable, "etcdserver: request timed out";
+    /// Nested deeper than we walk; etcd has no bound and no message of its own for it.
+    TxnTooDeep = 17, InvalidArgument, "etcdserver: too many operations in txn request";
+    /// An enum value that no version of the API knows; etcd treats it as a compare that cannot be evaluated.
+    UnknownCompare = 18, InvalidArgument, "etcdserver: invalid client api version";
+    NotLeader = 19, FailedPrecondition, "etcdserver: not leader";
+    BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+impl std::error::Error for Code {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_and_read_back() {
+        for code in Code::ALL {
+            assert_eq!(Code::from_number(*code as u8), Some(*code));
+        }
+        assert_eq!(Code::from_number(0), None);
+    }
+
+    #[test]
+    fn every_refusal_has_an_error_status_and_a_failing_exit_code() {
+        for code in Code::ALL {
+            assert!(code.grpc().http_status() >= 400, "{code:?}");
+            assert!(code.grpc().exit_code() > 0, "{code:?}");
+            assert!(code.message().starts_with("etcdserver: "), "{code:?}");
+        }
+    }
+}

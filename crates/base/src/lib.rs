@@ -1,0 +1,21 @@
+//! The bottom room: values that every other room speaks in.
+//! Nothing here performs an effect, and nothing here knows a protocol, a file format or a socket.
+//! It must stay poor: a type belongs here only when two rooms above cannot talk without it.
+
+pub mod checksum;
+pub mod code;
+pub mod codec;
+pub mod id;
+pub mod key_range;
+pub mod limits;
+pub mod mutant;
+pub mod rng;
+pub mod table;
+pub mod time;
+
+pub use code::Code;
+pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, ProposalId, Revision, Term, Token};
+pub use key_range::{KeyRange, RangeEnd};
+pub use rng::Rng;
+pub use table::{Row, Table, View};
+pub use time::Instant;

@@ -1,0 +1,44 @@
+//! Every bound of the system has a name here, with its unit last, and relations between bounds are proved
+//! at compile time. Settings may lower some of them; nothing raises them.
+
+/// etcd's `--max-request-bytes` default: the size of one encoded command.
+pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1_536 * 1024;
+/// The most that the setting may ask for.
+pub const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
+/// Added to the request limit for what surrounds it on the wire, as etcd does.
+pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
+/// Compares, successes or failures of one transaction.
+pub const TXN_OPS_MAX: usize = 128;
+/// Transactions within transactions.
+pub const TXN_DEPTH_MAX: usize = 4;
+/// Requests that wait for an answer in one process; further ones are refused at once.
+pub const REQUESTS_WAITING_MAX: usize = 16_384;
+/// Bytes of proposals that wait in one process.
+pub const PROPOSALS_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Proposals gathered into one raft entry.
+pub const ENTRY_BYTES_SOFT: usize = 1024 * 1024;
+/// One entry: the last proposal gathered may exceed the soft bound by one whole request.
+pub const ENTRY_BYTES_MAX: usize = ENTRY_BYTES_SOFT + REQUEST_BYTES_MAX + GRPC_OVERHEAD_BYTES;
+/// One append message between peers.
+pub const APPEND_BYTES_SOFT: usize = 1024 * 1024;
+/// Frames gathered into one envelope on a peer stream.
+pub const ENVELOPE_BYTES_SOFT: usize = 1024 * 1024;
+/// One envelope on a peer stream; a longer one is a protocol error.
+pub const ENVELOPE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Frames queued towards one peer; raft repeats what is dropped.
+pub const PEER_QUEUE_FRAMES: usize = 4_096;
+/// Committed but not yet applied entries, beyond which new requests are refused (etcd's overload gap).
+pub const APPLY_LAG_ENTRIES_MAX: u64 = 5_000;
+/// Log entries kept behind the flushed state for followers that lag.
+pub const LOG_KEEP_ENTRIES: u64 = 5_000;
+/// Bytes of log kept for them.
+pub const LOG_KEEP_BYTES: usize = 16 * 1024 * 1024;
+/// One chunk of a streamed snapshot.
+pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
+
+const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
+const _: () = assert!(
+    ENTRY_BYTES_MAX + APPEND_BYTES_SOFT + ENVELOPE_BYTES_SOFT < ENVELOPE_BYTES_MAX,
+    "an envelope must hold the largest append message"
+);
+const _: () = assert!(PROPOSALS_WAITING_BYTES_MAX >= 4 * REQUEST_BYTES_MAX);

@@ -1,0 +1,87 @@
+//! Planted bugs, so that the simulator's checkers can be checked: each names one rule that the code keeps,
+//! and breaks it where the rule is kept. Without the `mutants` feature `planted` is a constant `false` and
+//! the branches vanish; only the simulator turns the feature on and chooses one.
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Mutant { $($(#[$doc])* $name,)* }
+
+        impl Mutant {
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name),*];
+
+            /// The name used on the simulator's command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Mutant::$name => $text,)* }
+            }
+
+            pub fn from_name(name: &str) -> Option<Mutant> {
+                Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A batch counts as persisted as soon as it is handed over, before its fsync.
+    AckBeforeFsync = "ack-before-fsync",
+    /// The vote is not among the records that a crash must preserve.
+    VoteForgotten = "vote-forgotten",
+    /// A follower's append responses leave before the entries they vouch for are durable.
+    ResponseBeforePersist = "response-before-persist",
+    /// The leader answers reads from its own commit index without asking a quorum.
+    ReadWithoutQuorum = "read-without-quorum",
+    /// Reads run when the index is known, without waiting until it is applied.
+    ReadBeforeApplied = "read-before-applied",
+    /// A ReadIndex context is used again for the next attempt.
+    ReadContextReused = "read-context-reused",
+    /// Proposals that come twice are applied twice.
+    NoDeduplication = "no-deduplication",
+    /// The applied index is flushed ahead of the data it stands for.
+    AppliedIndexAhead = "applied-index-ahead",
+    /// Bytes of a torn write are taken for records.
+    TornTailAccepted = "torn-tail-accepted",
+    /// A snapshot is announced with a later index than its rows have.
+    SnapshotIndexAhead = "snapshot-index-ahead",
+    /// The log is cut although the store has not yet flushed what is cut.
+    LogCutBeforeFlush = "log-cut-before-flush",
+    /// The boot counter is not durable before it is used.
+    BootReused = "boot-reused",
+    /// A transaction's range reads the state before the transaction's own puts.
+    TxnBlindToItself = "txn-blind-to-itself",
+    /// Deleting and creating again keeps the version counter.
+    VersionNotReset = "version-not-reset",
+    /// Apply uses a member's own identity, so replicas diverge.
+    ApplyNotDeterministic = "apply-not-deterministic",
+    /// A new store is installed without clearing what the old one had in memory.
+    OverlaySurvivesInstall = "overlay-survives-install",
+}
+
+#[cfg(feature = "mutants")]
+mod chosen {
+    use super::Mutant;
+    use std::cell::Cell;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Plants one bug in everything that this thread runs from now on.
+    pub fn plant(mutant: Option<Mutant>) {
+        CHOSEN.set(mutant);
+    }
+
+    #[inline]
+    pub fn planted(mutant: Mutant) -> bool {
+        CHOSEN.get() == Some(mutant)
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use chosen::{plant, planted};
+
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub const fn planted(_: Mutant) -> bool {
+    false
+}

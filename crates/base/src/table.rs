@@ -1,0 +1,52 @@
+//! What the store holds, as seen from pure rooms: a few ordered tables of bytes.
+//! Rooms name rows and read them through a `View`; which engine keeps them is the shell's business.
+
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// The tables of the store. The number is part of the file format: never reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Table {
+    /// Applied index and term, revision, compaction floor, membership, state hash.
+    Meta = 0,
+    /// (key, revision) → one version of a key, with its value.
+    Versions = 1,
+    /// (revision, position in it) → the key that changed and how, without values.
+    Log = 2,
+    /// key → its current version, without value.
+    Index = 3,
+    /// origin member → which of its proposals were applied.
+    Origins = 4,
+}
+
+impl Table {
+    pub const ALL: [Table; 5] = [Table::Meta, Table::Versions, Table::Log, Table::Index, Table::Origins];
+
+    pub fn from_number(number: u8) -> Option<Table> {
+        Table::ALL.into_iter().find(|table| *table as u8 == number)
+    }
+}
+
+/// One row to be written (`Some`) or removed (`None`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub table: Table,
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// A consistent, synchronous read of the store. A store that cannot be read stops the process, so there is
+/// no error to hand to a pure room.
+pub trait View {
+    fn get(&self, table: Table, key: &[u8]) -> Option<Bytes>;
+
+    /// Visits rows in key order until the visitor answers `false`.
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    );
+}

@@ -1,0 +1,58 @@
+//! What the coordination store answers. The header's cluster, member and term are added by the api room;
+//! the revision is the state machine's own and is part of the answer.
+
+use base::{LeaseId, Revision};
+use bytes::Bytes;
+
+/// An answer, with the store's revision when it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    pub revision: Revision,
+    pub body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Range(RangeReply),
+    Put(PutReply),
+    Delete(DeleteReply),
+    Txn(TxnReply),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RangeReply {
+    pub kvs: Vec<KeyValue>,
+    /// Further keys lie in the range, beyond the limit.
+    pub more: bool,
+    /// Keys in the range at that revision, whatever the limit and filters.
+    pub count: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PutReply {
+    pub prev_kv: Option<KeyValue>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteReply {
+    pub deleted: u64,
+    pub prev_kvs: Vec<KeyValue>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TxnReply {
+    pub succeeded: bool,
+    pub bodies: Vec<Body>,
+}
+
+/// One version of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    pub key: Bytes,
+    pub create_revision: Revision,
+    pub mod_revision: Revision,
+    /// Counts from 1 at creation; a delete ends the count.
+    pub version: i64,
+    pub lease: LeaseId,
+    pub value: Bytes,
+}

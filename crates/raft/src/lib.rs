@@ -1,0 +1,1 @@
+//! A pure adapter over the raft library: inputs in, ordered effects out.

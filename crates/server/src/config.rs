@@ -1,0 +1,41 @@
+//! The one configuration of a member, already checked: every value is usable as it stands.
+//! `cli` gathers it from flags, environment and file; rooms below `server` never see it, they get small
+//! `Params` of their own.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub name: String,
+    pub data_dir: PathBuf,
+    pub client_addr: SocketAddr,
+    pub peer_addr: SocketAddr,
+    /// Every member of the cluster with its peer address, this one included.
+    pub initial_cluster: Vec<Member>,
+    /// Told apart from other clusters by this word.
+    pub cluster_token: String,
+    pub advertise_client: String,
+    pub advertise_peer: String,
+    pub heartbeat: Duration,
+    pub election: Duration,
+    pub request_timeout: Duration,
+    pub request_bytes_max: usize,
+    pub txn_ops_max: usize,
+    /// How long applied writes may wait in memory before the store is flushed (they are in the log already).
+    pub flush_interval: Duration,
+    pub flush_bytes: usize,
+    pub wal_segment_bytes: u64,
+    /// Log entries kept behind the flushed state for followers that lag.
+    pub log_keep_entries: u64,
+    /// How long SIGTERM waits for requests under way.
+    pub drain_timeout: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub name: String,
+    /// `host:port`; resolved at each connection attempt, so that a name may move.
+    pub peer_addr: String,
+}
