@@ -4,15 +4,10 @@
 
 use crate::command::Command;
 use base::codec::{self, Reader};
-use base::{Boot, Index, NodeId, ProposalId, Term};
+use base::{Boot, NodeId, ProposalId};
 use bytes::Bytes;
 
-/// Where an entry lies in the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    pub index: Index,
-    pub term: Term,
-}
+pub use base::Position;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {

@@ -218,7 +218,8 @@ impl Apply {
 }
 
 fn load(view: &dyn View) -> Result<(State, Position), Corrupt> {
-    Ok(State::load(view)?.unwrap_or_else(|| (State::empty(), Position::ORIGIN)))
+    let applied = rows::Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied);
+    Ok((State::load(view)?.unwrap_or_else(State::empty), applied))
 }
 
 /// Versions from memory first, then from the store.
@@ -229,6 +230,7 @@ struct Layered<'a> {
 
 impl Records for Layered<'_> {
     fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
-        self.overlay.find(key, revision).or_else(|| rows::read_record(self.view, key, revision))
+        let stored = || rows::read_record(self.view, key, revision).unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        self.overlay.find(key, revision).or_else(stored)
     }
 }

@@ -6,7 +6,7 @@ use base::mutant::{Mutant, planted};
 use base::{Boot, ClusterId, NodeId};
 
 const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
-const CLUSTER_SEED: u64 = 0x636c_7573_7465_72;
+const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
 
 /// The id of the member of this name in the cluster of this token. Addresses may change; names may not.
 pub fn member_id(token: &str, name: &str) -> NodeId {

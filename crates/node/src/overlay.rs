@@ -2,7 +2,7 @@
 //! being written. Reads look here before they look in the store.
 //! Changes come in revision order, so a version is found by bisection and no map is kept.
 
-use base::{Position, Revision, Row, Table};
+use base::{Position, Revision, Row};
 use coord::{Change, ChangeKind, Record, rows};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Flush {
     }
 
     /// Every row, later ones replacing earlier ones of the same key.
-    pub fn emit(&self, row: &mut dyn FnMut(Table, &[u8], Option<&[u8]>)) {
+    pub fn emit(&self, row: &mut rows::Emit<'_>) {
         for change in self.changes.iter() {
             rows::change_rows(change, row);
         }
