@@ -133,9 +133,7 @@ impl Consensus {
             Input::Tick => self.on_tick(now, out),
             Input::Received { from, frame } => self.on_frame(from, frame, out),
             Input::Request(request) => self.on_request(request, out),
-            Input::Persisted(seq) => {
-                self.raft.step(raft::Input::Persisted(seq));
-            }
+            Input::Persisted(seq) => self.on_persisted(seq),
             Input::Applied { index, finished } => self.on_applied(index, finished),
             Input::Flushed(at) => {
                 self.raft.step(raft::Input::Flushed(at));
@@ -218,9 +216,20 @@ impl Consensus {
         }
     }
 
+    /// With a snapshot's records durable, its store is live and everything up to it is applied.
+    fn on_persisted(&mut self, seq: u64) {
+        self.raft.step(raft::Input::Persisted(seq));
+        if let Some(at) = self.staging.on_persisted(seq) {
+            self.on_applied(at.index, Vec::new());
+        }
+    }
+
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
         finished.into_iter().for_each(|seq| self.pending.finish(seq));
-        self.staging.on_installed(index);
+        // What `Apply` reported before a snapshot was installed may arrive after it.
+        if index <= self.applied {
+            return;
+        }
         self.applied = index;
         self.raft.step(raft::Input::Applied(index));
         if planted(Mutant::LogCutBeforeFlush) {
@@ -296,7 +305,7 @@ impl Consensus {
         out.send.extend(from_raft.send.drain(..).map(|message| (message.to(), Frame::Raft(message))));
         for persist in from_raft.persist.drain(..) {
             if let Some(at) = persist.install {
-                self.staging.on_install(at);
+                self.staging.on_install(persist.seq, at);
             }
             out.persist.push(persist);
         }

@@ -30,7 +30,12 @@ pub enum Stage {
 pub(crate) struct Staging {
     receiving: Option<Receiving>,
     /// Raft has taken the snapshot; until it is installed the staged store must not be touched.
-    installing: Option<Index>,
+    installing: Option<Installing>,
+}
+
+struct Installing {
+    persist_seq: u64,
+    at: Position,
 }
 
 struct Receiving {
@@ -92,11 +97,12 @@ impl Staging {
         at.filter(|at| receiving.message.snapshot_at() == Some(*at)).map(|_| receiving.message)
     }
 
-    pub fn on_install(&mut self, at: Position) {
-        self.installing = Some(at.index);
+    pub fn on_install(&mut self, persist_seq: u64, at: Position) {
+        self.installing = Some(Installing { persist_seq, at });
     }
 
-    pub fn on_installed(&mut self, applied: Index) {
-        self.installing.take_if(|index| *index <= applied);
+    /// The position that became live with the records up to `seq`.
+    pub fn on_persisted(&mut self, seq: u64) -> Option<Position> {
+        self.installing.take_if(|installing| installing.persist_seq <= seq).map(|installing| installing.at)
     }
 }
