@@ -41,6 +41,9 @@ pub struct RowRef<'a> {
     pub value: Option<&'a [u8]>,
 }
 
+/// Takes one row: table, key, and the value or its absence.
+pub type Put<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
+
 impl<'a> From<&'a Row> for RowRef<'a> {
     fn from(row: &'a Row) -> RowRef<'a> {
         RowRef { table: row.table, key: &row.key, value: row.value.as_deref() }
@@ -89,6 +92,13 @@ impl Store {
         txn.commit().map_err(Error::store(&self.name))
     }
 
+    /// The same for rows that their owner hands over one by one.
+    pub fn write_with(&self, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), Error> {
+        let txn = self.begin()?;
+        fill_tables(&txn, fill).map_err(Error::store(&self.name))?;
+        txn.commit().map_err(Error::store(&self.name))
+    }
+
     /// A snapshot of all tables; later writes do not change it, and it keeps their old pages alive.
     pub fn view(&self) -> Result<StoreView, Error> {
         let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
@@ -127,13 +137,13 @@ fn prepare(txn: &WriteTransaction) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn put_rows<'a>(
-    txn: &WriteTransaction,
-    rows: &mut dyn Iterator<Item = RowRef<'a>>,
-) -> Result<(), redb::Error> {
-    let mut tables = [const { None }; Table::ALL.len()];
-    for row in rows {
-        let slot = &mut tables[row.table as usize];
+/// Tables stay open over the rows of a transaction.
+#[derive(Default)]
+struct OpenTables<'txn>([Option<redb::Table<'txn, &'static [u8], &'static [u8]>>; Table::ALL.len()]);
+
+impl<'txn> OpenTables<'txn> {
+    fn put(&mut self, txn: &'txn WriteTransaction, row: RowRef<'_>) -> Result<(), redb::Error> {
+        let slot = &mut self.0[row.table as usize];
         let table = match slot {
             Some(table) => table,
             None => slot.insert(txn.open_table(definition(row.table))?),
@@ -142,8 +152,30 @@ fn put_rows<'a>(
             Some(value) => drop(table.insert(row.key, value)?),
             None => drop(table.remove(row.key)?),
         }
+        Ok(())
+    }
+}
+
+fn put_rows<'a>(
+    txn: &WriteTransaction,
+    rows: &mut dyn Iterator<Item = RowRef<'a>>,
+) -> Result<(), redb::Error> {
+    let mut tables = OpenTables::default();
+    for row in rows {
+        tables.put(txn, row)?;
     }
     Ok(())
+}
+
+fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), redb::Error> {
+    let mut tables = OpenTables::default();
+    let mut result = Ok(());
+    fill(&mut |table, key, value| {
+        if result.is_ok() {
+            result = tables.put(txn, RowRef { table, key, value });
+        }
+    });
+    result
 }
 
 fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {

@@ -11,7 +11,9 @@ pub enum Error {
     )]
     Store(coord::Corrupt),
 
-    #[error("the write-ahead log holds a record that this release cannot read: start the newer release that wrote it")]
+    #[error(
+        "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
+    )]
     UnknownRecord,
 
     #[error(

@@ -29,7 +29,7 @@ struct Receiving {
 }
 
 enum Progress {
-    Filling(staging::Staging),
+    Filling(Box<staging::Staging>),
     Finished(staging::Staged),
 }
 
@@ -80,7 +80,7 @@ impl Vault {
             Stage::Begin { id } => {
                 self.staging = None;
                 let filling = staging::Staging::begin(self.disk.clone(), STAGED, self.cache_bytes)?;
-                self.staging = Some(Receiving { id, progress: Progress::Filling(filling) });
+                self.staging = Some(Receiving { id, progress: Progress::Filling(Box::new(filling)) });
                 Ok(None)
             }
             Stage::Rows { id, rows } => self.stage_rows(id, rows).map(|()| None),

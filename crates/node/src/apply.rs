@@ -230,7 +230,8 @@ struct Layered<'a> {
 
 impl Records for Layered<'_> {
     fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
-        let stored = || rows::read_record(self.view, key, revision).unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        let stored =
+            || rows::read_record(self.view, key, revision).unwrap_or_else(|corrupt| panic!("{corrupt}"));
         self.overlay.find(key, revision).or_else(stored)
     }
 }
