@@ -201,7 +201,8 @@ impl Peers {
         self.shared.peers.values().map(|peer| (peer.id, peer.tally.read())).collect()
     }
 
-    /// Closes all sockets and waits for all threads. No `Lost` is told for what is closed here.
+    /// Closes all sockets and waits for all threads: at most for a name or a connection attempt under way.
+    /// No `Lost` is told for what is closed here.
     pub fn stop(self) {
         drop(self);
     }

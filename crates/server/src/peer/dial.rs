@@ -81,7 +81,12 @@ fn dial(shared: &Shared, peer: &Peer) -> Result<TcpStream, DialError> {
 
 fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<TcpStream, DialError> {
     let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
-    greet(shared, peer, &stream)?;
+    let greeted = greet(shared, peer, &stream);
+    if greeted.is_err() {
+        // The copy kept for stopping would keep the connection open.
+        peer.set_dialled(None);
+    }
+    greeted?;
     Ok(stream)
 }
 

@@ -8,7 +8,7 @@ use base::{ClusterId, NodeId};
 use bytes::{BufMut, Bytes};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 pub(super) const VERSION: u16 = 1;
@@ -17,6 +17,8 @@ const MAGIC: &[u8; 8] = b"ALTHINGP";
 const PREFIX_BYTES: usize = MAGIC.len() + 2;
 pub(super) const HELLO_BYTES: usize = PREFIX_BYTES + 3 * 8 + 4;
 const ANSWER_BYTES: usize = 3;
+/// What a hello of another version may hold beyond its first bytes.
+const DRAIN_BYTES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hello {
@@ -129,6 +131,7 @@ pub(super) fn receive(
     if version != VERSION {
         // What follows the version may look different there, so the answer does not wait for it.
         answer(stream, Verdict::UnsupportedVersion)?;
+        drain(stream, deadline)?;
         return Err(HandshakeError::TurnedAway { verdict: Verdict::UnsupportedVersion, version });
     }
     read_exact_by(stream, &mut bytes[PREFIX_BYTES..], deadline)?;
@@ -141,6 +144,16 @@ pub(super) fn receive(
 fn answer(stream: &TcpStream, verdict: Verdict) -> io::Result<()> {
     let [low, high] = VERSION.to_le_bytes();
     (&mut &*stream).write_all(&[verdict as u8, low, high])
+}
+
+/// Closing a socket that holds unread bytes resets it, and the answer may be lost with it. So the rest of an
+/// unknown hello is read, within reason, until the dialler has understood and closes.
+fn drain(stream: &TcpStream, deadline: Instant) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    match read_exact_by(stream, &mut [0; DRAIN_BYTES], deadline) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        other => other,
+    }
 }
 
 /// Like `read_exact`, but a sender that drips single bytes does not win more time.

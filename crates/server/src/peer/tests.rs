@@ -22,6 +22,21 @@ struct Member {
     address: SocketAddr,
 }
 
+/// Member one, whose only peer two is played by the test.
+struct Alone {
+    member: Member,
+    /// The address of two: bound, so that no other test gets its port, but nobody accepts there.
+    _nobody: TcpListener,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.member
+    }
+}
+
 fn bind() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").unwrap()
 }
@@ -50,10 +65,27 @@ fn pair() -> (Member, Member) {
     (a, b)
 }
 
-/// Member one, whose peer two is played by the test; nobody listens for two.
-fn alone_with(timing: Timing) -> Member {
-    let nobody = bind().local_addr().unwrap();
-    start_with(ONE, bind(), &[(TWO, nobody)], timing)
+fn alone_with(timing: Timing) -> Alone {
+    let nobody = bind();
+    let member = start_with(ONE, bind(), &[(TWO, nobody.local_addr().unwrap())], timing);
+    Alone { member, _nobody: nobody }
+}
+
+/// Binds the port of a member that was stopped; a passing connection may hold it for a moment.
+fn rebind(address: SocketAddr) -> TcpListener {
+    eventually(|| TcpListener::bind(address).ok())
+}
+
+/// Asks until there is an answer.
+fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "no answer in time");
+        thread::yield_now();
+    }
 }
 
 impl Member {
@@ -163,10 +195,14 @@ fn frames_arrive_in_order_and_complete_between_three_members() {
             assert_eq!(received[&(me, from)], numbered(from, 2_000));
         }
     }
-    let counters = members[0].peers.counters();
+    // A frame is counted after it was written, so it may arrive earlier.
+    let counters = eventually(|| {
+        let counters = members[0].peers.counters();
+        counters.iter().all(|(_, counters)| counters.frames_sent == 2_000).then_some(counters)
+    });
     assert_eq!(counters.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [TWO, THREE]);
     for (_, counters) in counters {
-        assert_eq!((counters.frames_sent, counters.frames_received), (2_000, 2_000));
+        assert_eq!(counters.frames_received, 2_000);
         assert_eq!((counters.frames_refused, counters.frames_dropped, counters.connects), (0, 0, 1));
     }
 }
@@ -210,14 +246,10 @@ fn strangers_are_turned_away_while_members_talk() {
     let mut future = good.encode();
     future[8] = 9;
     let mut stream = TcpStream::connect(a.address).unwrap();
-    stream.write_all(&future[..10]).unwrap();
+    stream.write_all(&future).unwrap();
     let mut answer = [0; 3];
     stream.read_exact(&mut answer).unwrap();
-    assert_eq!(
-        answer,
-        [Verdict::UnsupportedVersion as u8, 1, 0],
-        "without waiting for more, and with our version"
-    );
+    assert_eq!(answer, [Verdict::UnsupportedVersion as u8, 1, 0], "with the version that we speak");
 
     assert!(b.peers.send(ONE, numbered(TWO, 3)));
     assert_eq!(a.frames(TWO, 3), numbered(TWO, 3));
@@ -288,7 +320,7 @@ fn a_peer_that_goes_away_is_lost_at_once_and_once_and_is_found_again_on_the_same
         "noticed by the end of the stream, not by silence"
     );
 
-    let again = start(TWO, TcpListener::bind(at_b).unwrap(), &[(ONE, a.address)]);
+    let again = start(TWO, rebind(at_b), &[(ONE, a.address)]);
     assert_eq!(a.next(), Event::Connected { peer: TWO }, "and no second loss before it");
     again.wait_for(Event::Connected { peer: ONE });
     assert!(a.peers.send(TWO, numbered(ONE, 5)));
@@ -305,7 +337,7 @@ fn a_ticket_ends_with_its_stream() {
     let at_b = b.address;
     b.peers.stop();
     a.wait_for(Event::Lost { peer: TWO });
-    let _again = start(TWO, TcpListener::bind(at_b).unwrap(), &[(ONE, a.address)]);
+    let _again = start(TWO, rebind(at_b), &[(ONE, a.address)]);
     a.wait_for(Event::Connected { peer: TWO });
     assert_eq!(a.peers.send_bulk(ticket, Bytes::from_static(b"bulk"), later()), Err(BulkError::Lost));
     assert_ne!(a.peers.ticket(TWO), Some(ticket));
@@ -327,7 +359,7 @@ fn small_frames_pass_ahead_of_bulk() {
         let Event::Frames { frames, .. } = event else { return };
         drop(hold.1.wait_while(hold.0.lock().unwrap(), |open| !*open).unwrap());
         for frame in frames {
-            drop(sender.send(frame.len()));
+            let _ = sender.send(frame.len());
         }
     });
     let params = Params {
@@ -374,7 +406,8 @@ fn half_open_connections_are_bounded_and_time_out() {
     for stream in &mut silent {
         wait_closed(stream);
     }
-    assert!(evicted < start.elapsed(), "the oldest made place before any timeout");
+    assert!(evicted < timing.handshake, "the oldest made place before any timeout");
+    assert!(start.elapsed() >= timing.handshake, "the others had their time");
 }
 
 #[test]
@@ -440,10 +473,10 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let listen = bind();
     let address = listen.local_addr().unwrap();
     let other = start(TWO, bind(), &[(ONE, address)]);
-    let nobody = bind().local_addr().unwrap();
+    let nobody = bind();
     let (sender, events) = mpsc::channel();
     let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
-    let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.to_string())];
+    let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.local_addr().unwrap().to_string())];
     let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing: Timing::default() };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(Event::Connected { peer: ONE });
@@ -454,5 +487,5 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     wait_closed(&mut half_open);
     drop(deliver);
     assert_eq!(events.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "no loss was told");
-    assert!(TcpListener::bind(address).is_ok(), "the port is free again");
+    rebind(address);
 }
