@@ -69,7 +69,7 @@ impl Server {
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
         let roster = Roster::new(&config)?;
-        let (disk, lock) = open_dir(&config)?;
+        let Directory { disk, lock } = Directory::open(&config)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
@@ -201,15 +201,23 @@ impl Roster {
     }
 }
 
-fn open_dir(config: &Config) -> Result<(Arc<dyn Disk>, Box<dyn DirLock>), Error> {
-    let path = &config.data_dir;
-    let trouble = |action| move |source| Error::DataDir { action, path: path.clone(), source };
-    let disk = RealDisk::open(path.clone()).map_err(trouble("open or create files"))?;
-    let lock = disk.lock().map_err(|source| match source.kind() {
-        io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
-        _ => trouble("take the lock")(source),
-    })?;
-    Ok((Arc::new(disk), lock))
+/// The data directory, owned by this process for as long as the lock lives.
+struct Directory {
+    disk: Arc<dyn Disk>,
+    lock: Box<dyn DirLock>,
+}
+
+impl Directory {
+    fn open(config: &Config) -> Result<Directory, Error> {
+        let path = &config.data_dir;
+        let trouble = |action| move |source| Error::DataDir { action, path: path.clone(), source };
+        let disk = RealDisk::open(path.clone()).map_err(trouble("open or create files"))?;
+        let lock = disk.lock().map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
+            _ => trouble("take the lock")(source),
+        })?;
+        Ok(Directory { disk: Arc::new(disk), lock })
+    }
 }
 
 fn tick(config: &Config) -> Duration {
