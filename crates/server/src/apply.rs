@@ -113,17 +113,20 @@ impl Loop {
         }
     }
 
-    /// Hands out what the turn brought about.
+    /// Hands out what the turn brought about. Whoever is answered finds the board up to date.
     fn end_turn(&mut self) {
+        let index = self.machine.applied_index();
+        let news = index > self.reported || !self.out.finished.is_empty();
+        if news {
+            self.show();
+        }
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
-        let index = self.machine.applied_index();
-        if index > self.reported || !self.out.finished.is_empty() {
+        if news {
             self.reported = index;
             let finished = std::mem::take(&mut self.out.finished);
             self.core.report(node::Input::Applied { index, finished });
-            self.show();
         }
         if let Some(flush) = self.out.flush.take() {
             self.send_flush(flush);

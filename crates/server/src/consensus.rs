@@ -72,8 +72,9 @@ impl Loop {
         self.machine.collect(now, &mut self.out);
         let first = Token(self.next_token.0 - self.arrived.len() as u64);
         self.core.waiters.register(first, &mut self.arrived);
-        self.hand_out();
+        // Whoever is answered in this turn finds the board up to date.
         self.core.board.set_raft(self.machine.status());
+        self.hand_out();
     }
 
     fn take_in(&mut self, now: Instant, item: Mail) {

@@ -43,16 +43,17 @@ fn a_follower_that_missed_more_than_the_log_keeps_is_given_a_snapshot() {
     let follower = (world.leader() + 1) % 3;
     let writer = world.leader();
     world.take(follower).stop();
-    for count in 0..50 {
-        world.put(writer, &format!("k{count}"), "v");
+    let value = "v".repeat(20_000);
+    for count in 0..100 {
+        world.put(writer, &format!("k{count}"), &value);
     }
     let committed = world.handle(writer).status().committed;
     world.restart(follower);
     eventually(|| (world.handle(follower).status().applied >= committed).then_some(()));
     let figures = world.handle(follower).metrics();
     assert!(figures.contains("althing_snapshots_installed_total 1\n"), "{figures}");
-    for count in 0..50 {
-        assert_eq!(world.value(follower, &format!("k{count}")).unwrap(), "v");
+    for count in 0..100 {
+        assert_eq!(world.value(follower, &format!("k{count}")).unwrap(), value);
     }
     world.put(follower, "goes on", "v");
     world.take(follower).stop();
