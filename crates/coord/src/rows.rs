@@ -46,23 +46,40 @@ impl std::error::Error for Corrupt {}
 /// Takes a row to be written (`Some`) or removed (`None`).
 pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 
-/// The rows of one change.
-pub fn change_rows(change: &Change, emit: &mut Emit<'_>) {
+/// The rows of changes, which come in the order of their revisions. Within each table the rows come in the
+/// order of their keys, which spares the store most of its work, and of a key that changed several times only
+/// the last index row comes.
+pub fn change_rows(changes: &[Change], emit: &mut Emit<'_>) {
     let (mut key, mut value) = (Vec::new(), Vec::new());
-    log_key(change.revision, change.sub, &mut key);
-    log_value(change, &mut value);
-    emit(Table::Log, &key, Some(&value));
-    let ChangeKind::Put(record) = &change.kind else {
-        return emit(Table::Index, &change.key, None);
-    };
-    key.clear();
-    value.clear();
-    version_key(&change.key, change.revision, &mut key);
-    record_value(record, &mut value);
-    emit(Table::Versions, &key, Some(&value));
-    value.clear();
-    index_value(change.revision, record, &mut value);
-    emit(Table::Index, &change.key, Some(&value));
+    for change in changes {
+        key.clear();
+        value.clear();
+        log_key(change.revision, change.sub, &mut key);
+        log_value(change, &mut value);
+        emit(Table::Log, &key, Some(&value));
+    }
+    let mut by_key: Vec<&Change> = changes.iter().collect();
+    // Stable, so that the changes of one key stay in the order of their revisions.
+    by_key.sort_by(|a, b| a.key.cmp(&b.key));
+    for change in &by_key {
+        if let ChangeKind::Put(record) = &change.kind {
+            key.clear();
+            value.clear();
+            version_key(&change.key, change.revision, &mut key);
+            record_value(record, &mut value);
+            emit(Table::Versions, &key, Some(&value));
+        }
+    }
+    for same_key in by_key.chunk_by(|a, b| a.key == b.key) {
+        let last = same_key.last().expect("a chunk is not empty");
+        let ChangeKind::Put(record) = &last.kind else {
+            emit(Table::Index, &last.key, None);
+            continue;
+        };
+        value.clear();
+        index_value(last.revision, record, &mut value);
+        emit(Table::Index, &last.key, Some(&value));
+    }
 }
 
 /// The rows beside those of the changes, as of `applied`. The origins are written whole: there is one short
