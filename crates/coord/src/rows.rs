@@ -46,39 +46,70 @@ impl std::error::Error for Corrupt {}
 /// Takes a row to be written (`Some`) or removed (`None`).
 pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 
-/// The rows of changes, which come in the order of their revisions. Within each table the rows come in the
-/// order of their keys, which spares the store most of its work, and of a key that changed several times only
-/// the last index row comes.
-pub fn change_rows(changes: &[Change], emit: &mut Emit<'_>) {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
+/// The rows of one change.
+pub fn change_rows(change: &Change, emit: &mut Emit<'_>) {
+    let mut row = Buffers::default();
+    row.log(change, emit);
+    row.version(change, emit);
+    row.index(change, emit);
+}
+
+/// The rows of many changes, which come in the order of their revisions. Within each table the rows come in
+/// the order of their keys, which spares the store much of its work, and of a key that changed several times
+/// only the last index row comes.
+pub fn flush_rows(changes: &[Change], emit: &mut Emit<'_>) {
+    let mut row = Buffers::default();
     for change in changes {
-        key.clear();
-        value.clear();
-        log_key(change.revision, change.sub, &mut key);
-        log_value(change, &mut value);
-        emit(Table::Log, &key, Some(&value));
+        row.log(change, emit);
     }
     let mut by_key: Vec<&Change> = changes.iter().collect();
-    // Stable, so that the changes of one key stay in the order of their revisions.
+    // Stable: the changes of one key stay in the order of their revisions.
     by_key.sort_by(|a, b| a.key.cmp(&b.key));
     for change in &by_key {
-        if let ChangeKind::Put(record) = &change.kind {
-            key.clear();
-            value.clear();
-            version_key(&change.key, change.revision, &mut key);
-            record_value(record, &mut value);
-            emit(Table::Versions, &key, Some(&value));
-        }
+        row.version(change, emit);
     }
     for same_key in by_key.chunk_by(|a, b| a.key == b.key) {
-        let last = same_key.last().expect("a chunk is not empty");
-        let ChangeKind::Put(record) = &last.kind else {
-            emit(Table::Index, &last.key, None);
-            continue;
+        row.index(same_key.last().expect("a chunk is not empty"), emit);
+    }
+}
+
+/// Where rows are encoded, kept from one to the next.
+#[derive(Default)]
+struct Buffers {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Buffers {
+    fn log(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        self.clear();
+        log_key(change.revision, change.sub, &mut self.key);
+        log_value(change, &mut self.value);
+        emit(Table::Log, &self.key, Some(&self.value));
+    }
+
+    /// A delete leaves no version.
+    fn version(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        if let ChangeKind::Put(record) = &change.kind {
+            self.clear();
+            version_key(&change.key, change.revision, &mut self.key);
+            record_value(record, &mut self.value);
+            emit(Table::Versions, &self.key, Some(&self.value));
+        }
+    }
+
+    fn index(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        let ChangeKind::Put(record) = &change.kind else {
+            return emit(Table::Index, &change.key, None);
         };
-        value.clear();
-        index_value(last.revision, record, &mut value);
-        emit(Table::Index, &last.key, Some(&value));
+        self.clear();
+        index_value(change.revision, record, &mut self.value);
+        emit(Table::Index, &change.key, Some(&self.value));
+    }
+
+    fn clear(&mut self) {
+        self.key.clear();
+        self.value.clear();
     }
 }
 

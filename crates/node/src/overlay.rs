@@ -23,7 +23,7 @@ impl Flush {
 
     /// Every row, later ones replacing earlier ones of the same key.
     pub fn emit(&self, row: &mut rows::Emit<'_>) {
-        rows::change_rows(&self.changes, row);
+        rows::flush_rows(&self.changes, row);
         for Row { table, key, value } in &self.state {
             row(*table, key, value.as_deref());
         }
