@@ -1,1 +1,2 @@
+//! The simulator's command line.
 fn main() {}
