@@ -115,6 +115,20 @@ impl SimDisk {
         self.state().power = Power::OnForOps(n);
     }
 
+    /// The power is gone; only `crash` brings it back.
+    pub fn has_lost_power(&self) -> bool {
+        self.state().power == Power::Off
+    }
+
+    /// Faults that were planned and have not struck will not.
+    pub fn cancel_faults(&self) {
+        let mut state = self.state();
+        state.sync_fails_next = false;
+        if state.power != Power::Off {
+            state.power = Power::On;
+        }
+    }
+
     /// Growth beyond so many bytes in all is refused with ENOSPC.
     pub fn set_space(&self, bytes: u64) {
         self.state().space_bytes = bytes;

@@ -22,7 +22,10 @@ impl Workload {
     pub fn next(&mut self, rng: &mut Rng) -> Request {
         match rng.between(0, 100) {
             0..35 => self.put(rng),
-            35..55 => range(rng, KeyRange::single(key(rng)), false),
+            35..55 => {
+                let key = key(rng);
+                range(rng, KeyRange::single(key), false)
+            }
             55..63 => range(rng, everything(), false),
             63..68 => range(rng, everything(), true),
             68..76 => delete(rng),
