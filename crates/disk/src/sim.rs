@@ -4,6 +4,8 @@
 //! What was synced always survives, except where a test damages it on purpose.
 
 mod inode;
+#[cfg(test)]
+mod tests;
 
 use crate::disk::{DirLock, Disk, File};
 use base::Rng;

@@ -6,6 +6,8 @@
 mod backend;
 pub mod chunk;
 pub mod staging;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::StoreView;
