@@ -91,6 +91,42 @@ fn a_lost_sector_in_the_middle_is_damage() {
     assert_corrupt(&disk, &name, starts[0]);
 }
 
+/// The dangerous case: of five unsynced frames the first is lost and the last survives; the new opening then
+/// writes a frame that ends exactly where the survivor begins, and the zeroes written over it are lost too.
+#[test]
+fn a_frame_that_was_cut_does_not_come_back() {
+    let disk = SimDisk::new(1);
+    let mut wal = open(&disk).wal;
+    wal.write(&[entry(1, b"durable")]).unwrap();
+    wal.sync().unwrap();
+    let mut starts = Vec::new();
+    for position in 2..=6 {
+        starts.push(wal.offset);
+        wal.write(&[entry(position, &[0xa5; 48])]).unwrap();
+    }
+    let name = wal.newest().name.clone();
+    let (lost, survivor, end) = (starts[0], starts[4], wal.offset);
+    let file = disk.open(&name).unwrap();
+    let mut remains = vec![0; (end - survivor) as usize];
+    file.read_at(survivor, &mut remains).unwrap();
+    file.write_at(lost, &vec![0; (starts[1] - lost) as usize]).unwrap();
+
+    let mut opened = open(&disk);
+    assert_eq!(positions(&opened.records), [1]);
+    assert_eq!(opened.recovery.torn, Some(Torn { file: name.clone(), offset: lost }));
+    let mut zeroed = vec![1; remains.len()];
+    file.read_at(survivor, &mut zeroed).unwrap();
+    assert!(zeroed.iter().all(|byte| *byte == 0));
+    file.write_at(survivor, &remains).unwrap();
+
+    let overhead = 48;
+    let len = (survivor - opened.wal.offset - overhead) as usize;
+    opened.wal.write(&[entry(2, &vec![7; len])]).unwrap();
+    opened.wal.sync().unwrap();
+    assert_eq!(opened.wal.offset, survivor);
+    assert_eq!(positions(&open(&disk).records), [1, 2]);
+}
+
 /// A log over several segments; the names of all but the newest.
 fn several_segments() -> (SimDisk, Vec<String>) {
     let disk = SimDisk::new(1);
@@ -171,4 +207,19 @@ proptest::proptest! {
         let _ = frame::check(&bytes, place);
         let _ = frame::check(&body, place);
     }
+}
+
+/// The planted bug does what its name says, so that a checker has something to find.
+#[cfg(feature = "mutants")]
+#[test]
+fn the_planted_bug_accepts_a_torn_frame() {
+    use base::mutant::{Mutant, plant};
+    let (disk, name, starts) = three_frames(1);
+    let file = disk.open(&name).unwrap();
+    file.write_at(starts[3] - 8, &[0; 8]).unwrap();
+    plant(Some(Mutant::TornTailAccepted));
+    let opened = open(&disk);
+    plant(None);
+    assert_eq!(positions(&opened.records), [1, 2, 3]);
+    assert_ne!(opened.records[2], entry(3, &[0xa5; 40]));
 }

@@ -51,11 +51,14 @@ impl Life {
         if self.rng.chance(200_000) {
             return vote(&stamp);
         }
-        let len = match self.rng.between(0, 40) {
-            0 => self.rng.between(4000, 20_000),
-            1..10 => self.rng.between(200, 1500),
-            _ => self.rng.between(0, 100),
-        };
+        // Frames come out as multiples of 32, as an opening's first frame does, so that new frames often end
+        // where the remains of an old one begin.
+        let len = 8 + 32
+            * match self.rng.between(0, 40) {
+                0 => self.rng.between(100, 600),
+                1..10 => self.rng.between(8, 50),
+                _ => self.rng.between(0, 4),
+            };
         let mut payload = stamp.to_vec();
         payload.resize(8 + len as usize, self.model.stamp as u8);
         self.model.position += 1;
