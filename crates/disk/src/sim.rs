@@ -34,6 +34,7 @@ pub struct Counters {
     pub space_refused: u64,
 }
 
+#[derive(Clone)]
 struct State {
     rng: Rng,
     inodes: BTreeMap<u64, Inode>,
@@ -101,7 +102,7 @@ impl SimDisk {
     }
 
     /// Ends the process but not the machine (SIGKILL): handles die, while unsynced work stays as it is,
-    /// visible and still at risk.
+    /// visible and still at risk. Faults that were armed are disarmed, as by `crash`.
     pub fn kill(&self) {
         self.state().die();
     }
@@ -128,6 +129,11 @@ impl SimDisk {
         let bit = state.rng.between(0, 8);
         let inode = state.names.get(name).copied().expect("the file to damage exists");
         state.inodes.get_mut(&inode).expect("a named file has an inode").flip(offset, bit as u32);
+    }
+
+    /// A copy of the disk as it is, on which other things can happen.
+    pub fn fork(&self) -> SimDisk {
+        SimDisk(Arc::new(Mutex::new(self.state().clone())))
     }
 
     pub fn counters(&self) -> Counters {
@@ -164,8 +170,6 @@ impl State {
             inode.handles = 0;
         }
         self.used_bytes = self.inodes.values().map(Inode::len).sum();
-        self.sync_fails_next = false;
-        self.power = Power::On;
         self.counters.crashes += 1;
         self.die();
     }
@@ -173,6 +177,8 @@ impl State {
     fn die(&mut self) {
         self.life += 1;
         self.locked = false;
+        self.sync_fails_next = false;
+        self.power = Power::On;
         for inode in self.inodes.values_mut() {
             inode.handles = 0;
         }
