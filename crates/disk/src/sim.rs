@@ -4,6 +4,8 @@
 //! What was synced always survives, except where a test damages it on purpose.
 
 mod inode;
+#[cfg(test)]
+mod tests;
 
 use crate::disk::{DirLock, Disk, File};
 use base::Rng;
@@ -32,6 +34,7 @@ pub struct Counters {
     pub space_refused: u64,
 }
 
+#[derive(Clone)]
 struct State {
     rng: Rng,
     inodes: BTreeMap<u64, Inode>,
@@ -99,7 +102,7 @@ impl SimDisk {
     }
 
     /// Ends the process but not the machine (SIGKILL): handles die, while unsynced work stays as it is,
-    /// visible and still at risk.
+    /// visible and still at risk. Faults that were armed are disarmed, as by `crash`.
     pub fn kill(&self) {
         self.state().die();
     }
@@ -142,6 +145,11 @@ impl SimDisk {
         state.inodes.get_mut(&inode).expect("a named file has an inode").flip(offset, bit as u32);
     }
 
+    /// A copy of the disk as it is, on which other things can happen.
+    pub fn fork(&self) -> SimDisk {
+        SimDisk(Arc::new(Mutex::new(self.state().clone())))
+    }
+
     pub fn counters(&self) -> Counters {
         self.state().counters
     }
@@ -176,8 +184,6 @@ impl State {
             inode.handles = 0;
         }
         self.used_bytes = self.inodes.values().map(Inode::len).sum();
-        self.sync_fails_next = false;
-        self.power = Power::On;
         self.counters.crashes += 1;
         self.die();
     }
@@ -185,6 +191,8 @@ impl State {
     fn die(&mut self) {
         self.life += 1;
         self.locked = false;
+        self.sync_fails_next = false;
+        self.power = Power::On;
         for inode in self.inodes.values_mut() {
             inode.handles = 0;
         }

@@ -6,6 +6,8 @@
 mod backend;
 pub mod chunk;
 pub mod staging;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::StoreView;
@@ -80,7 +82,7 @@ impl Store {
         let open = || disk.open(name).map_err(Error::io("open", name));
         let db = Builder::new()
             .set_cache_size(cache_bytes)
-            .create_with_backend(Backend::new(open()?))
+            .create_with_backend(Backend::open(open()?).map_err(Error::io("read", name))?)
             .map_err(Error::store(name))?;
         Ok(Store { db: Arc::new(db), name: name.to_string(), file: open()? })
     }

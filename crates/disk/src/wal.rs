@@ -7,6 +7,8 @@ mod frame;
 mod record;
 mod recovery;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 pub use record::{Record, Stream};
 pub use recovery::{Recovery, Torn};

@@ -20,7 +20,7 @@ pub const FRESH_NAME: &str = "wal-fresh";
 
 const MAGIC: [u8; 8] = *b"ALTHWAL\0";
 const PREFIX: &str = "wal-";
-const ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
 pub struct Segment {
     pub id: u64,
