@@ -89,7 +89,9 @@ impl Facts {
         let sighting = Sighting { state, kv: kv.clone(), value_shown };
         self.keys.entry(kv.key.clone()).or_default().sightings.push(sighting);
         if value_shown {
-            self.origins.insert((kv.key.clone(), kv.value.clone()), kv.mod_revision);
+            // A put that keeps the value shows it again at a later revision.
+            let origin = self.origins.entry((kv.key.clone(), kv.value.clone())).or_insert(kv.mod_revision);
+            *origin = kv.mod_revision.min(*origin);
         }
     }
 

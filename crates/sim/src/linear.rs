@@ -8,7 +8,7 @@
 mod plan;
 mod search;
 
-use crate::history::Operation;
+use crate::history::{Operation, Outcome, may_change};
 use crate::model::State;
 use base::Revision;
 use plan::Plan;
@@ -95,7 +95,8 @@ fn explain(history: &[Operation], stuck: Stuck) -> Violation {
     window.extend(around.iter().map(|at| line(*at, " ")));
     let end = around.iter().chain(&stuck.blamed).map(|at| history[*at].deadline()).max().unwrap_or(u64::MAX);
     let mut unknown: Vec<usize> = (0..history.len())
-        .filter(|at| history[*at].deadline() == u64::MAX && history[*at].invoked <= end)
+        .filter(|at| history[*at].outcome == Outcome::Unknown && may_change(&history[*at].request))
+        .filter(|at| history[*at].invoked <= end)
         .filter(|at| !stuck.blamed.contains(at))
         .collect();
     unknown.sort_by_key(|at| std::cmp::Reverse(history[*at].invoked));

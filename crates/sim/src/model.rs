@@ -259,3 +259,6 @@ fn sorted(sort: Sort, left: &KeyValue, right: &KeyValue) -> Ordering {
     };
     if sort.descending { order.reverse() } else { order }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ use crate::show;
 use base::Revision;
 use std::collections::HashSet;
 
+const UNEXPLAINED_REFUSAL: &str = "no state that this refusal can have met explains it";
+
 pub struct Search<'a> {
     plan: &'a Plan<'a>,
     /// Where each unknown operation was seen to land, if it was.
@@ -162,7 +164,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             if operation.deadline() < path.latest {
-                let reason = "no state that this refusal can have met explains it".to_owned();
+                let reason = UNEXPLAINED_REFUSAL.to_owned();
                 return Err(Stuck { revision, blamed: vec![at], reason });
             }
             if operation.invoked <= returned_later && self.refuses(at, &path.state) {
@@ -210,13 +212,20 @@ impl<'a> Search<'a> {
             None => 1,
             Some(_) => 0,
         });
-        self.give_up(Stuck {
-            revision,
-            blamed: Vec::new(),
-            reason: "nobody was told to have made this revision, and no operation of unknown fate fits"
-                .to_owned(),
-        });
+        self.give_up(self.empty_gap(&path));
         Some(Choice { path, candidates })
+    }
+
+    /// What to say if nothing fills the gap after this path.
+    fn empty_gap(&self, path: &Path) -> Stuck {
+        let revision = path.state.revision().next();
+        if revision <= self.plan.last {
+            let reason = "nobody was told to have made this revision, and no operation of unknown fate fits";
+            return Stuck { revision, blamed: Vec::new(), reason: reason.to_owned() };
+        }
+        let waiting = self.plan.refusals.iter().enumerate().filter(|(slot, _)| !path.refused.has(*slot));
+        let blamed = waiting.map(|(_, at)| *at).collect();
+        Stuck { revision, blamed, reason: UNEXPLAINED_REFUSAL.to_owned() }
     }
 
     /// The next way to fill the latest gap that has one left. `None` when there is none, or no budget.
