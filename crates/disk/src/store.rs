@@ -107,6 +107,12 @@ impl Store {
         Ok(StoreView::new(self.db.clone(), txn, &self.name))
     }
 
+    /// Bytes of pages that hold rows now; the rest of the file is free or kept for views. Walks all pages: for
+    /// maintenance, not for a metric that is read every second.
+    pub fn used_bytes(&self) -> Result<u64, Error> {
+        self.view()?.used_bytes().map_err(Error::store(&self.name))
+    }
+
     /// The length of the file; space that was freed inside it is used again.
     pub fn file_bytes(&self) -> Result<u64, Error> {
         self.file.len().map_err(Error::io("measure", &self.name))

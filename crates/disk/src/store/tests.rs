@@ -89,6 +89,31 @@ fn rows_are_read_back_in_order_and_by_bounds() {
 }
 
 #[test]
+fn sizes_follow_the_rows() {
+    let store = open(&SimDisk::new(1));
+    let empty = store.used_bytes().unwrap();
+    write(&store, &[row(Table::Log, b"k", Some(&[1; 50_000]))]).unwrap();
+    let full = store.used_bytes().unwrap();
+    assert!(full >= empty + 50_000, "{empty} then {full}");
+    assert!(full <= store.file_bytes().unwrap());
+    write(&store, &[row(Table::Log, b"k", None)]).unwrap();
+    assert_eq!(store.used_bytes().unwrap(), empty);
+}
+
+#[test]
+fn stores_views_and_logs_can_move_between_threads() {
+    fn movable<T: Send>() {}
+    fn shareable<T: Send + Sync>() {}
+    shareable::<Store>();
+    shareable::<StoreView>();
+    movable::<Staging>();
+    movable::<Chunks>();
+    movable::<crate::Wal>();
+    shareable::<SimDisk>();
+    shareable::<crate::RealDisk>();
+}
+
+#[test]
 fn a_view_is_pinned_and_outlives_its_store() {
     let disk = SimDisk::new(1);
     let store = open(&disk);
