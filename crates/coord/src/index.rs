@@ -55,6 +55,17 @@ struct Entry {
 
 const _: () = assert!(size_of::<Entry>() == 48, "an entry is paid for every key");
 
+/// A line of the log, as the history is read back from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    pub key: &'a [u8],
+    pub revision: Revision,
+    /// What the key must have been put at before; `None` where the log may have been compacted.
+    pub prev: Option<Revision>,
+    /// The version that was put; `None` for a delete.
+    pub put: Option<Version>,
+}
+
 /// A row of the log does not fit what the index says; the name says how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Misfit(pub &'static str);
@@ -126,38 +137,34 @@ impl Index {
         self.keys.insert(key.into(), Entry { latest: current, past: None });
     }
 
-    /// A put of the log, when the history is read back over the current versions. Answers whether it is the
-    /// current version of its key.
-    pub fn replay_put(&mut self, key: &[u8], version: Version) -> Result<bool, Misfit> {
-        let entry = self.entry_or_ended(key);
-        let latest = entry.latest;
-        if latest.is_live() && latest.modified < version.modified {
+    /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
+    /// it is the current version of its key.
+    pub fn replay(&mut self, line: &Line<'_>) -> Result<bool, Misfit> {
+        let entry = self.entry_or_ended(line.key);
+        let is_live = entry.latest.is_live();
+        if is_live && entry.latest.modified < line.revision {
             return Err(Misfit("the log is ahead of the index"));
         }
-        if latest.is_live() && latest.modified == version.modified {
-            return match latest.as_version() == version {
-                true => Ok(true),
-                false => Err(Misfit("log and index disagree on a version")),
-            };
+        if line.prev.is_some_and(|prev| prev != entry.last_put()) {
+            return Err(Misfit("the change before this one is missing from the log"));
         }
-        entry.past_mut().push(version);
+        if line.put.is_some_and(|version| !entry.continues_with(version)) {
+            return Err(Misfit("a version that does not follow the one before"));
+        }
+        match line.put {
+            Some(version) if is_live && entry.latest.modified == line.revision => {
+                match entry.latest.as_version() == version {
+                    true => return Ok(true),
+                    false => return Err(Misfit("log and index disagree on a version")),
+                }
+            }
+            Some(version) => entry.past_mut().push(version),
+            None if is_live && entry.latest.modified == line.revision => {
+                return Err(Misfit("a deleted key is in the index"));
+            }
+            None => entry.replay_end(line.revision)?,
+        }
         Ok(false)
-    }
-
-    /// A delete of the log, when the history is read back.
-    pub fn replay_delete(&mut self, key: &[u8], revision: Revision) -> Result<(), Misfit> {
-        let entry = self.entry_or_ended(key);
-        if entry.latest.is_live() && entry.latest.modified < revision {
-            return Err(Misfit("a deleted key is in the index"));
-        }
-        if entry.past.as_ref().is_none_or(|past| !past.is_open()) {
-            return Err(Misfit("a delete of a key that was not there"));
-        }
-        entry.past_mut().end(revision);
-        if !entry.latest.is_live() {
-            entry.latest = Current::ended(revision);
-        }
-        Ok(())
     }
 
     /// A key whose versions all lie in the past although nothing deleted it.
@@ -188,10 +195,30 @@ impl Entry {
         }
     }
 
+    /// When the last life in the past, if it has not ended, was put last.
+    fn last_put(&self) -> Revision {
+        let open = self.past.as_ref().filter(|past| past.is_open());
+        open.and_then(|past| past.last()).map_or(Revision::ZERO, |version| version.modified)
+    }
+
+    /// A put goes on counting where the last one stopped, or begins a life.
+    fn continues_with(&self, next: Version) -> bool {
+        match self.past.as_ref().filter(|past| past.is_open()).and_then(|past| past.last()) {
+            Some(last) => next.create == last.create && last.version.checked_add(1) == Some(next.version),
+            None => next.create <= next.modified && next.version > 0,
+        }
+    }
+
+    fn replay_end(&mut self, revision: Revision) -> Result<(), Misfit> {
+        let open = self.past.as_mut().filter(|past| past.is_open());
+        open.ok_or(Misfit("a delete of a key that was not there"))?.end(revision);
+        if !self.latest.is_live() {
+            self.latest = Current::ended(revision);
+        }
+        Ok(())
+    }
+
     fn past_mut(&mut self) -> &mut History {
         self.past.get_or_insert_default()
     }
 }
-
-#[cfg(test)]
-mod tests;
