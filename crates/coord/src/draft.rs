@@ -3,7 +3,8 @@
 //! until the whole command has succeeded, so dropping a draft undoes everything.
 
 use crate::change::{Change, ChangeKind, Record, Records};
-use crate::index::{Current, Index, Version};
+use crate::entry::{Current, Version};
+use crate::index::Index;
 use base::mutant::{Mutant, planted};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -85,8 +86,9 @@ impl<'a> Draft<'a> {
 
     pub fn count(&self, keys: &KeyRange, at: At) -> usize {
         match at {
+            At::Past(revision) => self.index.count_at(keys, revision),
             At::Now if self.is_untouched() => self.index.count(keys),
-            _ => self.versions(keys, at).count(),
+            At::Now => self.versions(keys, at).count(),
         }
     }
 

@@ -1,224 +1,88 @@
 //! Every key with its current version, and the revisions of its earlier ones, in memory and in key order.
-//! Changes go in by rising revision; who is where at a revision comes out. Values are not here: a version is
-//! named by (key, revision) and read elsewhere. It is built for millions of keys: one boxed key and 48 bytes
-//! each, nothing more until a key has a past, and looking up never allocates.
+//! Changes go in by rising revision; which keys are there at a revision comes out. Values are not here: a
+//! version is named by (key, revision) and read elsewhere. It is built for millions of keys, and looking up
+//! never allocates.
 
-use crate::history::History;
-use base::{KeyRange, LeaseId, RangeEnd, Revision};
-use std::collections::BTreeMap;
-
-/// A live key's current version, without its value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Current {
-    pub create: Revision,
-    pub modified: Revision,
-    /// Zero only inside this file and for an ended key.
-    pub version: i64,
-    pub lease: LeaseId,
-    pub value_len: u32,
-}
-
-/// What is kept of any version, current or past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version {
-    pub create: Revision,
-    pub modified: Revision,
-    pub version: i64,
-}
-
-impl Current {
-    /// The mark of a key that was deleted at this revision.
-    fn ended(revision: Revision) -> Current {
-        Current { create: Revision::ZERO, modified: revision, version: 0, lease: LeaseId::NONE, value_len: 0 }
-    }
-
-    fn is_live(&self) -> bool {
-        self.version > 0
-    }
-
-    pub fn as_version(&self) -> Version {
-        Version { create: self.create, modified: self.modified, version: self.version }
-    }
-}
+use crate::chunks::{Chunks, Slot};
+use crate::entry::{Current, Entry, Line, Misfit, Version};
+use base::{KeyRange, Revision};
 
 #[derive(Debug, Default)]
 pub struct Index {
-    keys: BTreeMap<Box<[u8]>, Entry>,
-    live: usize,
+    keys: Chunks,
 }
-
-#[derive(Debug)]
-struct Entry {
-    latest: Current,
-    past: Option<Box<History>>,
-}
-
-const _: () = assert!(size_of::<Entry>() == 48, "an entry is paid for every key");
-
-/// A line of the log, as the history is read back from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Line<'a> {
-    pub key: &'a [u8],
-    pub revision: Revision,
-    /// What the key must have been put at before; `None` where the log may have been compacted.
-    pub prev: Option<Revision>,
-    /// The version that was put; `None` for a delete.
-    pub put: Option<Version>,
-}
-
-/// A row of the log does not fit what the index says; the name says how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misfit(pub &'static str);
 
 impl Index {
     /// Live keys.
     pub fn len(&self) -> usize {
-        self.live
+        self.keys.live()
     }
 
     pub fn current(&self, key: &[u8]) -> Option<&Current> {
-        self.keys.get(key).map(|entry| &entry.latest).filter(|latest| latest.is_live())
+        self.keys.get(key)?.current()
     }
 
     /// The live keys of a range with their current versions.
     pub fn iter(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], &Current)> {
-        self.entries(keys)
-            .filter(|(_, entry)| entry.latest.is_live())
-            .map(|(key, entry)| (key, &entry.latest))
+        self.slots(keys).filter_map(|slot| Some((slot.key.as_ref(), slot.entry.current()?)))
     }
 
     /// The keys of a range that were live at a revision, with the versions they then had.
     pub fn iter_at(&self, keys: &KeyRange, at: Revision) -> impl Iterator<Item = (&[u8], Version)> {
-        self.entries(keys).filter_map(move |(key, entry)| Some((key, entry.at(at)?)))
+        self.slots(keys).filter_map(move |slot| Some((slot.key.as_ref(), slot.entry.at(at)?)))
     }
 
-    /// Live keys of a range. Everything is counted already; the rest is a walk over the index alone.
+    /// Live keys of a range.
     pub fn count(&self, keys: &KeyRange) -> usize {
-        let starts_before_all =
-            || self.keys.first_key_value().is_none_or(|(first, _)| keys.start.as_ref() <= first.as_ref());
-        match keys.end {
-            RangeEnd::Open if starts_before_all() => self.live,
-            _ => self.iter(keys).count(),
-        }
+        let live = |slot: &&Slot| slot.entry.is_live();
+        let slices = self.keys.slices(keys);
+        slices
+            .map(|slice| match slice.whole {
+                Some(whole) => whole.live,
+                None => slice.slots.iter().filter(live).count(),
+            })
+            .sum()
+    }
+
+    /// Keys of a range that were live at a revision. Where nothing changed since, they are those of today.
+    pub fn count_at(&self, keys: &KeyRange, at: Revision) -> usize {
+        let live = |slot: &&Slot| slot.entry.at(at).is_some();
+        let slices = self.keys.slices(keys);
+        slices
+            .map(|slice| match slice.whole {
+                Some(whole) if whole.changed <= at => whole.live,
+                _ => slice.slots.iter().filter(live).count(),
+            })
+            .sum()
     }
 
     pub fn put(&mut self, key: &[u8], current: Current) {
-        debug_assert!(current.is_live());
-        let Some(entry) = self.keys.get_mut(key) else {
-            return self.insert(key, current);
-        };
-        assert!(entry.latest.modified < current.modified, "a key changes once in a revision, and forward");
-        let replaced = std::mem::replace(&mut entry.latest, current);
-        match replaced.is_live() {
-            true => entry.past_mut().push(replaced.as_version()),
-            false => self.live += 1,
-        }
+        self.keys.edit(key, Entry::unknown, |entry| entry.put(current));
     }
 
     pub fn delete(&mut self, key: &[u8], revision: Revision) {
-        let entry = self.keys.get_mut(key).expect("only a live key is deleted");
-        assert!(entry.latest.is_live() && entry.latest.modified < revision, "only a live key is deleted");
-        let last = std::mem::replace(&mut entry.latest, Current::ended(revision));
-        let past = entry.past_mut();
-        past.push(last.as_version());
-        past.end(revision);
-        self.live -= 1;
+        self.keys.edit(key, Entry::unknown, |entry| entry.delete(revision));
     }
 
     /// The version count that a deleted key had reached.
     pub fn version_before_end(&self, key: &[u8]) -> i64 {
-        let past = self.keys.get(key).and_then(|entry| entry.past.as_ref());
-        past.and_then(|past| past.last()).map_or(0, |version| version.version)
-    }
-
-    /// A key without a past, when the index is read back.
-    pub fn insert(&mut self, key: &[u8], current: Current) {
-        self.live += 1;
-        self.keys.insert(key.into(), Entry { latest: current, past: None });
+        self.keys.get(key).map_or(0, Entry::version_before)
     }
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
     /// it is the current version of its key.
     pub fn replay(&mut self, line: &Line<'_>) -> Result<bool, Misfit> {
-        let entry = self.entry_or_ended(line.key);
-        let is_live = entry.latest.is_live();
-        if is_live && entry.latest.modified < line.revision {
-            return Err(Misfit("the log is ahead of the index"));
-        }
-        if line.prev.is_some_and(|prev| prev != entry.last_put()) {
-            return Err(Misfit("the change before this one is missing from the log"));
-        }
-        if line.put.is_some_and(|version| !entry.continues_with(version)) {
-            return Err(Misfit("a version that does not follow the one before"));
-        }
-        match line.put {
-            Some(version) if is_live && entry.latest.modified == line.revision => {
-                match entry.latest.as_version() == version {
-                    true => return Ok(true),
-                    false => return Err(Misfit("log and index disagree on a version")),
-                }
-            }
-            Some(version) => entry.past_mut().push(version),
-            None if is_live && entry.latest.modified == line.revision => {
-                return Err(Misfit("a deleted key is in the index"));
-            }
-            None => entry.replay_end(line.revision)?,
-        }
-        Ok(false)
+        self.keys.edit(line.key, Entry::unknown, |entry| entry.replay(line))
     }
 
-    /// A key whose versions all lie in the past although nothing deleted it.
+    /// A key whose versions all lie in the past although nothing ended them, when all is read back.
     pub fn first_unended(&self) -> Option<&[u8]> {
-        let unended =
-            |entry: &Entry| !entry.latest.is_live() && entry.past.as_ref().is_none_or(|past| past.is_open());
-        self.keys.iter().find(|(_, entry)| unended(entry)).map(|(key, _)| key.as_ref())
+        let everything = KeyRange { start: Default::default(), end: base::RangeEnd::Open };
+        let found = self.slots(&everything).find(|slot| slot.entry.is_unended());
+        found.map(|slot| slot.key.as_ref())
     }
 
-    fn entry_or_ended(&mut self, key: &[u8]) -> &mut Entry {
-        if !self.keys.contains_key(key) {
-            self.keys.insert(key.into(), Entry { latest: Current::ended(Revision::ZERO), past: None });
-        }
-        self.keys.get_mut(key).expect("it was inserted if it was missing")
-    }
-
-    fn entries(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], &Entry)> {
-        let inside = (!keys.is_empty()).then(|| self.keys.range::<[u8], _>(keys.bounds()));
-        inside.into_iter().flatten().map(|(key, entry)| (key.as_ref(), entry))
-    }
-}
-
-impl Entry {
-    fn at(&self, revision: Revision) -> Option<Version> {
-        match self.latest.modified <= revision {
-            true => self.latest.is_live().then(|| self.latest.as_version()),
-            false => self.past.as_ref()?.at(revision),
-        }
-    }
-
-    /// When the last life in the past, if it has not ended, was put last.
-    fn last_put(&self) -> Revision {
-        let open = self.past.as_ref().filter(|past| past.is_open());
-        open.and_then(|past| past.last()).map_or(Revision::ZERO, |version| version.modified)
-    }
-
-    /// A put goes on counting where the last one stopped, or begins a life.
-    fn continues_with(&self, next: Version) -> bool {
-        match self.past.as_ref().filter(|past| past.is_open()).and_then(|past| past.last()) {
-            Some(last) => next.create == last.create && last.version.checked_add(1) == Some(next.version),
-            None => next.create <= next.modified && next.version > 0,
-        }
-    }
-
-    fn replay_end(&mut self, revision: Revision) -> Result<(), Misfit> {
-        let open = self.past.as_mut().filter(|past| past.is_open());
-        open.ok_or(Misfit("a delete of a key that was not there"))?.end(revision);
-        if !self.latest.is_live() {
-            self.latest = Current::ended(revision);
-        }
-        Ok(())
-    }
-
-    fn past_mut(&mut self) -> &mut History {
-        self.past.get_or_insert_default()
+    fn slots(&self, keys: &KeyRange) -> impl Iterator<Item = &Slot> {
+        self.keys.slices(keys).flat_map(|slice| slice.slots)
     }
 }

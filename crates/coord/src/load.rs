@@ -3,7 +3,8 @@
 //! keys and changes alone. The tables say some things twice, and what does not agree is reported as corrupt
 //! with the row that shows it, instead of being served.
 
-use crate::index::{Index, Line};
+use crate::entry::Line;
+use crate::index::Index;
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
 use crate::state::State;
@@ -46,10 +47,10 @@ fn load_current(view: &dyn View, newest: Revision) -> Result<Index, Corrupt> {
     scan_all(view, Table::Index, |key, value| {
         let corrupt = |what| Corrupt::new(Table::Index, key, what);
         let current = current_from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
-        if current.modified > newest {
-            return Err(corrupt("newer than the state"));
+        if current.modified <= Revision::EMPTY_STORE || current.modified > newest {
+            return Err(corrupt("outside the state's revisions"));
         }
-        index.insert(key, current);
+        index.put(key, current);
         Ok(())
     })?;
     Ok(index)

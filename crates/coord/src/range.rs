@@ -4,7 +4,7 @@
 //! whole range.
 
 use crate::draft::{At, Draft};
-use crate::index::Version;
+use crate::entry::Version;
 use crate::reply::{KeyValue, RangeReply};
 use crate::request::{Range, Sort, SortTarget};
 use base::{Code, LeaseId};

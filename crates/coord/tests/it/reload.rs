@@ -1,7 +1,7 @@
 //! The state read back from its rows, and rows that lie.
 
 use crate::world::{Store, World, at, do_all, op_delete, op_put, single};
-use base::{Revision, Table};
+use base::{Revision, Rng, Table};
 use coord::request::Request;
 use coord::rows::{self, Meta};
 use coord::{Corrupt, State};
@@ -80,6 +80,27 @@ fn cut_rows_are_malformed_or_do_not_fit() {
             });
         }
     }
+}
+
+#[test]
+fn no_damage_makes_loading_panic() {
+    let whole = written().store;
+    let mut rng = Rng::new(8);
+    let mut noticed = 0;
+    for _ in 0..20_000 {
+        let mut store = whole.clone();
+        for _ in 0..rng.between(1, 4) {
+            let table = *rng.pick(&[Table::Meta, Table::Log, Table::Index, Table::Origins]);
+            let rows = store.tables.get_mut(&table).expect("the table has rows");
+            let nth = rng.between(0, rows.len() as u64) as usize;
+            let row = rows.values_mut().nth(nth).expect("it is one of them");
+            let at = rng.between(0, row.len() as u64) as usize;
+            let any = rng.next_u64() as u8;
+            row[at] = *rng.pick(&[0, 1, 2, 0x7f, 0x80, 0xff, any]);
+        }
+        noticed += usize::from(load(&store).is_err());
+    }
+    assert!(noticed > 10_000, "{noticed}");
 }
 
 #[test]
