@@ -52,9 +52,9 @@ impl Chunks {
         self.live
     }
 
-    pub fn get(&self, key: &[u8]) -> Option<&Entry> {
+    pub fn get(&self, key: &[u8]) -> Option<&Slot> {
         let chunk = self.by_fence.range::<[u8], _>(up_to(key)).next_back()?.1;
-        chunk.find(key).ok().map(|at| &chunk.slots[at].entry)
+        chunk.find(key).ok().map(|at| &chunk.slots[at])
     }
 
     /// Changes the entry of a key in place. The key gets a fresh one first if it has none.

@@ -5,7 +5,7 @@
 
 use crate::chunks::{Chunks, Slot};
 use crate::entry::{Current, Entry, Line, Misfit, Version};
-use base::{KeyRange, Revision};
+use base::{KeyRange, RangeEnd, Revision};
 
 #[derive(Debug, Default)]
 pub struct Index {
@@ -19,7 +19,7 @@ impl Index {
     }
 
     pub fn current(&self, key: &[u8]) -> Option<&Current> {
-        self.keys.get(key)?.current()
+        self.keys.get(key)?.entry.current()
     }
 
     /// The live keys of a range with their current versions.
@@ -66,7 +66,7 @@ impl Index {
 
     /// The version count that a deleted key had reached.
     pub fn version_before_end(&self, key: &[u8]) -> i64 {
-        self.keys.get(key).map_or(0, Entry::version_before)
+        self.keys.get(key).map_or(0, |slot| slot.entry.version_before())
     }
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
@@ -77,12 +77,17 @@ impl Index {
 
     /// A key whose versions all lie in the past although nothing ended them, when all is read back.
     pub fn first_unended(&self) -> Option<&[u8]> {
-        let everything = KeyRange { start: Default::default(), end: base::RangeEnd::Open };
+        let everything = KeyRange { start: Default::default(), end: RangeEnd::Open };
         let found = self.slots(&everything).find(|slot| slot.entry.is_unended());
         found.map(|slot| slot.key.as_ref())
     }
 
+    /// One key is looked up, more are walked.
     fn slots(&self, keys: &KeyRange) -> impl Iterator<Item = &Slot> {
-        self.keys.slices(keys).flat_map(|slice| slice.slots)
+        let (one, many) = match keys.end {
+            RangeEnd::Single => (self.keys.get(&keys.start), None),
+            _ => (None, Some(self.keys.slices(keys))),
+        };
+        one.into_iter().chain(many.into_iter().flatten().flat_map(|slice| slice.slots))
     }
 }

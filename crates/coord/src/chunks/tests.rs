@@ -75,7 +75,7 @@ fn keys_in_any_order_are_found_and_cut_as_in_a_plain_map() {
         pair.check(&KeyRange { start, end });
         let probe = key(rng.between(0, 3_100));
         let expected = pair.plain.get(&probe).map(|(revision, live)| (*revision, *live));
-        let found = pair.chunks.get(&probe).map(|entry| (entry.changed(), entry.is_live()));
+        let found = pair.chunks.get(&probe).map(|slot| (slot.entry.changed(), slot.entry.is_live()));
         assert_eq!(found, expected);
     }
 }
