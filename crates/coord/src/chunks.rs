@@ -122,7 +122,7 @@ impl Slot {
 
 impl Chunk {
     /// Where the key is, or belongs. Keys are scattered in memory, and the processor fetches ahead along a
-    /// walk whose steps it can foresee: on cold keys that is twice as fast as bisection.
+    /// walk whose steps it can foresee: over a million keys that was measured faster than bisection.
     fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let mut at = 0;
         while self.slots.get(at + STRIDE).is_some_and(|slot| slot.key.as_ref() <= key) {

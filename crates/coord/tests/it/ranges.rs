@@ -1,9 +1,9 @@
 //! What a range answers.
 
 use crate::world::{World, all_of, bytes, everything, put, single, span};
-use base::{Code, KeyRange, Revision, Row, Table};
+use base::{Code, KeyRange, RangeEnd, Revision, Rng, Row, Table};
 use bytes::Bytes;
-use coord::request::{Bounds, Put, Range, Request, Sort, SortTarget};
+use coord::request::{Bounds, Delete, Put, Range, Request, Sort, SortTarget};
 use coord::{Record, Records, State, rows};
 use std::cell::Cell;
 
@@ -181,6 +181,32 @@ fn below_the_compacted_revision_nothing_is_read_and_at_it_everything() {
     assert_eq!(at(3), Err(Code::Compacted));
     assert_eq!(at(4).expect("the floor itself is readable").count, 3);
     assert_eq!(at(0).expect("the newest is readable").count, 5);
+}
+
+#[test]
+fn counts_agree_with_the_keys_over_many_keys_at_any_revision() {
+    let mut world = World::new();
+    let mut rng = Rng::new(21);
+    let name = |rng: &mut Rng| Bytes::from(format!("{:03}", rng.between(0, 900)));
+    for _ in 0..2_500 {
+        let key = name(&mut rng);
+        let request = match rng.chance(250_000) {
+            true => Request::Delete(Delete { keys: KeyRange::single(key), prev_kv: false }),
+            false => Request::Put(Put { key, ..put("", "") }),
+        };
+        world.write(request).expect("accepted");
+    }
+    let newest = world.revision() as u64;
+    for _ in 0..150 {
+        let keys = KeyRange { start: name(&mut rng), end: RangeEnd::Before(name(&mut rng)) };
+        let revision = Revision(rng.between(0, newest + 1) as i64);
+        let all = Range { revision, keys_only: true, ..all_of(keys) };
+        let found = world.range(&all).expect("readable").kvs.len() as u64;
+        let counted = Range { count_only: true, ..all.clone() };
+        let limited = Range { limit: 3, ..all };
+        assert_eq!(world.range(&counted).expect("readable").count, found);
+        assert_eq!(world.range(&limited).expect("readable").count, found);
+    }
 }
 
 #[test]
