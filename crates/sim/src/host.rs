@@ -19,6 +19,8 @@ pub struct Host {
     pub life: u32,
     pub paused: bool,
     pub clock: Clock,
+    /// Until then every sync of the disk takes long.
+    pub slow_until: u64,
 }
 
 /// A monotonic clock that runs fast or slow, and may jump ahead.

@@ -3,6 +3,7 @@
 //! reply types with the store and nothing else, so that a bug of the store cannot hide in them.
 
 mod agenda;
+pub mod campaign;
 mod clients;
 pub mod durable;
 mod facts;

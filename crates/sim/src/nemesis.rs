@@ -35,7 +35,8 @@ impl World {
             68..74 => self.fail_sync(host),
             74..80 => self.fill_disk(host),
             80..88 => self.cut_power_soon(host),
-            88..93 => self.jump_clock(host),
+            88..91 => self.jump_clock(host),
+            91..96 => self.slow_disks(),
             _ => return self.transfer_leadership(),
         }
         Ok(())
@@ -49,7 +50,7 @@ impl World {
     }
 
     /// The whole cluster loses power at once.
-    fn strike_all(&mut self) {
+    pub fn strike_all(&mut self) {
         for host in 0..self.hosts.len() {
             self.strike(host, Death::PowerCut);
         }
@@ -126,6 +127,16 @@ impl World {
         self.hosts[host].disk.fail_next_sync();
     }
 
+    /// Every disk takes long over its syncs for a while; then, sometimes, the lights go out.
+    fn slow_disks(&mut self) {
+        self.tally.faults += 1;
+        let until = self.agenda.now() + self.rng.between(500_000, 4_000_000);
+        self.hosts.iter_mut().for_each(|host| host.slow_until = until);
+        if self.rng.chance(500_000) {
+            self.agenda.after(self.rng.between(100_000, 2_000_000), Event::Blackout);
+        }
+    }
+
     fn fill_disk(&mut self, host: usize) {
         self.tally.faults += 1;
         let machine = &mut self.hosts[host];
@@ -165,6 +176,7 @@ impl World {
         for host in 0..self.hosts.len() {
             let machine = &mut self.hosts[host];
             machine.paused = false;
+            machine.slow_until = 0;
             machine.disk.set_space(u64::MAX);
             machine.disk.cancel_faults();
             self.agenda.after(1, Event::Restart { host });

@@ -27,7 +27,7 @@ const SNAPSHOT_CHUNK_BYTES: usize = 1024;
 impl Settings {
     pub fn draw(rng: &mut Rng) -> Settings {
         Settings {
-            members: if rng.chance(250_000) { 5 } else { 3 },
+            members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
@@ -59,8 +59,9 @@ impl Settings {
         }
     }
 
-    pub fn sync_latency(&self, rng: &mut Rng) -> u64 {
-        if rng.chance(self.slow_syncs_per_million) {
+    /// How long a sync takes on a disk, which may be having a bad time.
+    pub fn sync_latency(&self, rng: &mut Rng, slow: bool) -> u64 {
+        if slow || rng.chance(self.slow_syncs_per_million) {
             rng.between(10_000, 1_000_000)
         } else {
             rng.between(200, 5_000)

@@ -44,18 +44,24 @@ impl Workload {
         }
     }
 
-    fn value(&mut self) -> Bytes {
+    /// Mostly short; now and then over several sectors of the disk, so that its write can tear.
+    fn value(&mut self, rng: &mut Rng) -> Bytes {
         self.values += 1;
-        Bytes::from(format!("value-{}", self.values))
+        let mut value = format!("value-{}", self.values).into_bytes();
+        if rng.chance(30_000) {
+            value.resize(rng.between(4_000, 16_000) as usize, b'.');
+        }
+        Bytes::from(value)
     }
 
     fn put(&mut self, rng: &mut Rng) -> Request {
         let key = key(rng);
-        Request::Put(self.put_to(key, rng.chance(300_000)))
+        let prev_kv = rng.chance(300_000);
+        Request::Put(self.put_to(rng, key, prev_kv))
     }
 
-    fn put_to(&mut self, key: Bytes, prev_kv: bool) -> Put {
-        Put { key, value: Some(self.value()), lease: Some(LeaseId::NONE), prev_kv }
+    fn put_to(&mut self, rng: &mut Rng, key: Bytes, prev_kv: bool) -> Put {
+        Put { key, value: Some(self.value(rng)), lease: Some(LeaseId::NONE), prev_kv }
     }
 
     fn compare_and_set(&mut self, rng: &mut Rng) -> Request {
@@ -63,7 +69,7 @@ impl Workload {
         let keys = KeyRange::single(key.clone());
         let relation = *rng.pick(&[Relation::Equal, Relation::Less, Relation::Greater, Relation::NotEqual]);
         let compare = Compare { keys: keys.clone(), relation, target: Target::Mod(self.seen) };
-        let put = Request::Put(self.put_to(key, true));
+        let put = Request::Put(self.put_to(rng, key, true));
         Request::Txn(Txn { compares: vec![compare], success: vec![put], failure: vec![range(rng, keys, false)] })
     }
 
@@ -73,7 +79,7 @@ impl Workload {
         let keys = KeyRange::single(key.clone());
         let absent = Target::Create(Revision::ZERO);
         let compare = Compare { keys: keys.clone(), relation: Relation::Equal, target: absent };
-        let put = Request::Put(self.put_to(key, false));
+        let put = Request::Put(self.put_to(rng, key, false));
         let remove = Request::Delete(Delete { keys, prev_kv: true });
         Request::Txn(Txn { compares: vec![compare], success: vec![put], failure: vec![remove] })
     }
@@ -83,8 +89,8 @@ impl Workload {
         let first = rng.between(0, KEYS);
         let second = (first + rng.between(1, KEYS)) % KEYS;
         let success = vec![
-            Request::Put(self.put_to(numbered(first), false)),
-            Request::Put(self.put_to(numbered(second), false)),
+            Request::Put(self.put_to(rng, numbered(first), false)),
+            Request::Put(self.put_to(rng, numbered(second), false)),
             range(rng, everything(), false),
         ];
         Request::Txn(Txn { compares: vec![], success, failure: vec![] })

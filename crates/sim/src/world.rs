@@ -48,6 +48,7 @@ pub enum Event {
     Resume { host: usize },
     SpaceReturns { host: usize },
     Heal,
+    Blackout,
 }
 
 pub type Checked = Result<(), Violation>;
@@ -126,6 +127,12 @@ impl World {
             }
             Event::Heal => {
                 self.network.heal();
+                Ok(())
+            }
+            Event::Blackout => {
+                if !self.calm {
+                    self.strike_all();
+                }
                 Ok(())
             }
         }
@@ -307,7 +314,8 @@ impl World {
         }
         let written = self.process(host).member.journal.write(&batch);
         if self.unless_trouble(host, written).is_some() {
-            let delay = self.settings.sync_latency(&mut self.rng);
+            let slow = self.agenda.now() < self.hosts[host].slow_until;
+            let delay = self.settings.sync_latency(&mut self.rng, slow);
             let life = self.hosts[host].life;
             self.agenda.after(delay, Event::Synced { host, life });
         }
@@ -451,6 +459,7 @@ fn new_host(number: usize, rng: &mut Rng) -> Host {
         life: 0,
         paused: false,
         clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
+        slow_until: 0,
     }
 }
 
@@ -485,6 +494,7 @@ impl Event {
             Event::Resume { host } => (12, *host),
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
+            Event::Blackout => (15, 0),
         };
         mix(kind ^ (who as u64) << 8)
     }
