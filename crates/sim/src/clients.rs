@@ -6,7 +6,7 @@ use crate::host::outcome_of;
 use crate::workload::Workload;
 use crate::world::{Checked, Event, World};
 use base::rng::mix;
-use base::{Code, Token};
+use base::{Code, ProposalId, Token};
 use coord::Command;
 use coord::reply::Reply;
 use coord::request::Request;
@@ -84,10 +84,13 @@ impl World {
             Command::from_request(request).expect("what writes is a command").encode(&mut bytes);
             Work::Propose(bytes.into())
         };
+        let origin = self.hosts[host].id;
         let process = self.process(host);
         process.tokens += 1;
         let token = Token(process.tokens);
         process.waiting.insert(token, operation);
+        let id = ProposalId { origin, boot: process.member.boot, seq: token.0 };
+        self.truth.asked(id, operation);
         self.drive(host, Input::Request(node::Request { token, deadline, work }))
     }
 

@@ -64,11 +64,21 @@ pub fn check(history: &[Operation]) -> Verdict {
     check_within(history, STEPS_AT_LEAST + history.len() as u64 * STEPS_PER_OPERATION)
 }
 
+/// The same for somebody who has seen where operations of unknown fate landed. What is seen decides only
+/// what is tried first: the verdict rests on the history alone.
+pub fn check_hinted(history: &[Operation], landed: &dyn Fn(usize) -> Option<Revision>) -> Verdict {
+    judge(history, STEPS_AT_LEAST + history.len() as u64 * STEPS_PER_OPERATION, landed)
+}
+
 /// The same with a budget of model steps.
 pub fn check_within(history: &[Operation], budget: u64) -> Verdict {
+    judge(history, budget, &|_| None)
+}
+
+fn judge(history: &[Operation], budget: u64, landed: &dyn Fn(usize) -> Option<Revision>) -> Verdict {
     match Plan::new(history) {
         Err(stuck) => Verdict::Violation(explain(history, stuck)),
-        Ok(plan) => Search::new(&plan, budget).run(),
+        Ok(plan) => Search::new(&plan, budget, landed).run(),
     }
 }
 

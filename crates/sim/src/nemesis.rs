@@ -68,7 +68,11 @@ impl World {
         let machine = &mut self.hosts[host];
         machine.life += 1;
         machine.paused = false;
-        if machine_too { machine.disk.crash() } else { machine.disk.kill() }
+        if machine_too {
+            machine.disk.crash()
+        } else {
+            machine.disk.kill()
+        }
         let waiting = process.waiting.clone();
         drop(process);
         for operation in waiting.into_values() {

@@ -62,7 +62,8 @@ impl Oracle {
         let hash = hash64(&entry.data, entry.at.term.0);
         let first = *self.entries.entry(entry.at.index).or_insert(hash);
         if first != hash {
-            let what = format!("{member} commits another entry at index {} than was committed", entry.at.index);
+            let what =
+                format!("{member} commits another entry at index {} than was committed", entry.at.index);
             return Err(Violation { checker: Checker::SameLog, what });
         }
         Ok(())

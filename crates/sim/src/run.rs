@@ -56,11 +56,11 @@ fn live_through(world: &mut World) -> Checked {
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.
 fn read_everything_everywhere(world: &mut World) -> Checked {
-    let asked: Vec<usize> = (0..world.hosts.len())
-        .map(|host| world.ask_host(host, host, durable::read_everything()))
-        .collect();
+    let asked: Vec<usize> =
+        (0..world.hosts.len()).map(|host| world.ask_host(host, host, durable::read_everything())).collect();
     world.run_until(SEED_US)?;
-    let unanswered = asked.iter().find(|read| !matches!(world.clients.history[**read].outcome, Outcome::Done(_)));
+    let unanswered =
+        asked.iter().find(|read| !matches!(world.clients.history[**read].outcome, Outcome::Done(_)));
     match unanswered {
         Some(_) => Err(not_live("a member of the healed cluster does not answer a read".into())),
         None => Ok(()),
@@ -71,7 +71,9 @@ fn same_everywhere(world: &World) -> Checked {
     let applied: Vec<_> = world
         .hosts
         .iter()
-        .map(|host| host.process.as_ref().map(|process| (process.applied(), process.member.apply.state_hash())))
+        .map(|host| {
+            host.process.as_ref().map(|process| (process.applied(), process.member.apply.state_hash()))
+        })
         .collect();
     if applied.iter().any(|state| state.is_none() || *state != applied[0]) {
         return Err(not_live(format!("members of the healed cluster differ: {applied:?}")));
@@ -80,7 +82,7 @@ fn same_everywhere(world: &World) -> Checked {
 }
 
 fn judge(world: &World) -> Checked {
-    match linear::check(&world.clients.history) {
+    match linear::check_hinted(&world.clients.history, &|operation| world.truth.landed(operation)) {
         Verdict::Lawful(_) => Ok(()),
         Verdict::Violation(found) => {
             Err(Violation { checker: Checker::Linearizable, what: found.to_string() })

@@ -70,7 +70,11 @@ impl Workload {
         let relation = *rng.pick(&[Relation::Equal, Relation::Less, Relation::Greater, Relation::NotEqual]);
         let compare = Compare { keys: keys.clone(), relation, target: Target::Mod(self.seen) };
         let put = Request::Put(self.put_to(rng, key, true));
-        Request::Txn(Txn { compares: vec![compare], success: vec![put], failure: vec![range(rng, keys, false)] })
+        Request::Txn(Txn {
+            compares: vec![compare],
+            success: vec![put],
+            failure: vec![range(rng, keys, false)],
+        })
     }
 
     /// The idiom of locks: put only if nobody has.

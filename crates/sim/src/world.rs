@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
 use crate::tally::Tally;
+use crate::truth::Truth;
 use base::rng::mix;
 use base::{Index, NodeId, Rng};
 use bytes::Bytes;
@@ -24,6 +25,7 @@ pub struct World {
     pub network: Network,
     pub clients: Clients,
     pub oracle: Oracle,
+    pub truth: Truth,
     pub settings: Settings,
     pub tally: Tally,
     pub trace: u64,
@@ -67,6 +69,7 @@ impl World {
             network,
             clients,
             oracle: Oracle::default(),
+            truth: Truth::new(),
             settings,
             tally: Tally::default(),
             trace: mix(seed),
@@ -151,7 +154,11 @@ impl World {
         let member = match engine::open(disk, &params, machine.clock.at(now)) {
             Ok(member) => member,
             Err(_) if machine.disk.has_lost_power() || faults_of(&machine.disk) > faults_before => {
-                if machine.disk.has_lost_power() { machine.disk.crash() } else { machine.disk.kill() }
+                if machine.disk.has_lost_power() {
+                    machine.disk.crash()
+                } else {
+                    machine.disk.kill()
+                }
                 self.tally.troubles += 1;
                 self.agenda.after(500_000, Event::Restart { host });
                 return Ok(());
@@ -220,6 +227,7 @@ impl World {
         }
         for entry in &committed {
             self.oracle.committed(id, entry)?;
+            self.truth.committed(entry, &self.clients.history);
         }
         // One entry at a time, so that states are compared at every index.
         for entry in committed {
@@ -439,7 +447,9 @@ impl World {
             let status = host.process.as_ref()?.member.consensus.status();
             (status.role == raft::Role::Leader).then_some(status.term)
         };
-        (0..self.hosts.len()).filter(|host| leads(&self.hosts[*host]).is_some()).max_by_key(|host| leads(&self.hosts[*host]))
+        (0..self.hosts.len())
+            .filter(|host| leads(&self.hosts[*host]).is_some())
+            .max_by_key(|host| leads(&self.hosts[*host]))
     }
 }
 

@@ -14,7 +14,7 @@ const UNEXPLAINED_REFUSAL: &str = "no state that this refusal can have met expla
 
 pub struct Search<'a> {
     plan: &'a Plan<'a>,
-    /// Where each unknown operation was seen to land, if it was.
+    /// Where each unknown operation was seen to land, if it was, by a client or by a hint.
     landed: Vec<Option<Revision>>,
     /// Gaps already entered, by (unknown operations used, refusals placed, state).
     memo: HashSet<(Bits, Bits, u64)>,
@@ -49,8 +49,8 @@ enum Halt {
 }
 
 impl<'a> Search<'a> {
-    pub fn new(plan: &'a Plan<'a>, budget: u64) -> Search<'a> {
-        let landed = |at: &usize| plan.facts.landed(&plan.history[*at].request);
+    pub fn new(plan: &'a Plan<'a>, budget: u64, hint: &dyn Fn(usize) -> Option<Revision>) -> Search<'a> {
+        let landed = |at: &usize| hint(*at).or_else(|| plan.facts.landed(&plan.history[*at].request));
         Search {
             plan,
             landed: plan.unknown.iter().map(landed).collect(),
