@@ -65,6 +65,8 @@ pub enum Input {
         ok: bool,
     },
     Transfer(NodeId),
+    /// The only member of its cluster does not wait for a leader to show up.
+    Campaign,
 }
 
 #[derive(Debug, Default)]
@@ -151,6 +153,9 @@ impl Consensus {
             }
             Input::Transfer(to) => {
                 self.raft.step(raft::Input::Transfer(to));
+            }
+            Input::Campaign => {
+                self.raft.step(raft::Input::Campaign);
             }
         }
     }

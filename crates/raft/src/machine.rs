@@ -55,6 +55,8 @@ pub enum Input {
         ok: bool,
     },
     Transfer(NodeId),
+    /// Stand for election now: for a member that has nobody to wait for.
+    Campaign,
 }
 
 /// What follows from the inputs. The caller drains it.
@@ -222,6 +224,7 @@ impl Raft {
                 self.node.report_snapshot(to.0, status);
             }
             Input::Transfer(to) => self.node.transfer_leader(to.0),
+            Input::Campaign => return self.abstention.is_none() && self.node.campaign().is_ok(),
         }
         true
     }

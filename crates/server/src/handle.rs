@@ -1,32 +1,103 @@
-//! The one way into a running member: submit a request, look at its status.
+//! The one way into a running member: submit a request, look at its status and figures.
+//! A request is encoded on the caller's thread and waits in the consensus queue; whoever submits gets an
+//! answer or a refusal not much later than the deadline, whatever happens to the cluster.
 
+use crate::consensus::Mail;
+use crate::core::Core;
+use crate::metrics::Reading;
+use crate::peer::Peers;
 use crate::status::{Identity, Status};
 use base::Code;
+use coord::Command;
 use coord::reply::Reply;
 use coord::request::Request;
-use std::sync::Arc;
+use node::Work;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::oneshot;
 
 #[derive(Clone)]
 pub struct Handle {
-    identity: Arc<Identity>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    identity: Identity,
+    core: Arc<Core>,
+    /// For their figures; a handle does not keep a stopped member's sockets open.
+    peers: Weak<Peers>,
+    request_timeout: Duration,
+    request_bytes_max: usize,
+}
+
+pub(crate) struct Params {
+    pub identity: Identity,
+    pub request_timeout: Duration,
+    pub request_bytes_max: usize,
 }
 
 impl Handle {
+    pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: Params) -> Handle {
+        let Params { identity, request_timeout, request_bytes_max } = params;
+        let peers = Arc::downgrade(peers);
+        Handle { shared: Arc::new(Shared { identity, core, peers, request_timeout, request_bytes_max }) }
+    }
+
     pub fn identity(&self) -> &Identity {
-        &self.identity
+        &self.shared.identity
     }
 
     pub fn status(&self) -> Status {
-        unreachable!("the skeleton has no core yet")
+        self.shared.core.board.read()
     }
 
-    /// Submits a request that `coord::request` has validated, and waits for its answer.
-    pub async fn submit(&self, _request: Request) -> Result<Reply, Code> {
-        Err(Code::Stopped)
+    /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
+    /// waiting does not take the request back.
+    pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
+        let core = &*self.shared.core;
+        if core.draining.load(Ordering::Relaxed) {
+            return Err(Code::Stopped);
+        }
+        let work = self.work_of(request)?;
+        if !core.waiters.admit() {
+            return Err(Code::TooManyRequests);
+        }
+        let (caller, answer) = oneshot::channel();
+        let deadline = core.clock.now().after(self.shared.request_timeout);
+        if !core.consensus.push(Mail::Request { deadline, work, caller }) {
+            core.waiters.dismiss(1);
+            return Err(Code::Stopped);
+        }
+        // Nobody answers any more when the member has stopped.
+        answer.await.unwrap_or(Err(Code::Stopped))
+    }
+
+    fn work_of(&self, request: Request) -> Result<Work, Code> {
+        if request.is_read_only() {
+            return Ok(Work::Read(request));
+        }
+        let command = Command::from_request(request).expect("what is no read changes something");
+        let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
+        command.encode(&mut bytes);
+        match bytes.len() <= self.shared.request_bytes_max {
+            true => Ok(Work::Propose(bytes.into())),
+            false => Err(Code::RequestTooLarge),
+        }
     }
 
     /// The text of `/metrics`.
     pub fn metrics(&self) -> String {
-        String::new()
+        let core = &*self.shared.core;
+        let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
+        let reading = Reading {
+            status: self.status(),
+            waiting: core.waiters.count(),
+            peers: peers.unwrap_or_default(),
+        };
+        core.metrics.render(&reading)
     }
 }
+
+/// Most commands fit without their buffer growing.
+const COMMAND_BYTES_USUAL: usize = 256;

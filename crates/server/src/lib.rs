@@ -1,10 +1,33 @@
-//! The thin shell: threads, peer streams, shutdown, and the Handle that the api room holds.
+//! The thin shell around the pure machines: threads, queues, peer streams, shutdown, and the `Handle` that
+//! the api room holds. Nothing in here decides anything about the protocol: values are moved between the
+//! machines of `node`, the disk side of `engine` and the streams of `peer`.
+//!
+//! Four threads own one thing each and take their work from one queue each (`core`): `consensus` orders,
+//! `persist` writes the log, `apply` answers, `storage` keeps the store.
 
+mod apply;
+mod clock;
 pub mod config;
+mod consensus;
+mod core;
+pub mod error;
+mod fatal;
 pub mod handle;
+mod identity;
+mod metrics;
 pub mod peer;
+mod persist;
+mod post;
+mod queue;
+mod server;
+mod snapshot;
 pub mod status;
+mod storage;
+mod thread;
+mod waiters;
 
 pub use config::{Config, Member};
+pub use error::Error;
 pub use handle::Handle;
+pub use server::Server;
 pub use status::{Identity, Status};

@@ -201,6 +201,11 @@ impl Peers {
         self.shared.peers.values().map(|peer| (peer.id, peer.tally.read())).collect()
     }
 
+    /// Closes all sockets and lets nothing pass any more; the threads are waited for when this is dropped.
+    pub fn halt(&self) {
+        self.shared.halt();
+    }
+
     /// Closes all sockets and waits for all threads: at most for a name or a connection attempt under way.
     /// No `Lost` is told for what is closed here.
     pub fn stop(self) {

@@ -1,9 +1,12 @@
 //! What a member knows about itself at a glance: written by the core's threads, read by anyone, never locked.
+//! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
+use raft::Role;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Who this member is. Fixed for the life of the process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub cluster: ClusterId,
     pub member: NodeId,
@@ -18,4 +21,57 @@ pub struct Status {
     pub committed: Index,
     pub applied: Index,
     pub revision: Revision,
+    /// The store's file.
+    pub store_bytes: u64,
+    /// All segments of the write-ahead log.
+    pub wal_bytes: u64,
+}
+
+/// Where the threads write it down.
+#[derive(Default)]
+pub(crate) struct Board {
+    term: AtomicU64,
+    /// Zero means none.
+    leader: AtomicU64,
+    is_leader: AtomicBool,
+    committed: AtomicU64,
+    applied: AtomicU64,
+    revision: AtomicI64,
+    store_bytes: AtomicU64,
+    wal_bytes: AtomicU64,
+}
+
+impl Board {
+    pub fn set_raft(&self, status: raft::Status) {
+        self.term.store(status.term.0, Relaxed);
+        self.leader.store(status.leader.map_or(0, |leader| leader.0), Relaxed);
+        self.is_leader.store(status.role == Role::Leader, Relaxed);
+        self.committed.store(status.committed.0, Relaxed);
+    }
+
+    pub fn set_applied(&self, index: Index, revision: Revision) {
+        self.applied.store(index.0, Relaxed);
+        self.revision.store(revision.0, Relaxed);
+    }
+
+    pub fn set_store_bytes(&self, bytes: u64) {
+        self.store_bytes.store(bytes, Relaxed);
+    }
+
+    pub fn set_wal_bytes(&self, bytes: u64) {
+        self.wal_bytes.store(bytes, Relaxed);
+    }
+
+    pub fn read(&self) -> Status {
+        Status {
+            term: Term(self.term.load(Relaxed)),
+            leader: Some(self.leader.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
+            is_leader: self.is_leader.load(Relaxed),
+            committed: Index(self.committed.load(Relaxed)),
+            applied: Index(self.applied.load(Relaxed)),
+            revision: Revision(self.revision.load(Relaxed)),
+            store_bytes: self.store_bytes.load(Relaxed),
+            wal_bytes: self.wal_bytes.load(Relaxed),
+        }
+    }
 }

@@ -1,0 +1,177 @@
+//! The thread that owns the apply machine and the newest view of the store. Committed entries, reads and the
+//! completions of flushes come in by its queue; answers go to their callers, flushes to the storage thread,
+//! and the consensus machine hears once per turn how far it is.
+//! When too much waits for the store, everything but the completion of its flush is kept back.
+
+use crate::core::Core;
+use crate::fatal::fatal;
+use crate::storage;
+use base::{Index, Instant, Position};
+use disk::StoreView;
+use node::apply::{Input, Output};
+use node::{Apply, Flush, ReadBatch};
+use raft::Entry;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
+use std::time::Duration;
+
+pub(crate) enum Mail {
+    /// What follows from one turn of the consensus machine.
+    Work { committed: Vec<Entry>, reads: Vec<ReadBatch> },
+    /// The flush of this number is durable and visible in this view.
+    Flushed { number: u64, view: Arc<StoreView> },
+    /// Put the staged store in the place of the live one.
+    Install { at: Position, done: SyncSender<()> },
+    /// The last thing that comes: end, with or without flushing what is only in the log so far.
+    Finish { flush: bool },
+}
+
+pub(crate) struct Loop {
+    core: Arc<Core>,
+    machine: Apply,
+    view: Arc<StoreView>,
+    backlog: VecDeque<Mail>,
+    /// The number of the flush that the storage thread has.
+    flushing: Option<u64>,
+    /// What the consensus machine knows to be applied.
+    reported: Index,
+    tick: Duration,
+    next_tick: Instant,
+    out: Output,
+}
+
+impl Loop {
+    pub fn new(core: Arc<Core>, machine: Apply, view: Arc<StoreView>, tick: Duration) -> Loop {
+        let reported = machine.applied_index();
+        let next_tick = core.clock.now().after(tick);
+        let backlog = VecDeque::new();
+        let out = Output::default();
+        let new = Loop { core, machine, view, backlog, flushing: None, reported, tick, next_tick, out };
+        new.show();
+        new
+    }
+
+    pub fn run(mut self) {
+        loop {
+            self.take_mail(Some(self.next_tick));
+            let now = self.core.clock.now();
+            while !self.machine.is_full()
+                && let Some(item) = self.backlog.pop_front()
+            {
+                match item {
+                    Mail::Work { committed, reads } => self.run_work(now, committed, reads),
+                    Mail::Flushed { .. } => unreachable!("handled as it came"),
+                    Mail::Install { at, done } => self.install(at, &done),
+                    Mail::Finish { flush } => return self.finish(flush),
+                }
+            }
+            self.tick_when_due(now);
+            self.end_turn();
+        }
+    }
+
+    /// The completion of a flush is never kept back: it is what everything else may be waiting for.
+    fn take_mail(&mut self, until: Option<Instant>) {
+        let mut mail = Vec::new();
+        self.core.apply.take(&mut mail, until.map(|until| self.core.clock.to_system(until)));
+        for item in mail {
+            match item {
+                Mail::Flushed { number, view } => self.take_flushed(number, view),
+                item => self.backlog.push_back(item),
+            }
+        }
+    }
+
+    /// A flush of a store that was replaced meanwhile is nobody's.
+    fn take_flushed(&mut self, number: u64, view: Arc<StoreView>) {
+        if self.flushing != Some(number) {
+            return;
+        }
+        self.flushing = None;
+        self.view = view;
+        self.step(self.core.clock.now(), Input::Flushed(number));
+    }
+
+    fn step(&mut self, now: Instant, input: Input) {
+        self.machine.step(now, &*self.view, input, &mut self.out);
+    }
+
+    fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
+        if !committed.is_empty() {
+            self.step(now, Input::Committed(committed));
+        }
+        for batch in reads {
+            self.step(now, Input::Read(batch));
+        }
+    }
+
+    fn tick_when_due(&mut self, now: Instant) {
+        if self.next_tick <= now {
+            self.next_tick = now.after(self.tick);
+            self.step(now, Input::Tick);
+        }
+    }
+
+    /// Hands out what the turn brought about. Whoever is answered finds the board up to date.
+    fn end_turn(&mut self) {
+        let index = self.machine.applied_index();
+        let news = index > self.reported || !self.out.finished.is_empty();
+        if news {
+            self.show();
+        }
+        if !self.out.replies.is_empty() {
+            self.core.waiters.deliver(self.out.replies.drain(..));
+        }
+        if news {
+            self.reported = index;
+            let finished = std::mem::take(&mut self.out.finished);
+            self.core.report(node::Input::Applied { index, finished });
+        }
+        if let Some(flush) = self.out.flush.take() {
+            self.send_flush(flush);
+        }
+    }
+
+    fn send_flush(&mut self, flush: Flush) {
+        self.flushing = Some(flush.number);
+        self.core.storage.push(storage::Mail::Flush(flush));
+    }
+
+    /// Flushes that the storage thread has are written to the old store before it is replaced, and none is
+    /// begun before the new one is here.
+    fn install(&mut self, at: Position, done: &SyncSender<()>) {
+        self.end_turn();
+        let (reply, wait) = mpsc::sync_channel(1);
+        self.core.storage.push(storage::Mail::Install { at, reply });
+        self.view = wait.recv().expect("the storage thread outlives this one");
+        self.flushing = None;
+        self.machine
+            .install(self.core.clock.now(), &*self.view)
+            .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
+        self.reported = at.index;
+        self.show();
+        done.send(()).expect("the persist thread waits for this");
+    }
+
+    fn finish(mut self, flush: bool) {
+        self.end_turn();
+        if flush {
+            self.await_flush();
+            if let Some(flush) = self.machine.flush_now(self.core.clock.now()) {
+                self.send_flush(flush);
+                self.await_flush();
+            }
+        }
+    }
+
+    fn await_flush(&mut self) {
+        while self.flushing.is_some() {
+            self.take_mail(None);
+        }
+    }
+
+    fn show(&self) {
+        self.core.board.set_applied(self.machine.applied_index(), self.machine.revision());
+    }
+}

@@ -1,0 +1,167 @@
+//! The thread that owns the consensus machine. Requests, frames and completions come in by its queue;
+//! everything that has gathered is one turn, and what follows from a turn is handed to the other threads.
+//! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
+
+use crate::core::Core;
+use crate::peer::Peers;
+use crate::post::Outgoing;
+use crate::waiters::Caller;
+use crate::{apply, persist, storage};
+use base::{Instant, NodeId, Token};
+use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
+use raft::Note;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One heartbeat's worth of ticks.
+pub(crate) const HEARTBEAT_TICKS: u32 = 4;
+/// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
+/// same instant, and no answer could come between them.
+const TICKS_AT_ONCE_MAX: u32 = 3;
+
+pub(crate) enum Mail {
+    Request { deadline: Instant, work: Work, caller: Caller },
+    Frames { from: NodeId, frames: Vec<Frame> },
+    Input(Input),
+}
+
+pub(crate) struct Loop {
+    core: Arc<Core>,
+    peers: Arc<Peers>,
+    machine: Consensus,
+    tick: Duration,
+    next_tick: Instant,
+    next_token: Token,
+    /// Callers of this turn, whose tokens end before `next_token`.
+    arrived: Vec<Caller>,
+    out: Output,
+    outgoing: Outgoing,
+    leader: Option<NodeId>,
+}
+
+impl Loop {
+    pub fn new(core: Arc<Core>, peers: Arc<Peers>, machine: Consensus, tick: Duration) -> Loop {
+        let next_tick = core.clock.now().after(tick);
+        Loop {
+            core,
+            peers,
+            machine,
+            tick,
+            next_tick,
+            next_token: Token(1),
+            arrived: Vec::new(),
+            out: Output::default(),
+            outgoing: Outgoing::default(),
+            leader: None,
+        }
+    }
+
+    pub fn run(mut self) {
+        let mut mail = Vec::new();
+        while self.core.consensus.take(&mut mail, Some(self.core.clock.to_system(self.next_tick))) {
+            self.run_turn(&mut mail);
+        }
+    }
+
+    fn run_turn(&mut self, mail: &mut Vec<Mail>) {
+        let now = self.core.clock.now();
+        for item in mail.drain(..) {
+            self.take_in(now, item);
+        }
+        self.tick_when_due(now);
+        self.machine.collect(now, &mut self.out);
+        let first = Token(self.next_token.0 - self.arrived.len() as u64);
+        self.core.waiters.register(first, &mut self.arrived);
+        // Whoever is answered in this turn finds the board up to date.
+        self.core.board.set_raft(self.machine.status());
+        self.hand_out();
+    }
+
+    fn take_in(&mut self, now: Instant, item: Mail) {
+        match item {
+            Mail::Request { deadline, work, caller } => {
+                let token = self.next_token;
+                self.next_token = Token(token.0 + 1);
+                self.arrived.push(caller);
+                let request = Request { token, deadline, work };
+                self.machine.step(now, Input::Request(request), &mut self.out);
+            }
+            Mail::Frames { from, frames } => {
+                for frame in frames {
+                    self.machine.step(now, Input::Received { from, frame }, &mut self.out);
+                }
+            }
+            Mail::Input(input) => self.machine.step(now, input, &mut self.out),
+        }
+    }
+
+    /// After the mail: a heartbeat that has come is heard before the time in which it came passes.
+    fn tick_when_due(&mut self, now: Instant) {
+        for _ in 0..TICKS_AT_ONCE_MAX {
+            if self.next_tick > now {
+                return;
+            }
+            self.next_tick = self.next_tick.after(self.tick);
+            self.machine.step(now, Input::Tick, &mut self.out);
+        }
+        self.next_tick = self.next_tick.max(now);
+    }
+
+    /// The disk and the peers first, for their work takes longest.
+    fn hand_out(&mut self) {
+        let out = &mut self.out;
+        let released = out.released.take();
+        if !out.persist.is_empty() || released.is_some() {
+            let persists = std::mem::take(&mut out.persist);
+            self.core.persist.push(persist::Mail { persists, released });
+        }
+        for (to, frame) in out.send.drain(..) {
+            self.outgoing.add(to, &frame);
+        }
+        self.outgoing.send(&self.peers);
+        if !out.committed.is_empty() || !out.reads.is_empty() {
+            let committed = std::mem::take(&mut out.committed);
+            let reads = std::mem::take(&mut out.reads);
+            self.core.apply.push(apply::Mail::Work { committed, reads });
+        }
+        if !out.refused.is_empty() {
+            self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);
+            self.core.waiters.deliver(out.refused.drain(..).map(|(token, code)| (token, Err(code))));
+        }
+        for stage in out.stage.drain(..) {
+            let bytes = stage_bytes(&stage);
+            self.core.storage.push_bytes(storage::Mail::Stage(stage), bytes);
+        }
+        for order in out.snapshots.drain(..) {
+            self.core.storage.push(storage::Mail::Snapshot(order));
+        }
+        for note in std::mem::take(&mut out.notes) {
+            self.tell(note);
+        }
+    }
+
+    fn tell(&mut self, note: Note) {
+        match note {
+            Note::Leadership { term, role, leader } => {
+                if leader.is_some() && leader != self.leader {
+                    self.core.metrics.leader_changes.inc();
+                }
+                self.leader = leader;
+                let leader = leader.map(|leader| leader.0);
+                tracing::info!(term = term.0, ?role, leader, "leadership changed");
+            }
+            Note::Installed(at) => {
+                self.core.metrics.snapshots_installed.inc();
+                tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
+            }
+            Note::CaughtUp => tracing::info!("caught up after the end of the log was cut: voting again"),
+        }
+    }
+}
+
+fn stage_bytes(stage: &Stage) -> usize {
+    match stage {
+        Stage::Rows { rows, .. } => rows.len(),
+        Stage::Begin { .. } | Stage::Finish { .. } => 0,
+    }
+}

@@ -1,0 +1,44 @@
+//! What the threads of a member share: one queue into each of them, and what they write for others to see.
+//! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::status::Board;
+use crate::waiters::Waiters;
+use crate::{apply, consensus, persist, storage};
+use std::sync::atomic::AtomicBool;
+
+pub(crate) struct Core {
+    pub clock: Clock,
+    pub consensus: Queue<consensus::Mail>,
+    pub persist: Queue<persist::Mail>,
+    pub apply: Queue<apply::Mail>,
+    pub storage: Queue<storage::Mail>,
+    pub waiters: Waiters,
+    pub board: Board,
+    pub metrics: Metrics,
+    /// New requests are refused.
+    pub draining: AtomicBool,
+}
+
+impl Core {
+    pub fn new(clock: Clock, metrics: Metrics) -> Core {
+        Core {
+            clock,
+            consensus: Queue::new(),
+            persist: Queue::new(),
+            apply: Queue::new(),
+            storage: Queue::new(),
+            waiters: Waiters::default(),
+            board: Board::default(),
+            metrics,
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Something happened that the consensus machine must hear. While the member stops, nobody listens.
+    pub fn report(&self, input: node::Input) {
+        self.consensus.push(consensus::Mail::Input(input));
+    }
+}

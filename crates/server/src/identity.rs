@@ -1,0 +1,105 @@
+//! Whose data directory it is: a small text file, written once and durable before anything else is there.
+//! It names the member and its cluster; a directory that names others is never opened further.
+
+use crate::error::Error;
+use crate::status::Identity;
+use base::{ClusterId, NodeId};
+use disk::Disk;
+use std::io;
+use std::path::Path;
+
+const FILE: &str = "identity";
+/// Under this name it is written before it is renamed, so that it is whole or absent.
+const FRESH: &str = "identity.fresh";
+const BYTES_MAX: u64 = 4 * 1024;
+const HEAD: &str = "althing identity 1";
+
+/// Refuses a directory of another member or cluster, and claims one that belongs to nobody yet.
+pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result<(), Error> {
+    let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
+    let Some(text) = read(disk).map_err(trouble("read the identity file"))? else {
+        return write(disk, &render(expected)).map_err(trouble("write the identity file"));
+    };
+    match parse(&text) {
+        None => Err(Error::Illegible { path: path.to_owned(), file: FILE }),
+        Some(found) if found == *expected => Ok(()),
+        Some(found) => Err(Error::Stranger {
+            path: path.to_owned(),
+            found: Box::new(found),
+            expected: Box::new(expected.clone()),
+        }),
+    }
+}
+
+fn read(disk: &dyn Disk) -> io::Result<Option<String>> {
+    if !disk.exists(FILE)? {
+        return Ok(None);
+    }
+    let file = disk.open(FILE)?;
+    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
+    file.read_at(0, &mut bytes)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn write(disk: &dyn Disk, text: &str) -> io::Result<()> {
+    if disk.exists(FRESH)? {
+        disk.remove(FRESH)?;
+    }
+    let file = disk.create(FRESH)?;
+    file.write_at(0, text.as_bytes())?;
+    file.sync()?;
+    disk.rename(FRESH, FILE)?;
+    disk.sync_dir()
+}
+
+fn render(identity: &Identity) -> String {
+    let Identity { cluster, member, name } = identity;
+    format!("{HEAD}\ncluster {:016x}\nmember {:016x}\nname {name}\n", cluster.0, member.0)
+}
+
+fn parse(text: &str) -> Option<Identity> {
+    let mut lines = text.strip_suffix('\n')?.splitn(4, '\n');
+    let mut field = |label: &str| lines.next()?.strip_prefix(label);
+    field(HEAD).filter(|rest| rest.is_empty())?;
+    let cluster = ClusterId(u64::from_str_radix(field("cluster ")?, 16).ok()?);
+    let member = NodeId(u64::from_str_radix(field("member ")?, 16).ok()?);
+    Some(Identity { cluster, member, name: field("name ")?.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(name: &str, member: u64) -> Identity {
+        Identity { cluster: ClusterId(u64::MAX), member: NodeId(member), name: name.to_owned() }
+    }
+
+    fn claimed(by: &Identity) -> disk::SimDisk {
+        let disk = disk::SimDisk::new(1);
+        claim(&disk, Path::new("d"), by).unwrap();
+        disk
+    }
+
+    #[test]
+    fn the_first_to_come_owns_the_directory_for_ever() {
+        let disk = claimed(&identity("a b", 7));
+        claim(&disk, Path::new("d"), &identity("a b", 7)).unwrap();
+        for other in [identity("b", 7), identity("a b", 8)] {
+            let refused = claim(&disk, Path::new("d"), &other).unwrap_err();
+            assert!(matches!(&refused, Error::Stranger { .. }));
+            assert!(refused.to_string().contains("\"a b\""), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_identity_is_not_taken_for_a_missing_one() {
+        let whole = render(&identity("a", 7));
+        for cut in 0..whole.len() {
+            assert_eq!(parse(&whole[..cut]), None, "{cut}");
+        }
+        let disk = claimed(&identity("a", 7));
+        disk.open(FILE).unwrap().write_at(0, b"X").unwrap();
+        let refused = claim(&disk, Path::new("d"), &identity("a", 7)).unwrap_err();
+        assert!(matches!(refused, Error::Illegible { .. }));
+    }
+}

@@ -1,0 +1,205 @@
+//! The figures that operators watch, under etcd's names, so that its dashboards and alerts work.
+//! Threads bump counters and observe durations of whole batches; everything that is on the status board or
+//! counted elsewhere is copied when somebody asks. Nothing here is touched per request.
+
+use crate::peer::Counters;
+use crate::status::{Identity, Status};
+use base::NodeId;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
+
+type Labels = Vec<(&'static str, String)>;
+
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub leader_changes: Counter,
+    pub requests_refused: Counter,
+    pub frames_malformed: Counter,
+    pub snapshots_installed: Counter,
+    pub wal_fsync_seconds: Histogram,
+    pub store_commit_seconds: Histogram,
+    copied: Copied,
+}
+
+/// Set at each reading.
+#[derive(Default)]
+struct Copied {
+    has_leader: Gauge,
+    is_leader: Gauge,
+    committed: Gauge,
+    applied: Gauge,
+    waiting: Gauge,
+    revision: Gauge,
+    store_bytes: Gauge,
+    wal_bytes: Gauge,
+    resident_bytes: Gauge,
+    open_files: Gauge,
+    peer_sent_bytes: Family<Labels, Counter>,
+    peer_received_bytes: Family<Labels, Counter>,
+    peer_sent_failures: Family<Labels, Counter>,
+}
+
+/// What is read elsewhere and copied here.
+pub(crate) struct Reading {
+    pub status: Status,
+    pub waiting: usize,
+    pub peers: Vec<(NodeId, Counters)>,
+}
+
+impl Metrics {
+    pub fn new(identity: &Identity) -> Metrics {
+        let mut registry = Registry::default();
+        let copied = Copied::registered(&mut registry);
+        registered_identity(&mut registry, identity);
+        // As in etcd: from one millisecond, doubling, up to eight seconds.
+        let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
+        let mut metrics = Metrics {
+            registry,
+            leader_changes: Counter::default(),
+            requests_refused: Counter::default(),
+            frames_malformed: Counter::default(),
+            snapshots_installed: Counter::default(),
+            wal_fsync_seconds: durations(),
+            store_commit_seconds: durations(),
+            copied,
+        };
+        let registry = &mut metrics.registry;
+        let counters = [
+            (&metrics.leader_changes, "etcd_server_leader_changes_seen", "Leader changes seen"),
+            (
+                &metrics.requests_refused,
+                "etcd_server_proposals_failed",
+                "Requests that were refused or timed out",
+            ),
+            (
+                &metrics.frames_malformed,
+                "althing_peer_frames_malformed",
+                "Frames from peers that could not be read",
+            ),
+            (
+                &metrics.snapshots_installed,
+                "althing_snapshots_installed",
+                "Snapshots taken over from a leader",
+            ),
+        ];
+        for (counter, name, help) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        let histograms = [
+            (
+                &metrics.wal_fsync_seconds,
+                "etcd_disk_wal_fsync_duration_seconds",
+                "How long it takes to make the write-ahead log durable",
+            ),
+            (
+                &metrics.store_commit_seconds,
+                "etcd_disk_backend_commit_duration_seconds",
+                "How long a flush to the store takes",
+            ),
+        ];
+        for (histogram, name, help) in histograms {
+            registry.register(name, help, histogram.clone());
+        }
+        metrics
+    }
+
+    /// Everything as text for Prometheus.
+    pub fn render(&self, reading: &Reading) -> String {
+        self.copied.set(reading);
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a string takes all text");
+        out
+    }
+}
+
+fn registered_identity(registry: &mut Registry, identity: &Identity) {
+    let one = |labels: Labels| {
+        let family = Family::<Labels, Gauge>::default();
+        family.get_or_create(&labels).set(1);
+        family
+    };
+    let id = one(vec![("server_id", format!("{:x}", identity.member.0))]);
+    registry.register("etcd_server_id", "The member's id, as a label", id);
+    let version = one(vec![("server_version", env!("CARGO_PKG_VERSION").to_owned())]);
+    registry.register("etcd_server_version", "The release, as a label", version);
+}
+
+impl Copied {
+    fn registered(registry: &mut Registry) -> Copied {
+        let copied = Copied::default();
+        let gauges = [
+            (&copied.has_leader, "etcd_server_has_leader", "Whether a leader is known: 1 is yes"),
+            (&copied.is_leader, "etcd_server_is_leader", "Whether this member leads: 1 is yes"),
+            (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
+            (&copied.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
+            (&copied.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
+            (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
+            (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
+            (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
+            (&copied.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
+            (&copied.open_files, "process_open_fds", "Open file descriptors of the process"),
+        ];
+        for (gauge, name, help) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        let families = [
+            (&copied.peer_sent_bytes, "etcd_network_peer_sent_bytes", "Bytes sent to each peer"),
+            (
+                &copied.peer_received_bytes,
+                "etcd_network_peer_received_bytes",
+                "Bytes received from each peer",
+            ),
+            (
+                &copied.peer_sent_failures,
+                "etcd_network_peer_sent_failures",
+                "Frames that did not reach each peer",
+            ),
+        ];
+        for (family, name, help) in families {
+            registry.register(name, help, family.clone());
+        }
+        copied
+    }
+
+    fn set(&self, reading: &Reading) {
+        let Reading { status, waiting, peers } = reading;
+        self.has_leader.set(i64::from(status.leader.is_some()));
+        self.is_leader.set(i64::from(status.is_leader));
+        self.committed.set(status.committed.0 as i64);
+        self.applied.set(status.applied.0 as i64);
+        self.waiting.set(*waiting as i64);
+        self.revision.set(status.revision.0);
+        self.store_bytes.set(status.store_bytes as i64);
+        self.wal_bytes.set(status.wal_bytes as i64);
+        self.resident_bytes.set(resident_bytes());
+        self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
+        for (peer, counters) in peers {
+            self.set_peer(*peer, counters);
+        }
+    }
+
+    fn set_peer(&self, peer: NodeId, counters: &Counters) {
+        let label = |key| vec![(key, format!("{:x}", peer.0))];
+        let failures = counters.frames_refused + counters.frames_dropped;
+        self.peer_sent_bytes.get_or_create(&label("To")).inner().store(counters.bytes_sent, Relaxed);
+        self.peer_received_bytes
+            .get_or_create(&label("From"))
+            .inner()
+            .store(counters.bytes_received, Relaxed);
+        self.peer_sent_failures.get_or_create(&label("To")).inner().store(failures, Relaxed);
+    }
+}
+
+/// Zero where the operating system does not say.
+fn resident_bytes() -> i64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<i64>().ok());
+    kilobytes.unwrap_or_default() * 1024
+}

@@ -1,0 +1,61 @@
+//! Frames between the consensus thread and the peer streams: encoded and grouped by peer on the way out,
+//! decoded on the readers' threads on the way in. What is malformed is dropped and counted.
+
+use crate::consensus::Mail;
+use crate::core::Core;
+use crate::peer::{Deliver, Event, Peers};
+use base::NodeId;
+use bytes::Bytes;
+use node::{Frame, Input, Part};
+use std::sync::Arc;
+
+/// What one turn sends, by peer: one call to the transport for each.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    by_peer: Vec<(NodeId, Vec<Bytes>)>,
+}
+
+impl Outgoing {
+    pub fn add(&mut self, to: NodeId, frame: &Frame) {
+        let bytes = frame.encode();
+        match self.by_peer.iter_mut().find(|(peer, _)| *peer == to) {
+            Some((_, frames)) => frames.push(bytes),
+            None => self.by_peer.push((to, vec![bytes])),
+        }
+    }
+
+    /// What the transport refuses is repeated by the machines.
+    pub fn send(&mut self, peers: &Peers) {
+        for (peer, frames) in self.by_peer.drain(..) {
+            peers.send(peer, frames);
+        }
+    }
+}
+
+/// Brings what the transport hears into the consensus queue, and holds it back while that is full.
+pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
+    Arc::new(move |event| match event {
+        Event::Frames { from, frames } => on_frames(&core, from, frames),
+        Event::Connected { peer } => tracing::info!(peer = peer.0, "connected to a peer"),
+        Event::Lost { peer } => {
+            tracing::info!(peer = peer.0, "lost a peer");
+            core.report(Input::Lost(peer));
+        }
+    })
+}
+
+fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
+    let bytes = frames.iter().map(Bytes::len).sum();
+    let received = frames.len();
+    let frames: Vec<Frame> = frames.into_iter().filter_map(Frame::decode).collect();
+    let malformed = received - frames.len();
+    if malformed > 0 {
+        core.metrics.frames_malformed.inc_by(malformed as u64);
+    }
+    // A snapshot's rows go on to the storage thread, which may be slower than the stream.
+    if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: Part::Rows(_), .. })) {
+        core.storage.wait_for_room();
+    }
+    core.consensus.wait_for_room();
+    core.consensus.push_bytes(Mail::Frames { from, frames }, bytes);
+}

@@ -1,0 +1,160 @@
+//! A queue into one thread, which takes everything that has gathered with one lock: work that comes while it
+//! is busy is its next batch, and the busier it is the larger the batches.
+//! Items go in one by one, in the order in which they come out. Memory is bounded by the senders: those that
+//! carry strangers' bytes say how many and wait for room first; the others are bounded by what waits in them.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Bytes of those who say how many they bring.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    /// The taker waits here.
+    work: Condvar,
+    /// Senders of many bytes wait here.
+    room: Condvar,
+}
+
+struct State<T> {
+    items: Vec<T>,
+    bytes: usize,
+    /// Waking a thread costs a system call, so it is done only when the taker sleeps.
+    taker_sleeps: bool,
+    closed: bool,
+}
+
+impl<T> Queue<T> {
+    pub fn new() -> Queue<T> {
+        let state = State { items: Vec::new(), bytes: 0, taker_sleeps: false, closed: false };
+        Queue { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("no thread panics while it holds a queue")
+    }
+
+    /// False when the queue is closed: then the item is dropped.
+    pub fn push(&self, item: T) -> bool {
+        self.push_bytes(item, 0)
+    }
+
+    /// Never waits either; `wait_for_room` is called before by those who can.
+    pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
+        let mut state = self.lock();
+        if state.closed {
+            return false;
+        }
+        state.bytes += bytes;
+        state.items.push(item);
+        let sleeps = std::mem::take(&mut state.taker_sleeps);
+        drop(state);
+        if sleeps {
+            self.work.notify_one();
+        }
+        true
+    }
+
+    /// Waits while too many bytes are queued. A closed queue has room: nothing is kept in it.
+    pub fn wait_for_room(&self) {
+        let mut state = self.lock();
+        while state.bytes >= BYTES_MAX && !state.closed {
+            state = self.room.wait(state).expect("no thread panics while it holds a queue");
+        }
+    }
+
+    /// Waits until something is queued or the time has come, and takes everything. False when the queue is
+    /// closed and nothing is left in it.
+    pub fn take(&self, into: &mut Vec<T>, until: Option<Instant>) -> bool {
+        debug_assert!(into.is_empty(), "what was taken before has been dealt with");
+        let mut state = self.lock();
+        while state.items.is_empty() && !state.closed {
+            state.taker_sleeps = true;
+            match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => state = self.work.wait(state).expect("no thread panics while it holds a queue"),
+                Some(left) if left.is_zero() => break,
+                Some(left) => {
+                    let woken = self.work.wait_timeout(state, left);
+                    state = woken.expect("no thread panics while it holds a queue").0;
+                }
+            }
+        }
+        state.taker_sleeps = false;
+        std::mem::swap(&mut state.items, into);
+        if state.bytes > 0 {
+            state.bytes = 0;
+            self.room.notify_all();
+        }
+        !(state.closed && into.is_empty())
+    }
+
+    /// Nothing comes in any more; what is queued can still be taken.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn everything_queued_is_taken_at_once_in_order() {
+        let queue = Queue::new();
+        (1..=3).for_each(|item| assert!(queue.push(item)));
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, None));
+        assert_eq!(taken, [1, 2, 3]);
+    }
+
+    #[test]
+    fn a_sleeping_taker_is_woken_and_one_in_a_hurry_goes_on_without() {
+        let queue = Arc::new(Queue::new());
+        let mut taken: Vec<u8> = Vec::new();
+        assert!(queue.take(&mut taken, Some(Instant::now())));
+        assert!(taken.is_empty());
+        let pusher = thread::spawn({
+            let queue = queue.clone();
+            move || queue.push(7)
+        });
+        assert!(queue.take(&mut taken, None));
+        assert_eq!(taken, [7]);
+        assert!(pusher.join().unwrap());
+    }
+
+    #[test]
+    fn a_closed_queue_gives_out_what_it_holds_and_takes_nothing_in() {
+        let queue = Queue::new();
+        queue.push(1);
+        queue.close();
+        assert!(!queue.push(2));
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, None));
+        assert_eq!(taken, [1]);
+        taken.clear();
+        assert!(!queue.take(&mut taken, None));
+    }
+
+    #[test]
+    fn a_sender_of_many_bytes_waits_until_they_are_taken_or_the_queue_is_closed() {
+        let queue = Arc::new(Queue::new());
+        let waiter = |queue: &Arc<Queue<u8>>| {
+            let queue = queue.clone();
+            thread::spawn(move || queue.wait_for_room())
+        };
+        queue.push_bytes(1, BYTES_MAX);
+        let first = waiter(&queue);
+        queue.take(&mut Vec::new(), Some(Instant::now() + Duration::from_secs(30)));
+        first.join().unwrap();
+        queue.push_bytes(2, BYTES_MAX);
+        let second = waiter(&queue);
+        queue.close();
+        second.join().unwrap();
+    }
+}

@@ -1,0 +1,283 @@
+//! A member from its start to its end: files opened, port bound, threads started; later all of it undone in
+//! the order that loses nothing. What was acknowledged is in the log and survives any end; draining only
+//! spares the callers and the next start.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::consensus::{self, HEARTBEAT_TICKS};
+use crate::core::Core;
+use crate::error::Error;
+use crate::handle::{self, Handle};
+use crate::metrics::Metrics;
+use crate::peer::{self, Peers, Timing};
+use crate::snapshot::Streams;
+use crate::status::Identity;
+use crate::thread::Thread;
+use crate::{apply, identity, persist, post, storage};
+use base::NodeId;
+use base::limits::SNAPSHOT_CHUNK_BYTES;
+use disk::{DirLock, Disk, RealDisk};
+use engine::Member;
+use node::Input;
+use node::member::{cluster_id, member_id};
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The store keeps this much of its file in memory.
+const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
+/// How often the apply thread looks at the clock, at least.
+const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
+/// How often a drain looks whether it is done.
+const DRAIN_POLL: Duration = Duration::from_millis(2);
+
+/// A running member. Dropping it stops it without draining.
+pub struct Server {
+    handle: Handle,
+    core: Arc<Core>,
+    peers: Arc<Peers>,
+    others: Vec<NodeId>,
+    drain_timeout: Duration,
+    /// Until the end.
+    threads: Option<Threads>,
+    _lock: Box<dyn DirLock>,
+}
+
+struct Threads {
+    consensus: Thread,
+    persist: Thread,
+    apply: Thread,
+    storage: Thread,
+}
+
+/// Whether the store is brought up to date at the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Flushed,
+    AtOnce,
+}
+
+impl Server {
+    pub fn start(config: Config) -> Result<Server, Error> {
+        let address = config.peer_addr;
+        let listen = TcpListener::bind(address).map_err(|source| Error::PeerAddress { address, source })?;
+        Server::start_on(listen, config)
+    }
+
+    /// Starts with a port that is bound already.
+    pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
+        let roster = Roster::new(&config)?;
+        let Directory { disk, lock } = Directory::open(&config)?;
+        identity::claim(&*disk, &config.data_dir, &roster.identity)?;
+        let clock = Clock::start();
+        let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
+        tell_recovery(&roster.identity, &member);
+        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity)));
+        let params = peer::Params {
+            cluster: roster.identity.cluster,
+            me: roster.identity.member,
+            listen,
+            peers: roster.others.clone(),
+            timing: Timing::default(),
+        };
+        let peers = Arc::new(Peers::start(params, post::incoming(core.clone())).map_err(Error::Thread)?);
+        let others: Vec<NodeId> = roster.others.iter().map(|(id, _)| *id).collect();
+        if others.is_empty() {
+            core.report(Input::Campaign);
+        }
+        let params = handle::Params {
+            identity: roster.identity,
+            request_timeout: config.request_timeout,
+            request_bytes_max: config.request_bytes_max,
+        };
+        let handle = Handle::new(core.clone(), &peers, params);
+        let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
+        let drain_timeout = config.drain_timeout;
+        Ok(Server { handle, core, peers, others, drain_timeout, threads: Some(threads), _lock: lock })
+    }
+
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Ends in good order: no new requests, leadership handed over, requests under way answered, everything
+    /// flushed. Blocks for the drain timeout at most, and then for the flush.
+    pub fn drain(mut self) {
+        self.core.draining.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + self.drain_timeout;
+        self.hand_over(deadline);
+        let answered = poll(deadline, || self.core.waiters.count() == 0);
+        if !answered {
+            let waiting = self.core.waiters.count();
+            tracing::warn!(waiting, "stopping although requests still wait");
+        }
+        self.end(End::Flushed);
+    }
+
+    /// Ends at once. Requests under way are told that the server stopped; their outcome is unknown.
+    pub fn stop(mut self) {
+        self.end(End::AtOnce);
+    }
+
+    /// Leadership goes to a member that is connected, if there is one.
+    fn hand_over(&self, deadline: Instant) {
+        let leads = || self.core.board.read().is_leader;
+        let heir = self.others.iter().copied().find(|id| self.peers.connected(*id));
+        let (true, Some(heir)) = (leads(), heir) else { return };
+        self.core.report(Input::Transfer(heir));
+        if poll(deadline, || !leads()) {
+            tracing::info!(peer = heir.0, "handed over leadership");
+        }
+    }
+
+    /// Each thread ends after those that may still ask something of it.
+    fn end(&mut self, end: End) {
+        let Some(threads) = self.threads.take() else { return };
+        self.core.draining.store(true, Ordering::Relaxed);
+        self.core.consensus.close();
+        threads.consensus.join();
+        self.peers.halt();
+        self.core.persist.close();
+        threads.persist.join();
+        self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
+        threads.apply.join();
+        self.core.storage.close();
+        threads.storage.join();
+        self.core.waiters.clear();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end(End::AtOnce);
+    }
+}
+
+impl Threads {
+    fn start(core: &Arc<Core>, peers: &Arc<Peers>, member: Member, config: &Config) -> io::Result<Threads> {
+        let Member { consensus, apply, journal, vault, .. } = member;
+        let view = vault.shared_view();
+        let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
+        let storage = storage::Loop::new(core.clone(), vault, streams);
+        let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
+        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
+        let persist = persist::Loop::new(core.clone(), journal);
+        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, tick(config));
+        Ok(Threads {
+            storage: Thread::spawn("storage", || storage.run())?,
+            apply: Thread::spawn("apply", || apply.run())?,
+            persist: Thread::spawn("persist", || persist.run())?,
+            consensus: Thread::spawn("consensus", || consensus.run())?,
+        })
+    }
+}
+
+/// Who is in the cluster, as this member sees it.
+struct Roster {
+    identity: Identity,
+    voters: Vec<NodeId>,
+    /// With their addresses.
+    others: Vec<(NodeId, String)>,
+}
+
+impl Roster {
+    fn new(config: &Config) -> Result<Roster, Error> {
+        let id_of = |name: &str| member_id(&config.cluster_token, name);
+        let me = id_of(&config.name);
+        let voters: Vec<NodeId> = config.initial_cluster.iter().map(|member| id_of(&member.name)).collect();
+        if !voters.contains(&me) {
+            return Err(Error::NotAMember { name: config.name.clone() });
+        }
+        let with_address = voters.iter().copied().zip(&config.initial_cluster);
+        let others = with_address
+            .filter(|(id, _)| *id != me)
+            .map(|(id, member)| (id, member.peer_addr.clone()))
+            .collect();
+        let cluster = cluster_id(&config.cluster_token, &voters);
+        let identity = Identity { cluster, member: me, name: config.name.clone() };
+        Ok(Roster { identity, voters, others })
+    }
+}
+
+/// The data directory, owned by this process for as long as the lock lives.
+struct Directory {
+    disk: Arc<dyn Disk>,
+    lock: Box<dyn DirLock>,
+}
+
+impl Directory {
+    fn open(config: &Config) -> Result<Directory, Error> {
+        let path = &config.data_dir;
+        let trouble = |action| move |source| Error::DataDir { action, path: path.clone(), source };
+        let disk = RealDisk::open(path.clone()).map_err(trouble("open or create files"))?;
+        let lock = disk.lock().map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
+            _ => trouble("take the lock")(source),
+        })?;
+        Ok(Directory { disk: Arc::new(disk), lock })
+    }
+}
+
+fn tick(config: &Config) -> Duration {
+    (config.heartbeat / HEARTBEAT_TICKS).max(Duration::from_millis(1))
+}
+
+fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
+    let heartbeat_ticks = HEARTBEAT_TICKS as usize;
+    let election_ticks = (config.election.as_micros() / tick(config).as_micros()) as usize;
+    let raft = raft::Params {
+        id: roster.identity.member,
+        voters: roster.voters.clone(),
+        heartbeat_ticks,
+        election_ticks: election_ticks.max(heartbeat_ticks + 1),
+        seed: roster.identity.cluster.0,
+        log_keep_entries: config.log_keep_entries,
+        // The engine knows once it has read the log.
+        tail_was_cut: false,
+    };
+    engine::Params {
+        consensus: node::consensus::Params { raft, retry_after: config.election },
+        flush_interval: config.flush_interval,
+        flush_bytes: config.flush_bytes,
+        wal_segment_bytes: config.wal_segment_bytes,
+        store_cache_bytes: STORE_CACHE_BYTES,
+        snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+    }
+}
+
+fn tell_recovery(identity: &Identity, member: &Member) {
+    let Member { apply, recovery, boot, .. } = member;
+    tracing::info!(
+        node = identity.member.0,
+        name = identity.name,
+        boot = boot.0,
+        index = apply.applied_index().0,
+        rev = apply.revision().0,
+        records = recovery.records,
+        bytes = recovery.bytes,
+        "opened the data directory"
+    );
+    if let Some(torn) = &recovery.torn {
+        tracing::warn!(
+            file = torn.file,
+            offset = torn.offset,
+            "cut the end of the write-ahead log: it was being written when the process or the machine died"
+        );
+    }
+    if recovery.unfinished_segment {
+        tracing::info!("removed a segment of the write-ahead log that was being created");
+    }
+}
+
+/// Looks until it is true or time is up.
+fn poll(deadline: Instant, done: impl Fn() -> bool) -> bool {
+    while !done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        std::thread::sleep(DRAIN_POLL);
+    }
+    true
+}

@@ -1,0 +1,93 @@
+//! Snapshots on their way to members that lag too far behind: each on a thread of its own, so that a slow
+//! peer holds up nobody else. The leader's machine hears how it ended, and starts again if need be.
+
+use crate::core::Core;
+use crate::peer::{BulkError, Peers};
+use engine::SnapshotStream;
+use node::Input;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a peer may take for one piece.
+const PIECE_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(crate) struct Streams {
+    sender: Arc<Sender>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Sender {
+    core: Arc<Core>,
+    peers: Arc<Peers>,
+    /// What a peer gets at least for making a snapshot durable once it has all of it.
+    patience: Duration,
+    stopping: Mutex<bool>,
+    stop: Condvar,
+}
+
+impl Streams {
+    pub fn new(core: Arc<Core>, peers: Arc<Peers>, patience: Duration) -> Streams {
+        let sender = Sender { core, peers, patience, stopping: Mutex::new(false), stop: Condvar::new() };
+        Streams { sender: Arc::new(sender), threads: Vec::new() }
+    }
+
+    pub fn begin(&mut self, stream: SnapshotStream) {
+        self.threads.retain(|thread| !thread.is_finished());
+        let to = stream.to();
+        let sender = self.sender.clone();
+        let spawned =
+            thread::Builder::new().name(format!("snapshot-to-{:x}", to.0)).spawn(move || sender.run(stream));
+        match spawned {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => {
+                tracing::warn!(peer = to.0, %error, "no thread to send a snapshot");
+                self.sender.core.report(Input::SnapshotSent { to, ok: false });
+            }
+        }
+    }
+
+    /// Waits for the threads; the transport has been halted, so none of them is held up.
+    pub fn join(self) {
+        *self.sender.stopping.lock().expect("nothing panics in here") = true;
+        self.sender.stop.notify_all();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that sent a snapshot panicked");
+            }
+        }
+    }
+}
+
+impl Sender {
+    fn run(&self, stream: SnapshotStream) {
+        let to = stream.to();
+        let start = Instant::now();
+        let result = self.send(stream);
+        let elapsed = start.elapsed();
+        match &result {
+            Ok(()) => {
+                tracing::info!(peer = to.0, elapsed_ms = elapsed.as_millis() as u64, "sent a snapshot");
+                self.leave_time(elapsed + self.patience);
+            }
+            Err(error) => tracing::warn!(peer = to.0, %error, "a snapshot could not be sent"),
+        }
+        self.core.report(Input::SnapshotSent { to, ok: result.is_ok() });
+    }
+
+    fn send(&self, stream: SnapshotStream) -> Result<(), BulkError> {
+        let ticket = self.peers.ticket(stream.to()).ok_or(BulkError::Lost)?;
+        for frame in stream {
+            self.peers.send_bulk(ticket, frame.encode(), Instant::now() + PIECE_TIMEOUT)?;
+        }
+        Ok(())
+    }
+
+    /// The report makes the leader try the log again, and a peer that is still storing what came would ask
+    /// for another snapshot. One that is done says so by itself, and the report then means nothing.
+    fn leave_time(&self, span: Duration) {
+        let stopping = self.stopping.lock().expect("nothing panics in here");
+        let waited = self.stop.wait_timeout_while(stopping, span, |stopping| !*stopping);
+        drop(waited.expect("nothing panics in here"));
+    }
+}

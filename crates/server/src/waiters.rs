@@ -1,0 +1,162 @@
+//! Who waits for an answer: callers by token, until the consensus thread refuses or the apply thread answers.
+//! Tokens are consecutive, so the callers lie in a row and a token is a place in it. Every token that the
+//! machines accept is answered or refused at its deadline, so the row cannot grow for ever; a caller that
+//! has gone away keeps its place until then.
+
+use base::limits::REQUESTS_WAITING_MAX;
+use base::{Code, Token};
+use coord::reply::Reply;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
+
+/// How one caller gets its answer.
+pub(crate) type Caller = oneshot::Sender<Result<Reply, Code>>;
+
+#[derive(Default)]
+pub(crate) struct Waiters {
+    /// Admitted and not yet answered; those that are still in the consensus queue included.
+    waiting: AtomicUsize,
+    row: Mutex<Row>,
+}
+
+#[derive(Default)]
+struct Row {
+    /// The token of the first place.
+    first: u64,
+    places: VecDeque<Option<Caller>>,
+}
+
+impl Waiters {
+    fn lock(&self) -> MutexGuard<'_, Row> {
+        self.row.lock().expect("no thread panics while it holds the waiters")
+    }
+
+    /// Takes one more in, unless too many wait.
+    pub fn admit(&self) -> bool {
+        let admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < REQUESTS_WAITING_MAX;
+        if !admitted {
+            self.dismiss(1);
+        }
+        admitted
+    }
+
+    /// These were admitted and are gone.
+    pub fn dismiss(&self, count: usize) {
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub fn count(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Gives the callers the tokens from `first` on, which follow the last ones given.
+    pub fn register(&self, first: Token, callers: &mut Vec<Caller>) {
+        if callers.is_empty() {
+            return;
+        }
+        let mut row = self.lock();
+        if row.places.is_empty() {
+            row.first = first.0;
+        }
+        assert_eq!(row.first + row.places.len() as u64, first.0, "tokens are consecutive");
+        row.places.extend(callers.drain(..).map(Some));
+    }
+
+    /// Hands out answers. Those whose caller was refused before mean nothing to anybody.
+    pub fn deliver(&self, answers: impl Iterator<Item = (Token, Result<Reply, Code>)>) {
+        // Callers are woken after the lock is given back.
+        let found = self.find(answers);
+        self.dismiss(found.len());
+        for (caller, answer) in found {
+            // A caller that has gone away does not hear it.
+            let _ = caller.send(answer);
+        }
+    }
+
+    fn find(
+        &self,
+        answers: impl Iterator<Item = (Token, Result<Reply, Code>)>,
+    ) -> Vec<(Caller, Result<Reply, Code>)> {
+        let mut row = self.lock();
+        let found =
+            answers.filter_map(|(token, answer)| row.take(token).map(|caller| (caller, answer))).collect();
+        row.close_up();
+        found
+    }
+
+    /// The end: whoever still waits learns that nothing will come.
+    pub fn clear(&self) {
+        let places = std::mem::take(&mut self.lock().places);
+        self.dismiss(places.iter().flatten().count());
+    }
+}
+
+impl Row {
+    fn take(&mut self, token: Token) -> Option<Caller> {
+        let idx = token.0.checked_sub(self.first)?;
+        self.places.get_mut(usize::try_from(idx).ok()?)?.take()
+    }
+
+    fn close_up(&mut self) {
+        while self.places.pop_front_if(|place| place.is_none()).is_some() {
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> (Waiters, Vec<oneshot::Receiver<Result<Reply, Code>>>) {
+        let waiters = Waiters::default();
+        let (mut callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        assert!((0..3).all(|_| waiters.admit()));
+        waiters.register(Token(1), &mut callers);
+        (waiters, receivers)
+    }
+
+    fn refuse(waiters: &Waiters, token: u64) {
+        waiters.deliver([(Token(token), Err(Code::Timeout))].into_iter());
+    }
+
+    #[test]
+    fn answers_find_their_callers_in_any_order_and_once() {
+        let (waiters, mut receivers) = three();
+        for token in [2, 2, 3, 1, 9, 0] {
+            refuse(&waiters, token);
+        }
+        assert!(receivers.iter_mut().all(|receiver| receiver.try_recv() == Ok(Err(Code::Timeout))));
+        assert_eq!(waiters.count(), 0);
+        assert!(waiters.lock().places.is_empty());
+    }
+
+    #[test]
+    fn a_caller_that_went_away_leaves_nothing_behind() {
+        let (waiters, receivers) = three();
+        drop(receivers);
+        (1..=3).for_each(|token| refuse(&waiters, token));
+        assert_eq!(waiters.count(), 0);
+        assert!(waiters.lock().places.is_empty());
+    }
+
+    #[test]
+    fn at_the_end_every_caller_hears_that_nothing_comes() {
+        let (waiters, mut receivers) = three();
+        refuse(&waiters, 2);
+        waiters.clear();
+        assert_eq!(waiters.count(), 0);
+        assert!(receivers[0].try_recv().is_err());
+    }
+
+    #[test]
+    fn more_than_the_limit_are_not_admitted() {
+        let waiters = Waiters::default();
+        assert!((0..REQUESTS_WAITING_MAX).all(|_| waiters.admit()));
+        assert!(!waiters.admit());
+        waiters.dismiss(1);
+        assert!(waiters.admit());
+    }
+}

@@ -1,0 +1,91 @@
+//! Three members in one process.
+
+use crate::world::{World, eventually, put};
+use base::Code;
+use server::Server;
+use std::time::Duration;
+
+#[test]
+fn every_member_takes_writes_and_every_member_reads_them() {
+    let world = World::start(3, |_| {});
+    for writer in 0..3 {
+        let key = format!("by-{writer}");
+        world.put(writer, &key, "v");
+        for reader in 0..3 {
+            assert_eq!(world.value(reader, &key).unwrap(), "v", "written by {writer}, read by {reader}");
+        }
+    }
+    let text = world.handle(0).metrics();
+    assert!(text.contains("etcd_network_peer_sent_bytes_total{To="), "{text}");
+    assert!(text.contains("etcd_network_peer_sent_failures_total{To="), "{text}");
+}
+
+#[test]
+fn writes_go_on_without_the_leader_and_it_comes_back_with_all_of_them() {
+    let mut world = World::start(3, |_| {});
+    world.put(0, "before", "v");
+    let leader = world.leader();
+    let survivor = (leader + 1) % 3;
+    world.take(leader).stop();
+    world.put(survivor, "after", "v");
+    assert_eq!(world.value(survivor, "before").unwrap(), "v");
+    world.restart(leader);
+    assert_eq!(world.value(leader, "after").unwrap(), "v");
+}
+
+#[test]
+fn a_follower_that_missed_more_than_the_log_keeps_is_given_a_snapshot() {
+    let mut world = World::start(3, |config| {
+        config.log_keep_entries = 5;
+        config.flush_interval = Duration::from_millis(5);
+    });
+    world.put(0, "first", "v");
+    let follower = (world.leader() + 1) % 3;
+    let writer = world.leader();
+    world.take(follower).stop();
+    let value = "v".repeat(20_000);
+    for count in 0..100 {
+        world.put(writer, &format!("k{count}"), &value);
+    }
+    let committed = world.handle(writer).status().committed;
+    world.restart(follower);
+    eventually(|| (world.handle(follower).status().applied >= committed).then_some(()));
+    let figures = world.handle(follower).metrics();
+    assert!(figures.contains("althing_snapshots_installed_total 1\n"), "{figures}");
+    for count in 0..100 {
+        assert_eq!(world.value(follower, &format!("k{count}")).unwrap(), value);
+    }
+    world.put(follower, "goes on", "v");
+    world.take(follower).stop();
+    world.restart(follower);
+    assert_eq!(world.value(follower, "goes on").unwrap(), "v");
+}
+
+#[test]
+fn a_draining_leader_hands_over_and_nobody_waits_for_an_election() {
+    let mut world = World::start(3, |config| {
+        config.heartbeat = Duration::from_millis(100);
+        config.election = Duration::from_secs(1);
+    });
+    world.put(0, "k", "v");
+    let leader = world.leader();
+    let handle = world.handle(leader);
+    world.take(leader).drain();
+    assert!(!handle.status().is_leader);
+    assert_eq!(world.ask_through(&handle, put("refused", "v")), Err(Code::Stopped));
+    world.put((leader + 1) % 3, "l", "v");
+}
+
+#[test]
+fn all_members_stopped_at_once_come_back_with_everything() {
+    let mut world = World::start(3, |_| {});
+    for count in 0..20 {
+        world.put(count % 3, &format!("k{count}"), "v");
+    }
+    let servers: Vec<Server> = (0..3).map(|idx| world.take(idx)).collect();
+    servers.into_iter().for_each(Server::stop);
+    (0..3).for_each(|idx| world.restart(idx));
+    for count in 0..20 {
+        assert_eq!(world.value((count + 1) % 3, &format!("k{count}")).unwrap(), "v");
+    }
+}
