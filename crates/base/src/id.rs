@@ -76,6 +76,18 @@ impl LeaseId {
     pub const NONE: LeaseId = LeaseId(0);
 }
 
+/// Where something stands in the log: two logs that agree on a position agree on everything before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    pub term: Term,
+    pub index: Index,
+}
+
+impl Position {
+    /// Before the first entry.
+    pub const ORIGIN: Position = Position { term: Term(0), index: Index(0) };
+}
+
 /// Names one proposal for ever: a member, its start, and a counter within that start.
 /// A proposal that is sent twice, by a retry or by the network, is recognised by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

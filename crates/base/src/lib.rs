@@ -14,7 +14,7 @@ pub mod table;
 pub mod time;
 
 pub use code::Code;
-pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, ProposalId, Revision, Term, Token};
+pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, Position, ProposalId, Revision, Term, Token};
 pub use key_range::{KeyRange, RangeEnd};
 pub use rng::Rng;
 pub use table::{Row, Table, View};

@@ -17,8 +17,10 @@ pub const REQUESTS_WAITING_MAX: usize = 16_384;
 pub const PROPOSALS_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Proposals gathered into one raft entry.
 pub const ENTRY_BYTES_SOFT: usize = 1024 * 1024;
-/// One entry: the last proposal gathered may exceed the soft bound by one whole request.
-pub const ENTRY_BYTES_MAX: usize = ENTRY_BYTES_SOFT + REQUEST_BYTES_MAX + GRPC_OVERHEAD_BYTES;
+/// What a member forwards at once: the last proposal gathered may exceed the soft bound by a whole request.
+pub const FORWARD_BYTES_MAX: usize = ENTRY_BYTES_SOFT + REQUEST_BYTES_MAX + GRPC_OVERHEAD_BYTES;
+/// One entry: the last forwarded batch that is gathered may exceed the soft bound.
+pub const ENTRY_BYTES_MAX: usize = ENTRY_BYTES_SOFT + FORWARD_BYTES_MAX;
 /// One append message between peers.
 pub const APPEND_BYTES_SOFT: usize = 1024 * 1024;
 /// Frames gathered into one envelope on a peer stream.

@@ -41,8 +41,8 @@ mutants! {
     AppliedIndexAhead = "applied-index-ahead",
     /// Bytes of a torn write are taken for records.
     TornTailAccepted = "torn-tail-accepted",
-    /// A snapshot is announced with a later index than its rows have.
-    SnapshotIndexAhead = "snapshot-index-ahead",
+    /// A snapshot with a part missing is taken for whole.
+    SnapshotHoleAccepted = "snapshot-hole-accepted",
     /// The log is cut although the store has not yet flushed what is cut.
     LogCutBeforeFlush = "log-cut-before-flush",
     /// The boot counter is not durable before it is used.

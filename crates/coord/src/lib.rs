@@ -2,5 +2,27 @@
 //! Commands in log order go in; replies, changes and a rolling hash come out. It must be a pure function of
 //! the state and the command: no clock, no randomness, no member's identity.
 
+pub mod change;
+pub mod command;
+mod compare;
+mod draft;
+mod history;
+mod index;
+mod load;
+mod origins;
+mod overlap;
+pub mod proposal;
+mod range;
 pub mod reply;
 pub mod request;
+pub mod rows;
+pub mod state;
+mod txn;
+mod validate;
+
+pub use change::{Change, ChangeKind, Record, Records};
+pub use command::Command;
+pub use proposal::{Position, Proposal};
+pub use request::Limits;
+pub use rows::Corrupt;
+pub use state::{Applied, State};

@@ -2,8 +2,23 @@
 //! These are domain values: no protobuf, no HTTP. What can be refused without looking at the state is
 //! refused by `validate`, before anything is proposed.
 
-use base::{KeyRange, LeaseId, Revision};
+use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
+
+/// The bounds that settings may lower; the defaults are the named limits of the house.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Compares, successes or failures of one transaction.
+    pub txn_ops_max: usize,
+    /// Transactions within a transaction, one inside the other.
+    pub txn_depth_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { txn_ops_max: base::limits::TXN_OPS_MAX, txn_depth_max: base::limits::TXN_DEPTH_MAX }
+    }
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -11,6 +26,28 @@ pub enum Request {
     Put(Put),
     Delete(Delete),
     Txn(Txn),
+}
+
+impl Request {
+    /// Can be answered without a proposal: a range, or a transaction of ranges alone. As in etcd, a
+    /// transaction that holds another goes through the log.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Request::Range(_) => true,
+            Request::Txn(txn) => txn.operations().all(|op| matches!(op, Request::Range(_))),
+            Request::Put(_) | Request::Delete(_) => false,
+        }
+    }
+
+    /// May be answered from this member's state, however old. A transaction without any range does not say
+    /// so, and is therefore answered from the newest state.
+    pub fn is_serializable(&self) -> bool {
+        let serializable = |op: &Request| matches!(op, Request::Range(range) if range.serializable);
+        match self {
+            Request::Txn(txn) => txn.operations().next().is_some() && txn.operations().all(serializable),
+            _ => serializable(self),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +67,25 @@ pub struct Range {
     pub create_revisions: Bounds,
 }
 
+impl Range {
+    /// Some keys of the range may be left out by their revisions.
+    pub fn is_filtered(&self) -> bool {
+        self.mod_revisions != Bounds::default() || self.create_revisions != Bounds::default()
+    }
+}
+
 /// Inclusive bounds on a revision; zero means unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     pub min: Revision,
     pub max: Revision,
+}
+
+impl Bounds {
+    pub fn contains(self, revision: Revision) -> bool {
+        (self.min == Revision::ZERO || revision >= self.min)
+            && (self.max == Revision::ZERO || revision <= self.max)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +113,26 @@ pub struct Put {
     pub prev_kv: bool,
 }
 
+impl Put {
+    /// The wire's value and `ignore_value` in one; both at once contradict each other.
+    pub fn value_from_wire(value: Bytes, ignore_value: bool) -> Result<Option<Bytes>, Code> {
+        match ignore_value {
+            true if !value.is_empty() => Err(Code::ValueProvided),
+            true => Ok(None),
+            false => Ok(Some(value)),
+        }
+    }
+
+    /// The wire's lease and `ignore_lease` in one; both at once contradict each other.
+    pub fn lease_from_wire(lease: LeaseId, ignore_lease: bool) -> Result<Option<LeaseId>, Code> {
+        match ignore_lease {
+            true if lease != LeaseId::NONE => Err(Code::LeaseProvided),
+            true => Ok(None),
+            false => Ok(Some(lease)),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
     pub keys: KeyRange,
@@ -73,6 +144,13 @@ pub struct Txn {
     pub compares: Vec<Compare>,
     pub success: Vec<Request>,
     pub failure: Vec<Request>,
+}
+
+impl Txn {
+    /// The operations of both branches.
+    fn operations(&self) -> impl Iterator<Item = &Request> {
+        self.success.iter().chain(&self.failure)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,1 +1,18 @@
-//! Files.
+//! The only room that opens files: the write-ahead log, the store, staged snapshots.
+//! Everything goes through the `Disk` trait, so that the same code runs on a real directory and on the
+//! simulated disk that loses, tears and reorders what was not synced.
+//! It is synchronous and starts no thread; an error from here means that the process should stop.
+
+pub mod disk;
+pub mod error;
+pub mod real;
+pub mod sim;
+pub mod store;
+pub mod wal;
+
+pub use disk::{DirLock, Disk, File};
+pub use error::Error;
+pub use real::RealDisk;
+pub use sim::SimDisk;
+pub use store::{RowRef, Store, StoreView};
+pub use wal::{Record, Recovery, Stream, Torn, Wal};

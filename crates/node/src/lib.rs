@@ -1,1 +1,21 @@
-//! The pure driver: what is persisted, sent, applied and answered, in which order.
+//! The pure driver of a member: what is persisted, sent, applied and answered, and in which order.
+//! It is two machines that exchange values only. `Consensus` takes requests, frames and completions and
+//! decides what is written and sent; `Apply` takes committed entries and reads and gives replies and rows to
+//! flush. The server steps each on its own thread; the simulator interleaves them at will.
+
+pub mod apply;
+pub mod batch;
+pub mod consensus;
+pub mod frame;
+pub mod member;
+mod overlay;
+mod pending;
+mod reads;
+mod staging;
+
+pub use apply::{Apply, Flush};
+pub use batch::Proposal;
+pub use consensus::{Consensus, Input, Output, Request, SnapshotOrder, Work};
+pub use frame::{Frame, Part};
+pub use reads::{Read, ReadBatch};
+pub use staging::Stage;

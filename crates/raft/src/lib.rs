@@ -1,1 +1,18 @@
-//! A pure adapter over the raft library: inputs in, ordered effects out.
+//! A pure adapter over TiKV's `raft` library.
+//! Ticks, messages, proposals and completions go in; messages, records to persist and committed entries come
+//! out. What may leave only after something is durable is held here until that is reported, so that no
+//! driver can send it too early. The library's own types end at this border.
+
+mod entry;
+mod guard;
+mod log;
+mod machine;
+mod message;
+mod record;
+mod restore;
+
+pub use entry::Entry;
+pub use machine::{Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
+pub use message::Message;
+pub use record::Record;
+pub use restore::{Gap, Restored, Restoring};

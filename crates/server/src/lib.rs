@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod handle;
+pub mod peer;
 pub mod status;
 
 pub use config::{Config, Member};

@@ -1,0 +1,328 @@
+//! What is replicated, and its bytes.
+//! A command is a validated request that may change the state; it goes into the log encoded and comes out on
+//! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
+//! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
+
+use crate::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use base::codec::{Reader, put_bytes, put_signed, put_varint};
+use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
+use base::{KeyRange, LeaseId, RangeEnd, Revision};
+use bytes::Bytes;
+
+/// The layout that this code writes; the first byte of every command.
+const FORMAT: u8 = 1;
+
+// Kinds of commands and of operations share one numbering. 4 and above are free for leases, compaction,
+// locks and auth.
+const RANGE: u8 = 0;
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const TXN: u8 = 3;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    Put(Put),
+    Delete(Delete),
+    Txn(Txn),
+}
+
+impl Command {
+    /// The command that carries out a request; a plain range is no command.
+    pub fn from_request(request: Request) -> Option<Command> {
+        match request {
+            Request::Range(_) => None,
+            Request::Put(put) => Some(Command::Put(put)),
+            Request::Delete(delete) => Some(Command::Delete(delete)),
+            Request::Txn(txn) => Some(Command::Txn(txn)),
+        }
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        match self {
+            Command::Put(put) => encode_put(put, out),
+            Command::Delete(delete) => encode_delete(delete, out),
+            Command::Txn(txn) => encode_txn(txn, out),
+        }
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Command> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != FORMAT {
+            return None;
+        }
+        let command = Command::from_request(decode_request(&mut reader, 0)?)?;
+        reader.is_empty().then_some(command)
+    }
+}
+
+fn encode_request(request: &Request, out: &mut Vec<u8>) {
+    match request {
+        Request::Range(range) => encode_range(range, out),
+        Request::Put(put) => encode_put(put, out),
+        Request::Delete(delete) => encode_delete(delete, out),
+        Request::Txn(txn) => encode_txn(txn, out),
+    }
+}
+
+/// `depth` counts the transactions around this request.
+fn decode_request(reader: &mut Reader, depth: usize) -> Option<Request> {
+    match reader.u8()? {
+        RANGE => decode_range(reader).map(Request::Range),
+        PUT => decode_put(reader).map(Request::Put),
+        DELETE => decode_delete(reader).map(Request::Delete),
+        TXN if depth <= TXN_DEPTH_MAX => decode_txn(reader, depth).map(Request::Txn),
+        _ => None,
+    }
+}
+
+mod put_flag {
+    pub const PREV_KV: u8 = 1;
+    pub const VALUE: u8 = 2;
+    pub const LEASE: u8 = 4;
+    pub const ALL: u8 = 7;
+}
+
+fn encode_put(put: &Put, out: &mut Vec<u8>) {
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    out.push(PUT);
+    out.push(
+        flag(put.prev_kv, put_flag::PREV_KV)
+            | flag(put.value.is_some(), put_flag::VALUE)
+            | flag(put.lease.is_some(), put_flag::LEASE),
+    );
+    put_bytes(out, &put.key);
+    if let Some(lease) = put.lease {
+        put_signed(out, lease.0);
+    }
+    if let Some(value) = &put.value {
+        put_bytes(out, value);
+    }
+}
+
+fn decode_put(reader: &mut Reader) -> Option<Put> {
+    let flags = reader.u8()?;
+    if flags & !put_flag::ALL != 0 {
+        return None;
+    }
+    let key = reader.bytes()?;
+    let lease = match flags & put_flag::LEASE {
+        0 => None,
+        _ => Some(LeaseId(reader.signed()?)),
+    };
+    let value = match flags & put_flag::VALUE {
+        0 => None,
+        _ => Some(reader.bytes()?),
+    };
+    Some(Put { key, value, lease, prev_kv: flags & put_flag::PREV_KV != 0 })
+}
+
+fn encode_delete(delete: &Delete, out: &mut Vec<u8>) {
+    out.push(DELETE);
+    out.push(u8::from(delete.prev_kv));
+    encode_keys(&delete.keys, out);
+}
+
+fn decode_delete(reader: &mut Reader) -> Option<Delete> {
+    let prev_kv = reader.bool()?;
+    Some(Delete { keys: decode_keys(reader)?, prev_kv })
+}
+
+fn encode_txn(txn: &Txn, out: &mut Vec<u8>) {
+    out.push(TXN);
+    put_varint(out, txn.compares.len() as u64);
+    for compare in &txn.compares {
+        encode_compare(compare, out);
+    }
+    for branch in [&txn.success, &txn.failure] {
+        put_varint(out, branch.len() as u64);
+        for request in branch {
+            encode_request(request, out);
+        }
+    }
+}
+
+fn decode_txn(reader: &mut Reader, depth: usize) -> Option<Txn> {
+    Some(Txn {
+        compares: decode_list(reader, decode_compare)?,
+        success: decode_list(reader, |reader| decode_request(reader, depth + 1))?,
+        failure: decode_list(reader, |reader| decode_request(reader, depth + 1))?,
+    })
+}
+
+/// The vector grows as items are really there, so a false count costs nothing.
+fn decode_list<T>(reader: &mut Reader, mut decode: impl FnMut(&mut Reader) -> Option<T>) -> Option<Vec<T>> {
+    let count = reader.count()?;
+    if count > TXN_OPS_MAX {
+        return None;
+    }
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(decode(reader)?);
+    }
+    Some(items)
+}
+
+mod target {
+    pub const VERSION: u8 = 0;
+    pub const CREATE: u8 = 1;
+    pub const MOD: u8 = 2;
+    pub const VALUE: u8 = 3;
+    pub const LEASE: u8 = 4;
+}
+
+fn encode_compare(compare: &Compare, out: &mut Vec<u8>) {
+    encode_keys(&compare.keys, out);
+    out.push(match compare.relation {
+        Relation::Equal => 0,
+        Relation::Greater => 1,
+        Relation::Less => 2,
+        Relation::NotEqual => 3,
+    });
+    let (number, operand) = match &compare.target {
+        Target::Version(version) => (target::VERSION, *version),
+        Target::Create(revision) => (target::CREATE, revision.0),
+        Target::Mod(revision) => (target::MOD, revision.0),
+        Target::Lease(lease) => (target::LEASE, lease.0),
+        Target::Value(value) => {
+            out.push(target::VALUE);
+            return put_bytes(out, value);
+        }
+    };
+    out.push(number);
+    put_signed(out, operand);
+}
+
+fn decode_compare(reader: &mut Reader) -> Option<Compare> {
+    let keys = decode_keys(reader)?;
+    let relation = match reader.u8()? {
+        0 => Relation::Equal,
+        1 => Relation::Greater,
+        2 => Relation::Less,
+        3 => Relation::NotEqual,
+        _ => return None,
+    };
+    let target = match reader.u8()? {
+        target::VERSION => Target::Version(reader.signed()?),
+        target::CREATE => Target::Create(Revision(reader.signed()?)),
+        target::MOD => Target::Mod(Revision(reader.signed()?)),
+        target::VALUE => Target::Value(reader.bytes()?),
+        target::LEASE => Target::Lease(LeaseId(reader.signed()?)),
+        _ => return None,
+    };
+    Some(Compare { keys, relation, target })
+}
+
+mod range_flag {
+    pub const SERIALIZABLE: u8 = 1;
+    pub const KEYS_ONLY: u8 = 2;
+    pub const COUNT_ONLY: u8 = 4;
+    pub const SORTED: u8 = 8;
+    pub const DESCENDING: u8 = 16;
+    pub const BOUNDED: u8 = 32;
+    pub const ALL: u8 = 63;
+}
+
+fn encode_range(range: &Range, out: &mut Vec<u8>) {
+    let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+    out.push(RANGE);
+    out.push(
+        flag(range.serializable, range_flag::SERIALIZABLE)
+            | flag(range.keys_only, range_flag::KEYS_ONLY)
+            | flag(range.count_only, range_flag::COUNT_ONLY)
+            | flag(range.sort.is_some(), range_flag::SORTED)
+            | flag(range.sort.is_some_and(|sort| sort.descending), range_flag::DESCENDING)
+            | flag(range.is_filtered(), range_flag::BOUNDED),
+    );
+    encode_keys(&range.keys, out);
+    put_signed(out, range.revision.0);
+    put_varint(out, range.limit);
+    if let Some(sort) = range.sort {
+        out.push(match sort.target {
+            SortTarget::Key => 0,
+            SortTarget::Version => 1,
+            SortTarget::Create => 2,
+            SortTarget::Mod => 3,
+            SortTarget::Value => 4,
+        });
+    }
+    if range.is_filtered() {
+        for bounds in [range.mod_revisions, range.create_revisions] {
+            put_signed(out, bounds.min.0);
+            put_signed(out, bounds.max.0);
+        }
+    }
+}
+
+fn decode_range(reader: &mut Reader) -> Option<Range> {
+    let flags = reader.u8()?;
+    if flags & !range_flag::ALL != 0 {
+        return None;
+    }
+    let has = |bit: u8| flags & bit != 0;
+    let keys = decode_keys(reader)?;
+    let revision = Revision(reader.signed()?);
+    let limit = reader.varint()?;
+    let sort = match has(range_flag::SORTED) {
+        true => Some(Sort { target: decode_sort_target(reader)?, descending: has(range_flag::DESCENDING) }),
+        false if has(range_flag::DESCENDING) => return None,
+        false => None,
+    };
+    let (mod_revisions, create_revisions) = match has(range_flag::BOUNDED) {
+        true => (decode_bounds(reader)?, decode_bounds(reader)?),
+        false => (Bounds::default(), Bounds::default()),
+    };
+    Some(Range {
+        keys,
+        revision,
+        limit,
+        sort,
+        serializable: has(range_flag::SERIALIZABLE),
+        keys_only: has(range_flag::KEYS_ONLY),
+        count_only: has(range_flag::COUNT_ONLY),
+        mod_revisions,
+        create_revisions,
+    })
+}
+
+fn decode_sort_target(reader: &mut Reader) -> Option<SortTarget> {
+    match reader.u8()? {
+        0 => Some(SortTarget::Key),
+        1 => Some(SortTarget::Version),
+        2 => Some(SortTarget::Create),
+        3 => Some(SortTarget::Mod),
+        4 => Some(SortTarget::Value),
+        _ => None,
+    }
+}
+
+fn decode_bounds(reader: &mut Reader) -> Option<Bounds> {
+    Some(Bounds { min: Revision(reader.signed()?), max: Revision(reader.signed()?) })
+}
+
+fn encode_keys(keys: &KeyRange, out: &mut Vec<u8>) {
+    match &keys.end {
+        RangeEnd::Single => out.push(0),
+        RangeEnd::Before(_) => out.push(1),
+        RangeEnd::Open => out.push(2),
+    }
+    put_bytes(out, &keys.start);
+    if let RangeEnd::Before(end) = &keys.end {
+        put_bytes(out, end);
+    }
+}
+
+fn decode_keys(reader: &mut Reader) -> Option<KeyRange> {
+    let kind = reader.u8()?;
+    let start = reader.bytes()?;
+    let end = match kind {
+        0 => RangeEnd::Single,
+        1 => RangeEnd::Before(reader.bytes()?),
+        2 => RangeEnd::Open,
+        _ => return None,
+    };
+    Some(KeyRange { start, end })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The state as one command sees it: what was there before, under the command's own writes.
+//! Reads and writes of the command go through it; a list of changes comes out. Nothing reaches the state
+//! until the whole command has succeeded, so dropping a draft undoes everything.
+
+use crate::change::{Change, ChangeKind, Record, Records};
+use crate::index::{Current, Index, Version};
+use base::mutant::{Mutant, planted};
+use base::{Code, KeyRange, Revision};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+pub struct Draft<'a> {
+    index: &'a Index,
+    records: &'a dyn Records,
+    /// Before the command.
+    revision: Revision,
+    compacted: Revision,
+    changes: Vec<Change>,
+    /// Which change is a key's.
+    changed: BTreeMap<Bytes, usize>,
+}
+
+/// Which state a range is to be read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// The newest, with the command's own writes.
+    Now,
+    Past(Revision),
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(index: &'a Index, records: &'a dyn Records, revisions: Revisions) -> Draft<'a> {
+        Draft {
+            index,
+            records,
+            revision: revisions.current,
+            compacted: revisions.compacted,
+            changes: Vec::new(),
+            changed: BTreeMap::new(),
+        }
+    }
+
+    pub fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+
+    /// The index before the command.
+    pub fn before(&self) -> &'a Index {
+        self.index
+    }
+
+    /// Where to read for an asked revision; zero and below mean the newest.
+    pub fn at(&self, revision: Revision) -> Result<At, Code> {
+        match revision {
+            revision if revision <= Revision::ZERO => Ok(At::Now),
+            revision if revision > self.revision => Err(Code::FutureRevision),
+            revision if revision < self.compacted => Err(Code::Compacted),
+            revision => Ok(At::Past(revision)),
+        }
+    }
+
+    pub fn current(&self, key: &[u8]) -> Option<Current> {
+        match self.change_of(key) {
+            None => self.index.current(key).copied(),
+            Some(change) => pending(change),
+        }
+    }
+
+    /// Keys of a range in order, with the versions they have there.
+    pub fn versions<'s>(
+        &'s self,
+        keys: &'s KeyRange,
+        at: At,
+    ) -> Box<dyn Iterator<Item = (&'s [u8], Version)> + 's> {
+        match at {
+            At::Past(revision) => Box::new(self.index.iter_at(keys, revision)),
+            At::Now if self.is_untouched() => Box::new(self.before_versions(keys)),
+            At::Now => Box::new(Merge {
+                before: self.before_versions(keys).peekable(),
+                pending: self.pending_in(keys).peekable(),
+            }),
+        }
+    }
+
+    pub fn count(&self, keys: &KeyRange, at: At) -> usize {
+        match at {
+            At::Now if self.is_untouched() => self.index.count(keys),
+            _ => self.versions(keys, at).count(),
+        }
+    }
+
+    /// One version with its value.
+    pub fn record(&self, key: &[u8], revision: Revision) -> Record {
+        let own = self.change_of(key).filter(|change| change.revision == revision);
+        match own.map(|change| &change.kind) {
+            Some(ChangeKind::Put(record)) => record.clone(),
+            _ => self.records.record(key, revision).expect("an indexed version has a record"),
+        }
+    }
+
+    pub fn put(&mut self, key: Bytes, record: Record) -> Result<(), Code> {
+        self.change(key, ChangeKind::Put(record))
+    }
+
+    pub fn delete(&mut self, key: Bytes) -> Result<(), Code> {
+        self.change(key, ChangeKind::Delete)
+    }
+
+    /// The revision that the command's writes get.
+    pub fn next_revision(&self) -> Revision {
+        self.revision.next()
+    }
+
+    /// Validation has refused whatever writes a key twice; should such a command come all the same, it is
+    /// refused here on every member alike.
+    fn change(&mut self, key: Bytes, kind: ChangeKind) -> Result<(), Code> {
+        if self.changed.contains_key(&key) {
+            return Err(Code::DuplicateKey);
+        }
+        let prev = self.index.current(&key).map_or(Revision::ZERO, |current| current.modified);
+        let sub = u32::try_from(self.changes.len()).expect("a command's changes fit in 32 bits");
+        self.changed.insert(key.clone(), self.changes.len());
+        self.changes.push(Change { key, revision: self.next_revision(), sub, prev, kind });
+        Ok(())
+    }
+
+    fn change_of(&self, key: &[u8]) -> Option<&Change> {
+        self.changed.get(key).map(|at| &self.changes[*at])
+    }
+
+    fn is_untouched(&self) -> bool {
+        self.changes.is_empty() || planted(Mutant::TxnBlindToItself)
+    }
+
+    fn before_versions<'s>(&'s self, keys: &'s KeyRange) -> impl Iterator<Item = (&'s [u8], Version)> {
+        self.index.iter(keys).map(|(key, current)| (key, current.as_version()))
+    }
+
+    fn pending_in<'s>(&'s self, keys: &KeyRange) -> impl Iterator<Item = (&'s [u8], Option<Version>)> {
+        let inside = (!keys.is_empty()).then(|| self.changed.range::<[u8], _>(keys.bounds()));
+        inside
+            .into_iter()
+            .flatten()
+            .map(|(key, at)| (key.as_ref(), pending(&self.changes[*at]).map(|current| current.as_version())))
+    }
+}
+
+/// The revisions between which a state can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revisions {
+    pub current: Revision,
+    pub compacted: Revision,
+}
+
+/// The version that a change leaves behind, if it leaves one.
+pub fn pending(change: &Change) -> Option<Current> {
+    let ChangeKind::Put(record) = &change.kind else { return None };
+    Some(Current {
+        create: record.create,
+        modified: change.revision,
+        version: record.version,
+        lease: record.lease,
+        value_len: u32::try_from(record.value.len()).expect("a request is far below 4 GiB"),
+    })
+}
+
+/// Two walks in key order made one, where the command's own writes hide what was before.
+struct Merge<B: Iterator, P: Iterator> {
+    before: Peekable<B>,
+    pending: Peekable<P>,
+}
+
+impl<'s, B, P> Iterator for Merge<B, P>
+where
+    B: Iterator<Item = (&'s [u8], Version)>,
+    P: Iterator<Item = (&'s [u8], Option<Version>)>,
+{
+    type Item = (&'s [u8], Version);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some((pending_key, _)) = self.pending.peek() else { return self.before.next() };
+            if let Some(item) = self.before.next_if(|(key, _)| key < pending_key) {
+                return Some(item);
+            }
+            let (key, version) = self.pending.next()?;
+            self.before.next_if(|(hidden, _)| *hidden == key);
+            if let Some(version) = version {
+                return Some((key, version));
+            }
+        }
+    }
+}

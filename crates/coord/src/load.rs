@@ -1,0 +1,120 @@
+//! The state read back from the store.
+//! Rows go in, the state that wrote them comes out; values are never read, so the time it takes depends on
+//! keys and changes alone. The tables say some things twice, and what does not agree is reported as corrupt
+//! with the row that shows it, instead of being served.
+
+use crate::index::Index;
+use crate::origins::{Origin, Origins};
+use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
+use crate::state::State;
+use base::{Revision, Table, View};
+use bytes::Bytes;
+use std::ops::Bound::Unbounded;
+
+impl State {
+    /// `None` when the store was never written.
+    pub fn load(view: &dyn View) -> Result<Option<State>, Corrupt> {
+        let Some(meta) = Meta::read(view)? else {
+            return check_unwritten(view).map(|()| None);
+        };
+        if meta.revision < Revision::EMPTY_STORE || meta.compacted > meta.revision {
+            return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
+        }
+        let mut index = load_current(view, meta.revision)?;
+        load_history(view, &mut index, meta.revision)?;
+        Ok(Some(State {
+            index,
+            origins: load_origins(view)?,
+            revision: meta.revision,
+            compacted: meta.compacted,
+            hash: meta.hash,
+        }))
+    }
+}
+
+/// Without the meta row there must be nothing at all: the row is part of every batch.
+fn check_unwritten(view: &dyn View) -> Result<(), Corrupt> {
+    for table in [Table::Versions, Table::Log, Table::Index, Table::Origins] {
+        scan_all(view, table, |key, _| Err(Corrupt::new(table, key, "a row in a store without meta row")))?;
+    }
+    Ok(())
+}
+
+fn load_current(view: &dyn View, newest: Revision) -> Result<Index, Corrupt> {
+    let mut index = Index::default();
+    scan_all(view, Table::Index, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Index, key, what);
+        let current = current_from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        if current.modified > newest {
+            return Err(corrupt("newer than the state"));
+        }
+        index.insert(key, current);
+        Ok(())
+    })?;
+    Ok(index)
+}
+
+/// Rows come by rising revision, so every key's past grows at its end.
+fn load_history(view: &dyn View, index: &mut Index, newest: Revision) -> Result<(), Corrupt> {
+    let mut current_seen = 0;
+    let mut last = Revision::EMPTY_STORE;
+    scan_all(view, Table::Log, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Log, key, what);
+        let (revision, _) = parse_log_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        let logged = Logged::from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        if revision <= Revision::EMPTY_STORE || revision > newest {
+            return Err(corrupt("outside the state's revisions"));
+        }
+        last = revision;
+        match logged.version(revision) {
+            Some(version) => {
+                let is_current =
+                    index.replay_put(&logged.key, version).map_err(|misfit| corrupt(misfit.0))?;
+                current_seen += usize::from(is_current);
+            }
+            None => {
+                index.replay_delete(&logged.key, revision).map_err(|misfit| corrupt(misfit.0))?;
+            }
+        }
+        Ok(())
+    })?;
+    if last != newest {
+        return Err(Corrupt::new(Table::Meta, META_KEY, "the log ends before the state's revision"));
+    }
+    if let Some(key) = index.first_unended() {
+        return Err(Corrupt::new(Table::Index, key, "a live key is missing from the index"));
+    }
+    if current_seen != index.len() {
+        return Err(Corrupt::new(Table::Index, b"", "a key of the index is missing from the log"));
+    }
+    Ok(())
+}
+
+fn load_origins(view: &dyn View) -> Result<Origins, Corrupt> {
+    let mut origins = Origins::default();
+    scan_all(view, Table::Origins, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Origins, key, what);
+        let member = parse_origin_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        let origin = Origin::decode(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        origins.insert(member, origin);
+        Ok(())
+    })?;
+    Ok(origins)
+}
+
+/// Visits a whole table until the visitor finds a fault.
+fn scan_all(
+    view: &dyn View,
+    table: Table,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), Corrupt>,
+) -> Result<(), Corrupt> {
+    let mut outcome = Ok(());
+    view.scan(table, Unbounded, Unbounded, &mut |key, value| {
+        outcome = visit(key, value);
+        outcome.is_ok()
+    });
+    outcome
+}
+
+#[cfg(test)]
+mod tests;

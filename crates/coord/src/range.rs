@@ -1,0 +1,123 @@
+//! Answers to ranges.
+//! A range and the state it is asked of go in, the keys it selects come out: filtered, sorted and cut by what
+//! the index knows, so that a value is read only for a key that is answered. The count is always that of the
+//! whole range.
+
+use crate::draft::{At, Draft};
+use crate::index::Version;
+use crate::reply::{KeyValue, RangeReply};
+use crate::request::{Range, Sort, SortTarget};
+use base::{Code, LeaseId};
+use bytes::Bytes;
+use std::cmp::Ordering;
+
+pub fn answer(draft: &Draft<'_>, range: &Range) -> Result<RangeReply, Code> {
+    let at = draft.at(range.revision)?;
+    if range.count_only {
+        let count = draft.count(&range.keys, at) as u64;
+        return Ok(RangeReply { count, ..RangeReply::default() });
+    }
+    Ok(match range.sort.is_some() || range.is_filtered() {
+        true => answer_selected(draft, range, at),
+        false => answer_plain(draft, range, at),
+    })
+}
+
+/// In key order: the walk ends with the limit, and what lies behind it is only counted.
+fn answer_plain(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
+    let limit = limit_of(range);
+    let taken = draft.versions(&range.keys, at).take(limit);
+    let kvs: Vec<KeyValue> =
+        taken.map(|(key, version)| key_value(draft, key, version, range.keys_only)).collect();
+    let count = match kvs.len() < limit {
+        true => kvs.len(),
+        false => draft.count(&range.keys, at),
+    };
+    RangeReply { more: count > kvs.len(), count: count as u64, kvs }
+}
+
+/// Filters first, then the order, then the limit.
+fn answer_selected(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
+    let mut count = 0;
+    let mut selected: Vec<(&[u8], Version)> = draft
+        .versions(&range.keys, at)
+        .inspect(|_| count += 1)
+        .filter(|(_, version)| {
+            range.mod_revisions.contains(version.modified) && range.create_revisions.contains(version.create)
+        })
+        .collect();
+    let limit = limit_of(range);
+    let more = selected.len() > limit;
+    let kvs = match range.sort {
+        Some(Sort { target: SortTarget::Value, descending }) => {
+            sorted_by_value(draft, range, &selected, descending)
+        }
+        sort => {
+            if let Some(sort) = sort {
+                selected.sort_by(|left, right| compare_by(sort, left, right));
+            }
+            let kept = selected.iter().take(limit);
+            kept.map(|(key, version)| key_value(draft, key, *version, range.keys_only)).collect()
+        }
+    };
+    RangeReply { kvs, more, count }
+}
+
+/// The only order that needs every value of the range.
+fn sorted_by_value(
+    draft: &Draft<'_>,
+    range: &Range,
+    selected: &[(&[u8], Version)],
+    descending: bool,
+) -> Vec<KeyValue> {
+    let mut kvs: Vec<KeyValue> =
+        selected.iter().map(|(key, version)| key_value(draft, key, *version, false)).collect();
+    kvs.sort_by(|left, right| directed(left.value.cmp(&right.value), descending));
+    kvs.truncate(limit_of(range));
+    if range.keys_only {
+        kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
+    }
+    kvs
+}
+
+/// Equal ones stay in key order, whichever the direction.
+fn compare_by(sort: Sort, left: &(&[u8], Version), right: &(&[u8], Version)) -> Ordering {
+    let rising = match sort.target {
+        SortTarget::Key => left.0.cmp(right.0),
+        SortTarget::Version => left.1.version.cmp(&right.1.version),
+        SortTarget::Create => left.1.create.cmp(&right.1.create),
+        SortTarget::Mod => left.1.modified.cmp(&right.1.modified),
+        SortTarget::Value => unreachable!("values are not in the index and are sorted after reading"),
+    };
+    directed(rising, sort.descending)
+}
+
+fn directed(rising: Ordering, descending: bool) -> Ordering {
+    if descending { rising.reverse() } else { rising }
+}
+
+fn limit_of(range: &Range) -> usize {
+    match range.limit {
+        0 => usize::MAX,
+        limit => usize::try_from(limit).unwrap_or(usize::MAX),
+    }
+}
+
+/// As etcd since 3.7, keys alone come from the index and without their lease.
+fn key_value(draft: &Draft<'_>, key: &[u8], version: Version, keys_only: bool) -> KeyValue {
+    let (lease, value) = match keys_only {
+        true => (LeaseId::NONE, Bytes::new()),
+        false => {
+            let record = draft.record(key, version.modified);
+            (record.lease, record.value)
+        }
+    };
+    KeyValue {
+        key: Bytes::copy_from_slice(key),
+        create_revision: version.create,
+        mod_revision: version.modified,
+        version: version.version,
+        lease,
+        value,
+    }
+}

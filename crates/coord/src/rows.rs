@@ -1,0 +1,276 @@
+//! The state as rows of the store, and back.
+//! A change becomes the rows that it writes or removes; a row becomes the value it stands for, or nothing if
+//! it is malformed. Every value begins with a format byte, keys sort as etcd sorts them, and one `get` finds
+//! a version. The layout is drawn in docs/formats/rows.md.
+
+use crate::change::{Change, ChangeKind, Record};
+use crate::index::{Current, Version};
+use crate::proposal::Position;
+use crate::state::State;
+use base::codec::{Reader, put_signed, put_varint};
+use base::{Index, LeaseId, NodeId, Revision, Table, Term, View};
+use bytes::Bytes;
+use std::fmt;
+
+/// The layout that this code writes; the first byte of every value.
+const FORMAT: u8 = 1;
+
+/// The key of the one row in `Table::Meta` that is ours; the node keeps its own beside it.
+pub const META_KEY: &[u8] = b"coord";
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+
+/// A row that cannot be what was written, or does not fit the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    pub table: Table,
+    pub key: Bytes,
+    pub what: &'static str,
+}
+
+impl Corrupt {
+    pub(crate) fn new(table: Table, key: &[u8], what: &'static str) -> Corrupt {
+        Corrupt { table, key: Bytes::copy_from_slice(key), what }
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "table {:?}, row {:?}: {}", self.table, self.key, self.what)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+/// Takes a row to be written (`Some`) or removed (`None`).
+pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
+
+/// The rows of one change.
+pub fn change_rows(change: &Change, emit: &mut Emit<'_>) {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    log_key(change.revision, change.sub, &mut key);
+    log_value(change, &mut value);
+    emit(Table::Log, &key, Some(&value));
+    let ChangeKind::Put(record) = &change.kind else {
+        return emit(Table::Index, &change.key, None);
+    };
+    key.clear();
+    value.clear();
+    version_key(&change.key, change.revision, &mut key);
+    record_value(record, &mut value);
+    emit(Table::Versions, &key, Some(&value));
+    value.clear();
+    index_value(change.revision, record, &mut value);
+    emit(Table::Index, &change.key, Some(&value));
+}
+
+/// The rows beside those of the changes, as of `applied`. The origins are written whole: there is one short
+/// row for each member, and a flush gathers many proposals.
+pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
+    let meta = Meta { applied, revision: state.revision, compacted: state.compacted, hash: state.hash };
+    let mut value = Vec::new();
+    meta.encode(&mut value);
+    emit(Table::Meta, META_KEY, Some(&value));
+    for (member, origin) in state.origins.iter() {
+        value.clear();
+        origin.encode(&mut value);
+        emit(Table::Origins, &origin_key(member), Some(&value));
+    }
+}
+
+/// What the one row of `Table::Meta` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    pub applied: Position,
+    pub revision: Revision,
+    pub compacted: Revision,
+    pub hash: u64,
+}
+
+impl Meta {
+    /// `None` when the store was never written.
+    pub fn read(view: &dyn View) -> Result<Option<Meta>, Corrupt> {
+        let Some(row) = view.get(Table::Meta, META_KEY) else { return Ok(None) };
+        let malformed = Corrupt::new(Table::Meta, META_KEY, "malformed");
+        Meta::decode(row).ok_or(malformed).map(Some)
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        put_varint(out, self.applied.index.0);
+        put_varint(out, self.applied.term.0);
+        put_signed(out, self.revision.0);
+        put_signed(out, self.compacted.0);
+        out.extend_from_slice(&self.hash.to_le_bytes());
+    }
+
+    fn decode(value: Bytes) -> Option<Meta> {
+        let mut reader = formatted(value)?;
+        let meta = Meta {
+            applied: Position { index: Index(reader.varint()?), term: Term(reader.varint()?) },
+            revision: Revision(reader.signed()?),
+            compacted: Revision(reader.signed()?),
+            hash: reader.u64()?,
+        };
+        reader.is_empty().then_some(meta)
+    }
+}
+
+/// The key of a version in `Table::Versions`: sorts by key, then by revision. A zero byte of the key is
+/// written as `00 FF` and the key ends with `00 00`, so that no key's rows lie among another's.
+pub fn version_key(key: &[u8], revision: Revision, out: &mut Vec<u8>) {
+    out.reserve(key.len() + 10);
+    for byte in key {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(&revision.0.to_be_bytes());
+}
+
+/// Reads what `version_key` wrote.
+pub fn parse_version_key(row: &[u8]) -> Option<(Vec<u8>, Revision)> {
+    let mut key = Vec::with_capacity(row.len());
+    let mut rest = row;
+    loop {
+        let (byte, behind) = rest.split_first()?;
+        rest = behind;
+        if *byte != 0 {
+            key.push(*byte);
+            continue;
+        }
+        let (escape, behind) = rest.split_first()?;
+        rest = behind;
+        match escape {
+            0xff => key.push(0),
+            0 => break,
+            _ => return None,
+        }
+    }
+    Some((key, Revision(i64::from_be_bytes(rest.try_into().ok()?))))
+}
+
+fn record_value(record: &Record, out: &mut Vec<u8>) {
+    out.reserve(record.value.len() + 16);
+    out.push(FORMAT);
+    put_signed(out, record.create.0);
+    put_signed(out, record.version);
+    put_signed(out, record.lease.0);
+    out.extend_from_slice(&record.value);
+}
+
+/// A version from its row in `Table::Versions`; the value is a slice of it.
+pub fn record_from_row(row: Bytes) -> Option<Record> {
+    let mut reader = formatted(row)?;
+    Some(Record {
+        create: Revision(reader.signed()?),
+        version: reader.signed()?,
+        lease: LeaseId(reader.signed()?),
+        value: reader.rest(),
+    })
+}
+
+/// A version read from the store with one `get`.
+pub fn read_record(view: &dyn View, key: &[u8], revision: Revision) -> Result<Option<Record>, Corrupt> {
+    let mut row_key = Vec::new();
+    version_key(key, revision, &mut row_key);
+    let Some(row) = view.get(Table::Versions, &row_key) else { return Ok(None) };
+    record_from_row(row).ok_or_else(|| Corrupt::new(Table::Versions, &row_key, "malformed")).map(Some)
+}
+
+fn index_value(modified: Revision, record: &Record, out: &mut Vec<u8>) {
+    out.push(FORMAT);
+    put_signed(out, modified.0);
+    put_signed(out, record.create.0);
+    put_signed(out, record.version);
+    put_signed(out, record.lease.0);
+    put_varint(out, record.value.len() as u64);
+}
+
+pub(crate) fn current_from_row(row: Bytes) -> Option<Current> {
+    let mut reader = formatted(row)?;
+    let current = Current {
+        modified: Revision(reader.signed()?),
+        create: Revision(reader.signed()?),
+        version: reader.signed()?,
+        lease: LeaseId(reader.signed()?),
+        value_len: u32::try_from(reader.varint()?).ok()?,
+    };
+    (reader.is_empty() && current.version > 0).then_some(current)
+}
+
+/// The key of a change in `Table::Log`; sorts by revision, then by order within it.
+pub fn log_key(revision: Revision, sub: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&revision.0.to_be_bytes());
+    out.extend_from_slice(&sub.to_be_bytes());
+}
+
+/// Reads what `log_key` wrote.
+pub fn parse_log_key(row: &[u8]) -> Option<(Revision, u32)> {
+    let (revision, sub) = row.split_first_chunk::<8>()?;
+    Some((Revision(i64::from_be_bytes(*revision)), u32::from_be_bytes(sub.try_into().ok()?)))
+}
+
+fn log_value(change: &Change, out: &mut Vec<u8>) {
+    out.push(FORMAT);
+    match &change.kind {
+        ChangeKind::Put(record) => {
+            out.push(PUT);
+            put_signed(out, change.prev.0);
+            put_signed(out, record.create.0);
+            put_signed(out, record.version);
+        }
+        ChangeKind::Delete => {
+            out.push(DELETE);
+            put_signed(out, change.prev.0);
+        }
+    }
+    out.extend_from_slice(&change.key);
+}
+
+/// A change as the log keeps it: without lease and value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    pub key: Bytes,
+    /// The revision of the version that was replaced or ended; zero when there was none.
+    pub prev: Revision,
+    /// Create revision and version count of a put; `None` for a delete.
+    pub put: Option<(Revision, i64)>,
+}
+
+impl Logged {
+    pub fn from_row(row: Bytes) -> Option<Logged> {
+        let mut reader = formatted(row)?;
+        let kind = reader.u8()?;
+        let prev = Revision(reader.signed()?);
+        let put = match kind {
+            PUT => Some((Revision(reader.signed()?), reader.signed()?)),
+            DELETE => None,
+            _ => return None,
+        };
+        Some(Logged { key: reader.rest(), prev, put })
+    }
+
+    pub(crate) fn version(&self, modified: Revision) -> Option<Version> {
+        self.put.map(|(create, version)| Version { create, modified, version })
+    }
+}
+
+fn origin_key(member: NodeId) -> [u8; 8] {
+    member.0.to_be_bytes()
+}
+
+pub(crate) fn parse_origin_key(row: &[u8]) -> Option<NodeId> {
+    row.try_into().ok().map(|bytes| NodeId(u64::from_be_bytes(bytes)))
+}
+
+fn formatted(row: Bytes) -> Option<Reader> {
+    let mut reader = Reader::new(row);
+    (reader.u8()? == FORMAT).then_some(reader)
+}
+
+#[cfg(test)]
+mod tests;

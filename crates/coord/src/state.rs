@@ -1,0 +1,141 @@
+//! The state machine itself: the index of keys, the revision, what was applied, and a hash of it all.
+//! Proposals go in by log order and each comes out as an answer and its changes; reads go in and leave no
+//! trace. Two members that applied the same log have the same state, which equal hashes show.
+
+use crate::change::{Change, ChangeKind, Records};
+use crate::draft::{self, Draft, Revisions};
+use crate::index::Index;
+use crate::origins::Origins;
+use crate::proposal::{Position, Proposal};
+use crate::reply::{Body, RangeReply, Reply};
+use crate::request::{Range, Request};
+use crate::{range, txn};
+use base::checksum::hash64;
+use base::{Code, Revision};
+
+#[derive(Debug)]
+pub struct State {
+    pub(crate) index: Index,
+    pub(crate) origins: Origins,
+    pub(crate) revision: Revision,
+    pub(crate) compacted: Revision,
+    pub(crate) hash: u64,
+}
+
+/// What became of a proposal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It was applied before, and changed nothing now. Its answer went to whoever asked then.
+    Duplicate,
+    /// It was applied. Refused or not, it is remembered and part of the hash; refused, it changed nothing.
+    Done { reply: Result<Reply, Code>, changes: Vec<Change> },
+}
+
+impl State {
+    /// A store to which nothing was ever written.
+    pub fn empty() -> State {
+        State {
+            index: Index::default(),
+            origins: Origins::default(),
+            revision: Revision::EMPTY_STORE,
+            compacted: Revision::ZERO,
+            hash: 0,
+        }
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The oldest revision that can still be read; zero while nothing was compacted.
+    pub fn compacted(&self) -> Revision {
+        self.compacted
+    }
+
+    /// Covers every proposal applied so far, with its outcome.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Live keys.
+    pub fn key_count(&self) -> usize {
+        self.index.len()
+    }
+
+    pub fn apply(&mut self, records: &dyn Records, at: Position, proposal: &Proposal) -> Applied {
+        if self.origins.is_duplicate(proposal.id) {
+            return Applied::Duplicate;
+        }
+        let mut draft = self.draft(records);
+        let (body, changes) = match txn::run_command(&mut draft, &proposal.command) {
+            Ok(body) => (Ok(body), draft.into_changes()),
+            Err(code) => (Err(code), Vec::new()),
+        };
+        self.absorb(&changes);
+        self.origins.record(proposal.id, proposal.low);
+        self.hash = next_hash(self.hash, at, proposal, body.as_ref().err().copied());
+        self.hash = changes.iter().fold(self.hash, hash_change);
+        let reply = body.map(|body| Reply { revision: self.revision, body });
+        Applied::Done { reply, changes }
+    }
+
+    pub fn range(&self, records: &dyn Records, range: &Range) -> Result<RangeReply, Code> {
+        range::answer(&self.draft(records), range)
+    }
+
+    /// Answers a request that `Request::is_read_only`, from this state and without a proposal.
+    pub fn read(&self, records: &dyn Records, request: &Request) -> Result<Reply, Code> {
+        assert!(request.is_read_only(), "a request that writes goes through the log");
+        let body = match request {
+            Request::Range(range) => Body::Range(self.range(records, range)?),
+            Request::Txn(txn) => Body::Txn(txn::run_txn(&mut self.draft(records), txn)?),
+            Request::Put(_) | Request::Delete(_) => unreachable!("neither is read-only"),
+        };
+        Ok(Reply { revision: self.revision, body })
+    }
+
+    fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
+        let revisions = Revisions { current: self.revision, compacted: self.compacted };
+        Draft::new(&self.index, records, revisions)
+    }
+
+    fn absorb(&mut self, changes: &[Change]) {
+        for change in changes {
+            match draft::pending(change) {
+                Some(current) => self.index.put(&change.key, current),
+                None => self.index.delete(&change.key, change.revision),
+            }
+            self.revision = change.revision;
+        }
+    }
+}
+
+/// The proposal's identity and low mark are part of it, so equal hashes also mean equal de-duplication.
+fn next_hash(hash: u64, at: Position, proposal: &Proposal, refusal: Option<Code>) -> u64 {
+    let id = proposal.id;
+    let refusal = refusal.map_or(0, |code| u64::from(code as u8));
+    hash_numbers(hash, &[at.index.0, at.term.0, id.origin.0, id.boot.0, id.seq, proposal.low, refusal])
+}
+
+fn hash_change(hash: u64, change: &Change) -> u64 {
+    let head = [change.revision.0 as u64, u64::from(change.sub), change.key.len() as u64];
+    let hash = hash64(&change.key, hash_numbers(hash, &head));
+    match &change.kind {
+        ChangeKind::Delete => hash_numbers(hash, &[0]),
+        ChangeKind::Put(record) => {
+            let meta = [1, record.create.0 as u64, record.version as u64, record.lease.0 as u64];
+            hash64(&record.value, hash_numbers(hash, &meta))
+        }
+    }
+}
+
+fn hash_numbers<const N: usize>(hash: u64, numbers: &[u64; N]) -> u64 {
+    let mut bytes = [[0u8; 8]; N];
+    for (slot, number) in bytes.iter_mut().zip(numbers) {
+        *slot = number.to_le_bytes();
+    }
+    hash64(bytes.as_flattened(), hash)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! Carrying out requests: puts, deletes, ranges and transactions of them.
+//! A request and a draft go in; the body of the answer comes out and the draft holds the writes. The first
+//! refusal ends everything, and the caller drops the draft: a transaction has all of its effects or none.
+
+use crate::change::Record;
+use crate::command::Command;
+use crate::compare;
+use crate::draft::{At, Draft};
+use crate::range;
+use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
+use crate::request::{Delete, Put, Request, Txn};
+use base::mutant::{Mutant, planted};
+use base::{Code, LeaseId};
+use bytes::Bytes;
+
+pub fn run_command(draft: &mut Draft<'_>, command: &Command) -> Result<Body, Code> {
+    match command {
+        Command::Put(put) => run_put(draft, put).map(Body::Put),
+        Command::Delete(delete) => run_delete(draft, delete).map(Body::Delete),
+        Command::Txn(txn) => run_txn(draft, txn).map(Body::Txn),
+    }
+}
+
+/// Every compare, also of nested transactions, is decided before the first write.
+pub fn run_txn(draft: &mut Draft<'_>, txn: &Txn) -> Result<TxnReply, Code> {
+    let mut path = Vec::new();
+    decide(draft, txn, &mut path);
+    run_branch(draft, txn, &mut path.into_iter())
+}
+
+/// The branches that will be taken, in the order in which `run_branch` meets the transactions.
+fn decide(draft: &Draft<'_>, txn: &Txn, path: &mut Vec<bool>) {
+    let succeeded = txn.compares.iter().all(|compare| compare::holds(draft, compare));
+    path.push(succeeded);
+    for request in branch(txn, succeeded) {
+        if let Request::Txn(nested) = request {
+            decide(draft, nested, path);
+        }
+    }
+}
+
+fn run_branch(
+    draft: &mut Draft<'_>,
+    txn: &Txn,
+    path: &mut std::vec::IntoIter<bool>,
+) -> Result<TxnReply, Code> {
+    let succeeded = path.next().expect("every transaction on the path was decided");
+    let mut bodies = Vec::new();
+    for request in branch(txn, succeeded) {
+        bodies.push(match request {
+            Request::Range(range) => Body::Range(range::answer(draft, range)?),
+            Request::Put(put) => Body::Put(run_put(draft, put)?),
+            Request::Delete(delete) => Body::Delete(run_delete(draft, delete)?),
+            Request::Txn(nested) => Body::Txn(run_branch(draft, nested, path)?),
+        });
+    }
+    Ok(TxnReply { succeeded, bodies })
+}
+
+fn branch(txn: &Txn, succeeded: bool) -> &[Request] {
+    if succeeded { &txn.success } else { &txn.failure }
+}
+
+fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
+    if let Some(lease) = put.lease {
+        check_lease(lease)?;
+    }
+    let before = draft.current(&put.key);
+    let keeps_something = put.value.is_none() || put.lease.is_none();
+    if keeps_something && before.is_none() {
+        return Err(Code::KeyNotFound);
+    }
+    let prev = before
+        .filter(|_| put.prev_kv || put.value.is_none())
+        .map(|before| stored(draft, put.key.clone(), before.modified));
+    let kept_value = prev.as_ref().map(|prev| prev.value.clone());
+    let record = Record {
+        create: before.map_or(draft.next_revision(), |before| before.create),
+        version: before.map_or_else(|| first_version(draft, &put.key), |before| before.version + 1),
+        lease: put.lease.or(before.map(|before| before.lease)).unwrap_or(LeaseId::NONE),
+        value: put.value.clone().or(kept_value).unwrap_or_default(),
+    };
+    draft.put(put.key.clone(), record)?;
+    Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
+}
+
+/// No lease exists yet, so every lease that is named is unknown.
+fn check_lease(lease: LeaseId) -> Result<(), Code> {
+    match lease {
+        LeaseId::NONE => Ok(()),
+        _ => Err(Code::LeaseNotFound),
+    }
+}
+
+/// A key counts its versions anew in each of its lives.
+fn first_version(draft: &Draft<'_>, key: &[u8]) -> i64 {
+    match planted(Mutant::VersionNotReset) {
+        true => draft.before().version_before_end(key) + 1,
+        false => 1,
+    }
+}
+
+fn run_delete(draft: &mut Draft<'_>, delete: &Delete) -> Result<DeleteReply, Code> {
+    let doomed: Vec<(Bytes, base::Revision)> = draft
+        .versions(&delete.keys, At::Now)
+        .map(|(key, version)| (Bytes::copy_from_slice(key), version.modified))
+        .collect();
+    let mut reply = DeleteReply { deleted: doomed.len() as u64, prev_kvs: Vec::new() };
+    for (key, modified) in doomed {
+        if delete.prev_kv {
+            reply.prev_kvs.push(stored(draft, key.clone(), modified));
+        }
+        draft.delete(key)?;
+    }
+    Ok(reply)
+}
+
+fn stored(draft: &Draft<'_>, key: Bytes, modified: base::Revision) -> KeyValue {
+    let record = draft.record(&key, modified);
+    KeyValue {
+        key,
+        create_revision: record.create,
+        mod_revision: modified,
+        version: record.version,
+        lease: record.lease,
+        value: record.value,
+    }
+}

@@ -1,0 +1,189 @@
+//! The store: the ordered tables of `base::Table` in one redb file on a `Disk`.
+//! Rows go in by one atomic, durable transaction; pinned snapshots of all tables come out.
+//! After a crash the file holds the state before or after a transaction, never one between. After a failed
+//! write the engine refuses further work, and the server stops the process. See docs/formats/store.md.
+
+mod backend;
+pub mod chunk;
+pub mod staging;
+mod view;
+
+pub use view::StoreView;
+
+use crate::disk::Disk;
+use crate::error::Error;
+use backend::Backend;
+use base::{Row, Table};
+use redb::{Builder, Database, ReadableDatabase, TableDefinition, WriteTransaction};
+use std::sync::Arc;
+
+/// Raised with every change to the tables that an older release could not read.
+pub const VERSION: u64 = 1;
+
+const FORMAT: TableDefinition<'static, &str, u64> = TableDefinition::new("format");
+const FORMAT_VERSION: &str = "version";
+
+/// Under this ending a store is built until it is whole.
+const FRESH_SUFFIX: &str = ".fresh";
+
+pub struct Store {
+    db: Arc<Database>,
+    name: String,
+    /// A second handle, for the length of the file.
+    file: Box<dyn crate::disk::File>,
+}
+
+/// One row to be written (`Some`) or removed (`None`), borrowed from whoever holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct RowRef<'a> {
+    pub table: Table,
+    pub key: &'a [u8],
+    pub value: Option<&'a [u8]>,
+}
+
+/// Takes one row: table, key, and the value or its absence.
+pub type Put<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
+
+impl<'a> From<&'a Row> for RowRef<'a> {
+    fn from(row: &'a Row) -> RowRef<'a> {
+        RowRef { table: row.table, key: &row.key, value: row.value.as_deref() }
+    }
+}
+
+impl Store {
+    /// Opens the store of that name, or creates an empty one: built under another name and renamed when it
+    /// is whole, so a crash cannot leave half a store behind.
+    pub fn open(disk: Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+        if disk.exists(name).map_err(Error::io("look for", name))? {
+            let store = Store::attach(&*disk, name, cache_bytes)?;
+            store.check_format()?;
+            return Ok(store);
+        }
+        let fresh = format!("{name}{FRESH_SUFFIX}");
+        let store = Store::build(&*disk, &fresh, cache_bytes)?;
+        let txn = store.begin()?;
+        prepare(&txn).map_err(Error::store(&fresh))?;
+        txn.commit().map_err(Error::store(&fresh))?;
+        disk.rename(&fresh, name).map_err(Error::io("rename the new store to", name))?;
+        disk.sync_dir().map_err(Error::io("sync the directory of", name))?;
+        Ok(Store { name: name.to_string(), ..store })
+    }
+
+    /// An engine on an empty file; what was left under the name is thrown away.
+    fn build(disk: &dyn Disk, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+        staging::discard(disk, name)?;
+        disk.create(name).map_err(Error::io("create", name))?;
+        Store::attach(disk, name, cache_bytes)
+    }
+
+    fn attach(disk: &dyn Disk, name: &str, cache_bytes: usize) -> Result<Store, Error> {
+        let open = || disk.open(name).map_err(Error::io("open", name));
+        let db = Builder::new()
+            .set_cache_size(cache_bytes)
+            .create_with_backend(Backend::new(open()?))
+            .map_err(Error::store(name))?;
+        Ok(Store { db: Arc::new(db), name: name.to_string(), file: open()? })
+    }
+
+    /// Writes all rows in one transaction that is durable when this returns. Rows in key order are fastest.
+    pub fn write_rows<'a>(&self, rows: &mut dyn Iterator<Item = RowRef<'a>>) -> Result<(), Error> {
+        let txn = self.begin()?;
+        put_rows(&txn, rows).map_err(Error::store(&self.name))?;
+        txn.commit().map_err(Error::store(&self.name))
+    }
+
+    /// The same for rows that their owner hands over one by one.
+    pub fn write_with(&self, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), Error> {
+        let txn = self.begin()?;
+        fill_tables(&txn, fill).map_err(Error::store(&self.name))?;
+        txn.commit().map_err(Error::store(&self.name))
+    }
+
+    /// A snapshot of all tables; later writes do not change it, and it keeps their old pages alive.
+    pub fn view(&self) -> Result<StoreView, Error> {
+        let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
+        Ok(StoreView::new(self.db.clone(), txn, &self.name))
+    }
+
+    /// The length of the file; space that was freed inside it is used again.
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        self.file.len().map_err(Error::io("measure", &self.name))
+    }
+
+    fn begin(&self) -> Result<WriteTransaction, Error> {
+        let mut txn = self.db.begin_write().map_err(Error::store(&self.name))?;
+        // Saves the allocator's state with each commit: after a crash the file opens without being walked.
+        txn.set_quick_repair(true);
+        Ok(txn)
+    }
+
+    fn check_format(&self) -> Result<(), Error> {
+        let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
+        let table = txn.open_table(FORMAT).map_err(Error::store(&self.name))?;
+        let found = table.get(FORMAT_VERSION).map_err(Error::store(&self.name))?;
+        match found.map_or(0, |version| version.value()) {
+            VERSION => Ok(()),
+            found => Err(Error::Version { file: self.name.clone(), found, known: VERSION }),
+        }
+    }
+}
+
+/// Makes all tables, so that no reader meets a missing one.
+fn prepare(txn: &WriteTransaction) -> Result<(), redb::Error> {
+    for table in Table::ALL {
+        txn.open_table(definition(table))?;
+    }
+    txn.open_table(FORMAT)?.insert(FORMAT_VERSION, VERSION)?;
+    Ok(())
+}
+
+/// Tables stay open over the rows of a transaction.
+#[derive(Default)]
+struct OpenTables<'txn>([Option<redb::Table<'txn, &'static [u8], &'static [u8]>>; Table::ALL.len()]);
+
+impl<'txn> OpenTables<'txn> {
+    fn put(&mut self, txn: &'txn WriteTransaction, row: RowRef<'_>) -> Result<(), redb::Error> {
+        let slot = &mut self.0[row.table as usize];
+        let table = match slot {
+            Some(table) => table,
+            None => slot.insert(txn.open_table(definition(row.table))?),
+        };
+        match row.value {
+            Some(value) => drop(table.insert(row.key, value)?),
+            None => drop(table.remove(row.key)?),
+        }
+        Ok(())
+    }
+}
+
+fn put_rows<'a>(
+    txn: &WriteTransaction,
+    rows: &mut dyn Iterator<Item = RowRef<'a>>,
+) -> Result<(), redb::Error> {
+    let mut tables = OpenTables::default();
+    for row in rows {
+        tables.put(txn, row)?;
+    }
+    Ok(())
+}
+
+fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), redb::Error> {
+    let mut tables = OpenTables::default();
+    let mut result = Ok(());
+    fill(&mut |table, key, value| {
+        if result.is_ok() {
+            result = tables.put(txn, RowRef { table, key, value });
+        }
+    });
+    result
+}
+
+fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {
+    TableDefinition::new(match table {
+        Table::Meta => "0-meta",
+        Table::Versions => "1-versions",
+        Table::Log => "2-log",
+        Table::Index => "3-index",
+        Table::Origins => "4-origins",
+    })
+}

@@ -1,0 +1,74 @@
+//! A pinned snapshot of the store, as `base::View` for pure rooms.
+//! Tables are opened when they are first asked for. A store that cannot be read stops the process: there is
+//! no answer that a pure room could be given instead.
+
+use super::definition;
+use base::{Table, View};
+use bytes::Bytes;
+use redb::{Database, ReadOnlyTable, ReadTransaction};
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+
+type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+pub struct StoreView {
+    tables: [OnceLock<Opened>; Table::ALL.len()],
+    txn: ReadTransaction,
+    name: String,
+    /// The engine shuts its file when it is dropped; a view must be able to outlive the store it came from.
+    _db: Arc<Database>,
+}
+
+impl StoreView {
+    pub(super) fn new(db: Arc<Database>, txn: ReadTransaction, name: &str) -> StoreView {
+        StoreView { tables: Default::default(), txn, name: name.to_string(), _db: db }
+    }
+
+    fn table(&self, table: Table) -> &Opened {
+        self.tables[table as usize]
+            .get_or_init(|| self.must(self.txn.open_table(definition(table)).map_err(Into::into)))
+    }
+
+    fn must<T>(&self, result: Result<T, redb::Error>) -> T {
+        result.unwrap_or_else(|error| {
+            panic!("store {} cannot be read, and nothing can be answered without it: {error}", self.name)
+        })
+    }
+}
+
+impl View for StoreView {
+    fn get(&self, table: Table, key: &[u8]) -> Option<Bytes> {
+        let found = self.must(self.table(table).get(key).map_err(Into::into));
+        found.map(|value| Bytes::copy_from_slice(value.value()))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        if is_empty(from, to) {
+            return;
+        }
+        let rows = self.must(self.table(table).range::<&[u8]>((from, to)).map_err(Into::into));
+        for row in rows {
+            let (key, value) = self.must(row.map_err(Into::into));
+            if !visit(key.value(), value.value()) {
+                return;
+            }
+        }
+    }
+}
+
+/// Bounds that exclude everything; some engines refuse them instead of finding nothing.
+fn is_empty(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => {
+            from >= to
+        }
+        _ => false,
+    }
+}

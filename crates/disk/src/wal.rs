@@ -1,0 +1,272 @@
+//! The write-ahead log: batches of records, each one frame, in segments that are zeroed in advance and used
+//! again. Records go in by `write`, are durable after `sync`, and come out by replay at the next `open`.
+//! What `sync` has promised is replayed, or `open` fails and says where the damage is; what it has not
+//! promised is replayed whole or cut off, never in part and never out of order. See docs/formats/wal.md.
+
+mod frame;
+mod record;
+mod recovery;
+mod segment;
+
+pub use record::{Record, Stream};
+pub use recovery::{Recovery, Torn};
+
+use crate::disk::{Disk, File};
+use crate::error::Error;
+use frame::{Place, Sequence};
+use recovery::Recovered;
+use segment::{HEADER_BYTES, SPARE_NAME, Segment};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// The usual length of a segment; one batch that needs more gets a longer one.
+    pub segment_bytes: u64,
+}
+
+pub struct Wal {
+    disk: Arc<dyn Disk>,
+    params: Params,
+    /// Oldest first; the last is written to. Never empty.
+    segments: VecDeque<Segment>,
+    file: Box<dyn File>,
+    /// Where the next frame goes.
+    offset: u64,
+    /// The newest frame written, and the newest known to be durable.
+    written: Sequence,
+    durable: Sequence,
+    sticky: BTreeMap<(Stream, u8), Record>,
+    released: [u64; Stream::ALL.len()],
+    /// Kept between writes for its memory.
+    buffer: Vec<u8>,
+    failed: bool,
+}
+
+impl Wal {
+    /// Replays every record in order into `replay`, cuts a torn tail, and stands ready to append. A sticky
+    /// record comes again at the head of each later segment.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        params: Params,
+        replay: &mut dyn FnMut(Record),
+    ) -> Result<(Wal, Recovery), Error> {
+        let recovered = recovery::recover(&*disk, replay)?;
+        let report = recovered.report.clone();
+        let wal = match recovered.segments.back() {
+            None => Wal::create(disk, params)?,
+            Some(_) => Wal::resume(disk, params, recovered)?,
+        };
+        Ok((wal, report))
+    }
+
+    fn create(disk: Arc<dyn Disk>, params: Params) -> Result<Wal, Error> {
+        let mut buffer = Vec::new();
+        let first = Sequence::NONE.next_opening();
+        let head = Head { id: 1, sequence: first, durable: Sequence::NONE, room_bytes: 0 };
+        let started = head.start(&*disk, params, &BTreeMap::new(), &mut buffer)?;
+        Ok(Wal {
+            disk,
+            params,
+            segments: VecDeque::from([started.segment]),
+            file: started.file,
+            offset: started.offset,
+            written: first,
+            durable: first,
+            sticky: BTreeMap::new(),
+            released: [0; Stream::ALL.len()],
+            buffer,
+            failed: false,
+        })
+    }
+
+    /// Goes on in the newest segment, with the first frame of a new opening: see the argument in `recovery`.
+    fn resume(disk: Arc<dyn Disk>, params: Params, recovered: Recovered) -> Result<Wal, Error> {
+        let newest = recovered.segments.back().expect("there is a segment to go on in");
+        let (name, len) = (newest.name.clone(), newest.len);
+        let file = disk.open(&name).map_err(Error::io("open", &name))?;
+        if recovered.report.torn.is_some() {
+            segment::write_zeroes(&*file, &name, recovered.end, len)?;
+        }
+        // What was replayed may so far be only in the page cache, if the process died and the machine did not.
+        file.sync().map_err(Error::io("sync", &name))?;
+        let mut wal = Wal {
+            disk,
+            params,
+            segments: recovered.segments,
+            file,
+            offset: recovered.end,
+            written: recovered.last,
+            durable: recovered.last,
+            sticky: recovered.sticky,
+            released: [0; Stream::ALL.len()],
+            buffer: Vec::new(),
+            failed: false,
+        };
+        let opening = wal.written.next_opening();
+        if wal.fits(frame::encoded_len(&[])) {
+            wal.append(opening, &[])?;
+            wal.sync()?;
+        } else {
+            wal.roll(opening, 0)?;
+        }
+        Ok(wal)
+    }
+
+    /// Writes one batch behind the last, in one call to the disk. Durable only after `sync`.
+    pub fn write(&mut self, records: &[Record]) -> Result<(), Error> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.unless_failed(|wal| {
+            let len = frame::encoded_len(records);
+            if !wal.fits(len) {
+                wal.sync_file()?;
+                wal.roll(wal.written.next(), len)?;
+            }
+            wal.append(wal.written.next(), records)
+        })
+    }
+
+    /// Makes everything written so far durable.
+    pub fn sync(&mut self) -> Result<(), Error> {
+        self.unless_failed(Wal::sync_file)
+    }
+
+    /// Everything of `stream` at or below `position` is no longer needed. Segments that nobody needs are
+    /// given up, oldest first; their records may still come again at the next open, if the power goes now.
+    pub fn release(&mut self, stream: Stream, position: u64) -> Result<(), Error> {
+        let released = &mut self.released[segment::slot(stream)];
+        *released = position.max(*released);
+        self.unless_failed(|wal| {
+            while wal.segments.len() > 1 && wal.is_released(&wal.segments[0]) {
+                let oldest = wal.segments.pop_front().expect("more than one segment");
+                wal.give_up(&oldest)?;
+            }
+            Ok(())
+        })
+    }
+
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Bytes of all segments on the disk, used or not.
+    pub fn size_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.len).sum()
+    }
+
+    /// True when something written is not yet durable.
+    pub fn needs_sync(&self) -> bool {
+        self.durable < self.written
+    }
+
+    /// After a failure nobody knows what the disk holds, so the log must be read again by a new process.
+    fn unless_failed(&mut self, act: impl FnOnce(&mut Wal) -> Result<(), Error>) -> Result<(), Error> {
+        if self.failed {
+            return Err(Error::Poisoned);
+        }
+        let result = act(self);
+        self.failed = result.is_err();
+        result
+    }
+
+    fn newest(&mut self) -> &mut Segment {
+        self.segments.back_mut().expect("a log has at least one segment")
+    }
+
+    fn fits(&mut self, len: usize) -> bool {
+        self.offset + len as u64 <= self.newest().len
+    }
+
+    fn append(&mut self, sequence: Sequence, records: &[Record]) -> Result<(), Error> {
+        let place = Place { file_id: self.newest().id, offset: self.offset };
+        self.buffer.clear();
+        frame::encode(place, sequence, self.durable, records, &mut self.buffer);
+        let segment = self.segments.back_mut().expect("a log has at least one segment");
+        self.file.write_at(self.offset, &self.buffer).map_err(Error::io("write", &segment.name))?;
+        self.offset += self.buffer.len() as u64;
+        self.written = sequence;
+        for record in records {
+            segment.note(record);
+            if let Some(kind) = record.sticky {
+                self.sticky.insert((record.stream, kind), record.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_file(&mut self) -> Result<(), Error> {
+        if self.needs_sync() {
+            let name = &self.segments.back().expect("a log has at least one segment").name;
+            self.file.sync().map_err(Error::io("sync", name))?;
+            self.durable = self.written;
+        }
+        Ok(())
+    }
+
+    /// Begins the next segment, with room for a frame of `room_bytes`. Everything before has been synced.
+    fn roll(&mut self, sequence: Sequence, room_bytes: usize) -> Result<(), Error> {
+        let head = Head { id: self.newest().id + 1, sequence, durable: self.durable, room_bytes };
+        let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
+        self.segments.push_back(started.segment);
+        self.file = started.file;
+        self.offset = started.offset;
+        self.written = sequence;
+        self.durable = sequence;
+        Ok(())
+    }
+
+    fn is_released(&self, segment: &Segment) -> bool {
+        segment.highest.iter().zip(&self.released).all(|(highest, released)| highest <= released)
+    }
+
+    /// The names change one by one, each durable before the next, so that no crash leaves a gap in them.
+    fn give_up(&mut self, oldest: &Segment) -> Result<(), Error> {
+        let name = &oldest.name;
+        if oldest.len == self.params.segment_bytes {
+            self.disk.rename(name, SPARE_NAME).map_err(Error::io("rename", name))?;
+        } else {
+            self.disk.remove(name).map_err(Error::io("remove", name))?;
+        }
+        self.disk.sync_dir().map_err(Error::io("sync the directory of", name))
+    }
+}
+
+/// The beginning of a segment: its header and its first frame, which repeats the sticky records.
+struct Head {
+    id: u64,
+    sequence: Sequence,
+    durable: Sequence,
+    room_bytes: usize,
+}
+
+struct Started {
+    segment: Segment,
+    file: Box<dyn File>,
+    offset: u64,
+}
+
+impl Head {
+    /// Makes the segment: its file under its name, then header and first frame, all durable.
+    fn start(
+        self,
+        disk: &dyn Disk,
+        params: Params,
+        sticky: &BTreeMap<(Stream, u8), Record>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Started, Error> {
+        let records: Vec<Record> = sticky.values().cloned().collect();
+        let place = Place { file_id: self.id, offset: HEADER_BYTES };
+        buffer.clear();
+        segment::encode_header(self.id, self.sequence, buffer);
+        frame::encode(place, self.sequence, self.durable, &records, buffer);
+        let offset = buffer.len() as u64;
+        let len_needed = params.segment_bytes.max(offset + self.room_bytes as u64);
+        let (file, len) = segment::place_file(disk, self.id, len_needed)?;
+        let segment = Segment::new(self.id, len);
+        file.write_at(0, buffer).map_err(Error::io("write", &segment.name))?;
+        file.sync().map_err(Error::io("sync", &segment.name))?;
+        Ok(Started { segment, file, offset })
+    }
+}

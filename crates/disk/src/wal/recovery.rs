@@ -1,0 +1,214 @@
+//! Reading the log back: every frame in order, and a judgement about the place where they end.
+//! In: the directory; out: the records, and where writing goes on. The log is left as it was, except that a
+//! segment whose creation was interrupted is removed.
+//! A frame that had been durable is never dropped without an error.
+//!
+//! # How a torn tail is told from damage
+//!
+//! A frame carries `durable`, the newest frame that was known to be durable when it was written. Suppose
+//! that the frames end at P, the last good one being S. If any valid frame anywhere behind P says
+//! `durable > S`, then the frame behind S, which began at P, had been durable: this is damage, and the member
+//! must be replaced. If none says so, what lay at P was never acknowledged to anybody: a torn tail, cut off.
+//! The last frames of a log have no successor to vouch for them; damage to them passes as a torn tail, which
+//! is why a member whose tail was torn must not be trusted with votes before it has caught up.
+//!
+//! # Why nothing that was cut can come back
+//!
+//! Behind the cut there may be whole frames (writes are reordered) and fragments of frames (they are torn)
+//! which a later write could complete or lead up to. They are overwritten with zeroes, but that write may be
+//! torn too, so it is not what we rely on. We rely on this:
+//!
+//! 1. Recovery accepts a frame only if its sequence is above that of the frame before it.
+//! 2. Before anything else, an opening syncs the tail it found and then writes one frame at P, whose sequence
+//!    is `OPENING_GAP` above S, and syncs it. Everything unsynced of earlier openings has a lower sequence:
+//!    it was written behind S, fewer than `OPENING_GAP` frames long. So nothing old can follow that frame.
+//! 3. If that first frame is itself lost, the next opening finds the same S (it was synced before) and writes
+//!    the same bytes at the same place; a mixture of the two is the frame itself.
+//! 4. Within one opening no place is written twice, so nothing is mixed there.
+//! 5. A recycled segment has a new file id, which is part of every checksum and of every frame's first word;
+//!    a segment whose creation failed is removed and never recycled, so no file meets its own id again.
+
+use super::frame::{self, Absent, Frame, Place, Sequence};
+use super::record::{Record, Stream};
+use super::segment::{self, FRESH_NAME, HEADER_BYTES, Segment};
+use crate::disk::Disk;
+use crate::error::Error;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What an opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Where unacknowledged remains were cut off.
+    pub torn: Option<Torn>,
+    /// A segment whose creation was interrupted was removed.
+    pub unfinished_segment: bool,
+    pub segments: u64,
+    pub frames: u64,
+    pub records: u64,
+    /// Bytes of frames.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Torn {
+    pub file: String,
+    pub offset: u64,
+}
+
+/// The state from which writing goes on.
+pub struct Recovered {
+    pub report: Recovery,
+    pub segments: VecDeque<Segment>,
+    /// Where the frames end in the newest segment.
+    pub end: u64,
+    pub last: Sequence,
+    pub sticky: BTreeMap<(Stream, u8), Record>,
+}
+
+pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recovered, Error> {
+    let names = disk.list().map_err(Error::io("list", "the data directory"))?;
+    if names.iter().any(|name| name == FRESH_NAME) {
+        disk.remove(FRESH_NAME).map_err(Error::io("remove", FRESH_NAME))?;
+    }
+    let mut ids = segment::ids(&names);
+    if let Some(pair) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+        return Err(corrupt(pair[0] + 1, 0, "the segment is missing"));
+    }
+    let mut recovered = Recovered {
+        report: Recovery::default(),
+        segments: VecDeque::new(),
+        end: 0,
+        last: Sequence::NONE,
+        sticky: BTreeMap::new(),
+    };
+    if let Some(newest) = ids.last().copied()
+        && is_unfinished(&read_file(disk, newest)?, newest, ids.len() > 1)?
+    {
+        remove_unfinished(disk, newest)?;
+        recovered.report.unfinished_segment = true;
+        ids.pop();
+    }
+    for id in &ids {
+        recovered.replay_segment(disk, *id, Some(id) == ids.last(), replay)?;
+    }
+    Ok(recovered)
+}
+
+impl Recovered {
+    fn replay_segment(
+        &mut self,
+        disk: &dyn Disk,
+        id: u64,
+        newest: bool,
+        replay: &mut dyn FnMut(Record),
+    ) -> Result<(), Error> {
+        let bytes = read_file(disk, id)?;
+        let first = segment::check_header(&bytes, id)?;
+        let first = first.ok_or_else(|| corrupt(id, 0, "the header of a segment does not match"))?;
+        self.check_head(&bytes, id, first)?;
+        self.segments.push_back(Segment::new(id, bytes.len() as u64));
+        self.end = HEADER_BYTES;
+        let absent = loop {
+            match frame::check_replayed(&bytes, Place { file_id: id, offset: self.end }) {
+                Ok(frame) if frame.sequence > self.last => self.replay_frame(frame, replay),
+                Ok(_) => break Absent::Nothing,
+                Err(absent) => break absent,
+            }
+        };
+        self.report.segments += 1;
+        if newest { self.judge_tail(&bytes, id, absent) } else { Ok(()) }
+    }
+
+    /// The first frame of a segment was written when everything before it had been synced, so it tells what
+    /// the segment before must end with.
+    fn check_head(&self, bytes: &[u8], id: u64, first: Sequence) -> Result<(), Error> {
+        let head = frame::check(bytes, Place { file_id: id, offset: HEADER_BYTES })
+            .ok()
+            .filter(|head| head.sequence == first)
+            .ok_or_else(|| corrupt(id, HEADER_BYTES, "the first frame of a segment does not match"))?;
+        match self.segments.back() {
+            Some(before) if head.durable != self.last => {
+                Err(corrupt(before.id, self.end, "frames are missing before the next segment"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn replay_frame(&mut self, frame: Frame, replay: &mut dyn FnMut(Record)) {
+        self.report.frames += 1;
+        self.report.records += frame.records.len() as u64;
+        self.report.bytes += frame.len;
+        self.end += frame.len;
+        self.last = frame.sequence;
+        let segment = self.segments.back_mut().expect("the segment being read was pushed before");
+        for record in frame.records {
+            segment.note(&record);
+            if let Some(kind) = record.sticky {
+                self.sticky.insert((record.stream, kind), record.clone());
+            }
+            replay(record);
+        }
+    }
+
+    fn judge_tail(&mut self, bytes: &[u8], id: u64, absent: Absent) -> Result<(), Error> {
+        let mut torn = absent != Absent::Nothing;
+        for frame in frames_behind(bytes, id, self.end).filter(|frame| frame.sequence > self.last) {
+            if frame.durable > self.last {
+                let reason = match absent {
+                    Absent::Broken(reason) => reason,
+                    Absent::Nothing => "a frame is missing",
+                };
+                return Err(corrupt(id, self.end, reason));
+            }
+            torn = true;
+        }
+        self.report.torn = torn.then(|| Torn { file: segment::name(id), offset: self.end });
+        Ok(())
+    }
+}
+
+/// True when the creation of the newest segment did not come to its end. Its header and first frame are
+/// synced before anything else is written to it and before an older segment is given up, so any later frame,
+/// or the lack of a segment before it, proves that they were whole once.
+fn is_unfinished(bytes: &[u8], id: u64, has_older: bool) -> Result<bool, Error> {
+    let header = segment::check_header(bytes, id)?;
+    let head = frame::check(bytes, Place { file_id: id, offset: HEADER_BYTES });
+    match (header, head) {
+        (Some(_), Ok(_)) => return Ok(false),
+        (None, Ok(_)) => return Err(corrupt(id, 0, "the header of a segment does not match")),
+        (_, Err(_)) => {}
+    }
+    let was_whole = frames_behind(bytes, id, HEADER_BYTES).next().is_some() || !(has_older || id == 1);
+    if was_whole {
+        let offset = if header.is_some() { HEADER_BYTES } else { 0 };
+        return Err(corrupt(id, offset, "the beginning of a segment does not match"));
+    }
+    Ok(true)
+}
+
+/// All valid frames that begin behind `offset`, wherever they begin.
+fn frames_behind(bytes: &[u8], id: u64, offset: u64) -> impl Iterator<Item = Frame> + '_ {
+    (offset..bytes.len() as u64)
+        .step_by(frame::ALIGN)
+        .skip(1)
+        .filter_map(move |offset| frame::check(bytes, Place { file_id: id, offset }).ok())
+}
+
+fn remove_unfinished(disk: &dyn Disk, id: u64) -> Result<(), Error> {
+    let name = segment::name(id);
+    disk.remove(&name).map_err(Error::io("remove the unfinished segment", &name))?;
+    disk.sync_dir().map_err(Error::io("sync the directory of", &name))
+}
+
+fn read_file(disk: &dyn Disk, id: u64) -> Result<Vec<u8>, Error> {
+    let name = segment::name(id);
+    let file = disk.open(&name).map_err(Error::io("open", &name))?;
+    let len = file.len().map_err(Error::io("measure", &name))?;
+    let mut bytes = vec![0; len as usize];
+    file.read_at(0, &mut bytes).map_err(Error::io("read", &name))?;
+    Ok(bytes)
+}
+
+fn corrupt(id: u64, offset: u64, reason: &'static str) -> Error {
+    Error::Corrupt { file: segment::name(id), offset, reason }
+}

@@ -1,0 +1,37 @@
+//! Why a member cannot go on with its disk. None of these is retried in the same process.
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Disk(#[from] disk::Error),
+
+    #[error(
+        "the store is damaged: {0}. Replace this member: stop it, move its data directory away, and start it \
+         empty so that it is rebuilt from its peers"
+    )]
+    Store(coord::Corrupt),
+
+    #[error(
+        "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
+    )]
+    UnknownRecord,
+
+    #[error(
+        "the write-ahead log begins at entry {log_first} but the store ends at entry {store}: entries between \
+         them are missing. Replace this member: stop it, move its data directory away, and start it empty so \
+         that it is rebuilt from its peers"
+    )]
+    Gap { store: u64, log_first: u64 },
+}
+
+impl From<coord::Corrupt> for Error {
+    fn from(corrupt: coord::Corrupt) -> Error {
+        Error::Store(corrupt)
+    }
+}
+
+impl From<raft::Gap> for Error {
+    fn from(gap: raft::Gap) -> Error {
+        Error::Gap { store: gap.store.0, log_first: gap.log_first.0 }
+    }
+}

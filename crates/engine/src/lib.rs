@@ -1,0 +1,16 @@
+//! A member's pure machines joined to its disk, without threads.
+//! `open` brings a member back from its files; `Journal` makes records durable; `Vault` keeps the store,
+//! flushes to it, and sends and receives snapshots of it. The server calls these on its threads and the
+//! simulator from its events, so both run the same code in the same order.
+
+mod error;
+mod journal;
+mod open;
+mod snapshot;
+mod vault;
+
+pub use error::Error;
+pub use journal::Journal;
+pub use open::{Member, Params, open};
+pub use snapshot::SnapshotStream;
+pub use vault::{Staged, Vault};

@@ -1,0 +1,74 @@
+//! Bringing a member back from its files, whatever state a crash left them in.
+//! The order matters: the log is replayed, the store tells what was applied, the two are joined, and the new
+//! start is counted durably before the first proposal can carry its number.
+
+use crate::error::Error;
+use crate::journal::{Journal, to_disk};
+use crate::vault::Vault;
+use base::{Boot, Instant};
+use disk::{Disk, Recovery, Stream, Wal};
+use node::{Apply, Consensus, apply, consensus, member};
+use raft::{Record, Restoring};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub consensus: consensus::Params,
+    pub flush_interval: Duration,
+    pub flush_bytes: usize,
+    pub wal_segment_bytes: u64,
+    pub store_cache_bytes: usize,
+    pub snapshot_chunk_bytes: usize,
+}
+
+/// A member that has read its files and has not yet done anything.
+pub struct Member {
+    pub consensus: Consensus,
+    pub apply: Apply,
+    pub journal: Journal,
+    pub vault: Vault,
+    pub recovery: Recovery,
+    pub boot: Boot,
+}
+
+pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
+    let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
+    let vault = Vault::open(disk, params.store_cache_bytes, params.snapshot_chunk_bytes)?;
+    let restored = restoring.finish(vault.position()?)?;
+    let boot = member::next_boot(restored.boot);
+    wal.write(&[to_disk(&Record::Boot(boot))])?;
+    wal.sync()?;
+    let mut consensus_params = params.consensus.clone();
+    consensus_params.raft.tail_was_cut = recovery.torn.is_some();
+    let apply_params = apply::Params {
+        me: consensus_params.raft.id,
+        boot,
+        flush_interval: params.flush_interval,
+        flush_bytes: params.flush_bytes,
+    };
+    Ok(Member {
+        apply: Apply::restore(apply_params, now, vault.view())?,
+        consensus: Consensus::new(consensus_params, restored, boot),
+        journal: Journal::new(wal),
+        vault,
+        recovery,
+        boot,
+    })
+}
+
+fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Wal, Recovery, Restoring), Error> {
+    let mut restoring = Restoring::default();
+    let mut all_known = true;
+    let wal_params = disk::wal::Params { segment_bytes: params.wal_segment_bytes };
+    let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
+        if record.stream != Stream::Raft {
+            return;
+        }
+        match Record::decode(record.payload) {
+            Some(record) => restoring.add(record),
+            None => all_known = false,
+        }
+    })?;
+    if all_known { Ok((wal, recovery, restoring)) } else { Err(Error::UnknownRecord) }
+}

@@ -1,0 +1,47 @@
+//! A snapshot on its way out: the announcement, the rows of a pinned view in chunks, the end.
+//! The view may be further along than the announcement that raft made; the one that is sent says where the
+//! rows really stand.
+
+use base::{NodeId, Position};
+use disk::store::chunk::Chunks;
+use node::{Frame, Part, SnapshotOrder};
+
+pub struct SnapshotStream {
+    order: SnapshotOrder,
+    at: Position,
+    chunks: Chunks,
+    number: u32,
+    ended: bool,
+}
+
+impl SnapshotStream {
+    pub(crate) fn new(order: SnapshotOrder, at: Position, chunks: Chunks) -> SnapshotStream {
+        SnapshotStream { order, at, chunks, number: 0, ended: false }
+    }
+
+    pub fn to(&self) -> NodeId {
+        self.order.to
+    }
+
+    fn part(&mut self) -> Part {
+        if self.number == 0 {
+            return Part::Begin(self.order.message.clone().with_snapshot_at(self.at));
+        }
+        self.chunks.next().map_or(Part::End, Part::Rows)
+    }
+}
+
+impl Iterator for SnapshotStream {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        if self.ended {
+            return None;
+        }
+        let part = self.part();
+        self.ended = part == Part::End;
+        let frame = Frame::Snapshot { id: self.order.id, number: self.number, part };
+        self.number += 1;
+        Some(frame)
+    }
+}

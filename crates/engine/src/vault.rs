@@ -1,0 +1,142 @@
+//! The store of a member: flushed to, read through pinned views, replaced by a received snapshot.
+//! The view moves forward with every flush, so what was flushed can leave memory.
+
+use crate::error::Error;
+use crate::snapshot::SnapshotStream;
+use base::Position;
+use bytes::Bytes;
+use coord::rows::Meta;
+use disk::store::{chunk, staging};
+use disk::{Disk, Store, StoreView};
+use node::{Flush, SnapshotOrder, Stage};
+use std::sync::Arc;
+
+const LIVE: &str = "store.redb";
+const STAGED: &str = "store.staged";
+
+pub struct Vault {
+    disk: Arc<dyn Disk>,
+    store: Store,
+    view: Arc<StoreView>,
+    staging: Option<Receiving>,
+    cache_bytes: usize,
+    chunk_bytes: usize,
+}
+
+struct Receiving {
+    id: u64,
+    progress: Progress,
+}
+
+enum Progress {
+    Filling(Box<staging::Staging>),
+    Finished(staging::Staged),
+}
+
+/// What became of a staged store.
+#[derive(Clone, Copy, Debug)]
+pub struct Staged {
+    pub id: u64,
+    pub at: Option<Position>,
+}
+
+impl Vault {
+    pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: usize, chunk_bytes: usize) -> Result<Vault, Error> {
+        staging::discard(&*disk, STAGED)?;
+        let store = Store::open(disk.clone(), LIVE, cache_bytes)?;
+        let view = Arc::new(store.view()?);
+        Ok(Vault { disk, store, view, staging: None, cache_bytes, chunk_bytes })
+    }
+
+    /// Everything flushed so far.
+    pub fn view(&self) -> &StoreView {
+        &self.view
+    }
+
+    /// The same, to be read on another thread.
+    pub fn shared_view(&self) -> Arc<StoreView> {
+        self.view.clone()
+    }
+
+    /// How far the log is contained in the store.
+    pub fn position(&self) -> Result<Position, Error> {
+        position_of(&self.view)
+    }
+
+    pub fn file_bytes(&self) -> Result<u64, Error> {
+        Ok(self.store.file_bytes()?)
+    }
+
+    /// Writes a flush as one durable transaction and moves the view to it.
+    pub fn flush(&mut self, flush: &Flush) -> Result<(), Error> {
+        self.store.write_with(&mut |put| flush.emit(put))?;
+        self.view = Arc::new(self.store.view()?);
+        Ok(())
+    }
+
+    /// Carries out one step of receiving a snapshot; the last one reports.
+    pub fn stage(&mut self, stage: Stage) -> Result<Option<Staged>, Error> {
+        match stage {
+            Stage::Begin { id } => {
+                self.staging = None;
+                let filling = staging::Staging::begin(self.disk.clone(), STAGED, self.cache_bytes)?;
+                self.staging = Some(Receiving { id, progress: Progress::Filling(Box::new(filling)) });
+                Ok(None)
+            }
+            Stage::Rows { id, rows } => self.stage_rows(id, rows).map(|()| None),
+            Stage::Finish { id } => self.stage_finish(id).map(Some),
+        }
+    }
+
+    /// Rows that cannot be read end the attempt: it will finish without a position.
+    fn stage_rows(&mut self, id: u64, rows: Bytes) -> Result<(), Error> {
+        let Some(Receiving { progress: Progress::Filling(filling), .. }) =
+            self.staging.as_mut().filter(|it| it.id == id)
+        else {
+            return Ok(());
+        };
+        match chunk::decode(rows) {
+            Some(rows) => filling.add(&rows)?,
+            None => self.staging = None,
+        }
+        Ok(())
+    }
+
+    fn stage_finish(&mut self, id: u64) -> Result<Staged, Error> {
+        let filling = match self.staging.take() {
+            Some(Receiving { id: same, progress: Progress::Filling(filling) }) if same == id => filling,
+            other => {
+                self.staging = other;
+                return Ok(Staged { id, at: None });
+            }
+        };
+        let staged = filling.finish()?;
+        let store = Store::open(self.disk.clone(), STAGED, self.cache_bytes)?;
+        let at = position_of(&store.view()?)?;
+        self.staging = Some(Receiving { id, progress: Progress::Finished(staged) });
+        Ok(Staged { id, at: Some(at) })
+    }
+
+    /// Puts the staged store, which raft has accepted at this position, in the place of the live one.
+    pub fn install(&mut self, at: Position) -> Result<(), Error> {
+        let Some(Receiving { progress: Progress::Finished(staged), .. }) = self.staging.take() else {
+            panic!("raft accepts only a snapshot that was staged");
+        };
+        staging::install(&*self.disk, staged, LIVE)?;
+        self.store = Store::open(self.disk.clone(), LIVE, self.cache_bytes)?;
+        self.view = Arc::new(self.store.view()?);
+        assert_eq!(self.position()?, at, "the staged store is the one that raft accepted");
+        Ok(())
+    }
+
+    /// The frames of a snapshot of what is flushed now.
+    pub fn snapshot(&self, order: SnapshotOrder) -> Result<SnapshotStream, Error> {
+        let view = self.store.view()?;
+        let at = position_of(&view)?;
+        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(view, self.chunk_bytes)))
+    }
+}
+
+fn position_of(view: &StoreView) -> Result<Position, Error> {
+    Ok(Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied))
+}

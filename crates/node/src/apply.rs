@@ -1,0 +1,237 @@
+//! The apply machine: committed entries become changes, replies and rows; reads are answered from the state.
+//! It owns the coordination state and what of it is not flushed yet. Every member applies the same entries in
+//! the same order with the same outcome; only the member that a proposal came from answers it.
+
+use crate::batch;
+use crate::overlay::Overlay;
+use crate::reads::{Read, ReadBatch};
+use base::mutant::{Mutant, planted};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Token, View};
+use coord::reply::Reply;
+use coord::{Applied, Command, Corrupt, Record, Records, State, rows};
+use raft::Entry;
+use std::time::Duration;
+
+pub use crate::overlay::Flush;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub me: NodeId,
+    pub boot: Boot,
+    /// How long applied changes may wait for their flush.
+    pub flush_interval: Duration,
+    /// How many bytes of them may wait.
+    pub flush_bytes: usize,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Committed(Vec<Entry>),
+    Read(ReadBatch),
+    /// The flush of this number is durable and visible in the view given with this input.
+    Flushed(u64),
+    Tick,
+}
+
+#[derive(Debug, Default)]
+pub struct Output {
+    pub replies: Vec<(Token, Result<Reply, Code>)>,
+    /// Proposals of this member that were applied.
+    pub finished: Vec<u64>,
+    pub flush: Option<Flush>,
+}
+
+pub struct Apply {
+    params: Params,
+    state: State,
+    overlay: Overlay,
+    applied: Position,
+    flushed: Position,
+    last_flush: Instant,
+    flushes: u64,
+    /// Reads whose index is not applied yet.
+    waiting: Vec<ReadBatch>,
+}
+
+impl Apply {
+    /// Starts from what the store holds.
+    pub fn restore(params: Params, now: Instant, view: &dyn View) -> Result<Apply, Corrupt> {
+        let (state, applied) = load(view)?;
+        Ok(Apply {
+            params,
+            state,
+            overlay: Overlay::default(),
+            applied,
+            flushed: applied,
+            last_flush: now,
+            flushes: 0,
+            waiting: Vec::new(),
+        })
+    }
+
+    pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
+        match input {
+            Input::Committed(entries) => self.on_committed(view, entries, out),
+            Input::Read(batch) => self.on_read(view, batch, out),
+            Input::Flushed(number) => {
+                if number == self.flushes {
+                    self.overlay.flushed();
+                }
+            }
+            Input::Tick => self.expire_reads(now, out),
+        }
+        self.flush_when_due(now, out);
+    }
+
+    fn on_committed(&mut self, view: &dyn View, entries: Vec<Entry>, out: &mut Output) {
+        for entry in entries {
+            // After a restart or an installed snapshot the log may begin before the store's position.
+            if entry.at.index <= self.applied.index {
+                continue;
+            }
+            assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
+            self.apply_entry(view, entry, out);
+        }
+        self.serve_waiting(view, out);
+    }
+
+    fn apply_entry(&mut self, view: &dyn View, entry: Entry, out: &mut Output) {
+        self.applied = entry.at;
+        // A leader lets only whole batches into the log; should one not be, every member skips it alike.
+        for proposal in batch::decode(entry.data).unwrap_or_default() {
+            let id = proposal.id;
+            let ours = id.origin == self.params.me && id.boot == self.params.boot;
+            let Some(command) = Command::decode(proposal.command) else { continue };
+            let proposal = coord::Proposal { id, low: proposal.low, command };
+            let records = Layered { overlay: &self.overlay, view };
+            let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
+                continue;
+            };
+            self.overlay.add(changes);
+            if ours {
+                out.finished.push(id.seq);
+                out.replies.push((Token(id.seq), reply));
+            }
+        }
+    }
+
+    fn on_read(&mut self, view: &dyn View, batch: ReadBatch, out: &mut Output) {
+        if batch.index <= self.applied.index || planted(Mutant::ReadBeforeApplied) {
+            batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
+        } else {
+            self.waiting.push(batch);
+        }
+    }
+
+    fn serve_waiting(&mut self, view: &dyn View, out: &mut Output) {
+        let applied = self.applied.index;
+        for batch in self.waiting.extract_if(.., |batch| batch.index <= applied).collect::<Vec<_>>() {
+            batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
+        }
+    }
+
+    fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
+        let records = Layered { overlay: &self.overlay, view };
+        out.replies.push((read.token, self.state.read(&records, &read.request)));
+    }
+
+    fn expire_reads(&mut self, now: Instant, out: &mut Output) {
+        for batch in &mut self.waiting {
+            let late = batch.reads.extract_if(.., |read| read.deadline <= now);
+            out.replies.extend(late.map(|read| (read.token, Err(Code::Timeout))));
+        }
+        self.waiting.retain(|batch| !batch.reads.is_empty());
+    }
+
+    fn flush_when_due(&mut self, now: Instant, out: &mut Output) {
+        let something_new = self.applied.index > self.flushed.index;
+        let due = self.overlay.bytes() >= self.params.flush_bytes
+            || now.since(self.last_flush) >= self.params.flush_interval;
+        if something_new && due && !self.overlay.is_flushing() {
+            out.flush = Some(self.freeze(now));
+        }
+    }
+
+    /// Everything applied so far, as one write.
+    fn freeze(&mut self, now: Instant) -> Flush {
+        self.flushes += 1;
+        self.last_flush = now;
+        self.flushed = self.applied;
+        let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
+        let mut state = Vec::new();
+        rows::state_rows(&self.state, self.applied, &mut |table, key, value| {
+            state.push(Row {
+                table,
+                key: key.to_vec().into(),
+                value: value.map(|value| value.to_vec().into()),
+            });
+        });
+        let flush = self.overlay.freeze(self.flushes, self.applied, state);
+        self.overlay.add(kept_back.into_iter().collect());
+        flush
+    }
+
+    /// The last flush of an orderly shutdown, if there is anything to flush.
+    pub fn flush_now(&mut self, now: Instant) -> Option<Flush> {
+        let due = self.applied.index > self.flushed.index && !self.overlay.is_flushing();
+        due.then(|| self.freeze(now))
+    }
+
+    /// The store was replaced by a snapshot: what was in memory belongs to the old one.
+    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<(), Corrupt> {
+        let (state, applied) = load(view)?;
+        assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
+        self.state = state;
+        self.applied = applied;
+        if planted(Mutant::OverlaySurvivesInstall) {
+            return Ok(());
+        }
+        self.overlay = Overlay::default();
+        // The number moves on, so that a flush of the old store that is still reported means nothing.
+        self.flushes += 1;
+        self.flushed = applied;
+        self.last_flush = now;
+        Ok(())
+    }
+
+    /// So much waits for the store that the caller should wait too.
+    pub fn is_full(&self) -> bool {
+        self.overlay.is_flushing() && self.overlay.bytes() >= 2 * self.params.flush_bytes
+    }
+
+    pub fn applied(&self) -> Position {
+        self.applied
+    }
+
+    pub fn applied_index(&self) -> Index {
+        self.applied.index
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.state.revision()
+    }
+
+    /// Equal on every member that has applied the same index.
+    pub fn state_hash(&self) -> u64 {
+        self.state.hash()
+    }
+}
+
+fn load(view: &dyn View) -> Result<(State, Position), Corrupt> {
+    let applied = rows::Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied);
+    Ok((State::load(view)?.unwrap_or_else(State::empty), applied))
+}
+
+/// Versions from memory first, then from the store.
+struct Layered<'a> {
+    overlay: &'a Overlay,
+    view: &'a dyn View,
+}
+
+impl Records for Layered<'_> {
+    fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
+        let stored =
+            || rows::read_record(self.view, key, revision).unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        self.overlay.find(key, revision).or_else(stored)
+    }
+}

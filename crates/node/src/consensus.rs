@@ -1,0 +1,324 @@
+//! The consensus machine: orders proposals, confirms reads, and says what to persist and send.
+//! Requests, frames, ticks and completions go in one by one; `collect` ends a turn and hands out everything
+//! that follows. A proposal is never answered here unless its deadline passes: `Apply` answers it.
+
+use crate::batch;
+use crate::frame::Frame;
+use crate::pending::Pending;
+use crate::reads::{Read, ReadBatch, Reads};
+use crate::staging::{Received, Stage, Staging};
+use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Term, Token};
+use bytes::Bytes;
+use coord::request;
+use raft::{Entry, Message, Note, Persist, Raft, Restored, Status};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub raft: raft::Params,
+    /// After this long without an answer a read round or a forwarded proposal is tried again.
+    pub retry_after: Duration,
+}
+
+/// Somebody waits for the answer to this, under this token.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub token: Token,
+    pub deadline: Instant,
+    pub work: Work,
+}
+
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// An encoded `coord` command, to be ordered and applied.
+    Propose(Bytes),
+    /// Answered without a log entry; linearizable unless it says otherwise.
+    Read(request::Request),
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Tick,
+    Received {
+        from: NodeId,
+        frame: Frame,
+    },
+    Request(Request),
+    Persisted(u64),
+    /// `Apply` has applied up to `index` and answered these proposals of ours.
+    Applied {
+        index: Index,
+        finished: Vec<u64>,
+    },
+    Flushed(Position),
+    Lost(NodeId),
+    /// The staged store is durable at this position, or could not be built.
+    Staged {
+        id: u64,
+        at: Option<Position>,
+    },
+    SnapshotSent {
+        to: NodeId,
+        ok: bool,
+    },
+    Transfer(NodeId),
+}
+
+#[derive(Debug, Default)]
+pub struct Output {
+    pub send: Vec<(NodeId, Frame)>,
+    pub persist: Vec<Persist>,
+    pub committed: Vec<Entry>,
+    pub reads: Vec<ReadBatch>,
+    pub refused: Vec<(Token, Code)>,
+    pub stage: Vec<Stage>,
+    pub snapshots: Vec<SnapshotOrder>,
+    pub released: Option<Index>,
+    pub notes: Vec<Note>,
+}
+
+/// A follower needs the whole state: announce it with the position of the view that is streamed.
+#[derive(Debug)]
+pub struct SnapshotOrder {
+    pub id: u64,
+    pub to: NodeId,
+    pub message: Message,
+}
+
+pub struct Consensus {
+    params: Params,
+    raft: Raft,
+    pending: Pending,
+    reads: Reads,
+    staging: Staging,
+    /// Proposals of other members, to be ordered in this turn.
+    forwarded: VecDeque<Bytes>,
+    forwarded_bytes: usize,
+    /// Whom the waiting proposals were sent to, and in which term.
+    target: (Term, Option<NodeId>),
+    applied: Index,
+    snapshot_ids: u64,
+    raft_out: raft::Output,
+}
+
+impl Consensus {
+    pub fn new(params: Params, restored: Restored, boot: Boot) -> Consensus {
+        let me = params.raft.id;
+        let applied = restored.applied.index;
+        Consensus {
+            raft: Raft::new(params.raft.clone(), restored),
+            pending: Pending::new(me, boot),
+            reads: Reads::new(me, boot),
+            staging: Staging::default(),
+            forwarded: VecDeque::new(),
+            forwarded_bytes: 0,
+            target: (Term::ZERO, None),
+            applied,
+            // Unique over restarts, so that parts of an old stream never fit a new one.
+            snapshot_ids: boot.0 << 32,
+            raft_out: raft::Output::default(),
+            params,
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        self.raft.status()
+    }
+
+    pub fn step(&mut self, now: Instant, input: Input, out: &mut Output) {
+        match input {
+            Input::Tick => self.on_tick(now, out),
+            Input::Received { from, frame } => self.on_frame(from, frame, out),
+            Input::Request(request) => self.on_request(request, out),
+            Input::Persisted(seq) => self.on_persisted(seq),
+            Input::Applied { index, finished } => self.on_applied(index, finished),
+            Input::Flushed(at) => {
+                self.raft.step(raft::Input::Flushed(at));
+            }
+            Input::Lost(peer) => {
+                self.raft.step(raft::Input::Lost(peer));
+            }
+            Input::Staged { id, at } => {
+                if let Some(message) = self.staging.on_staged(id, at) {
+                    self.raft.step(raft::Input::Received(message));
+                }
+            }
+            Input::SnapshotSent { to, ok } => {
+                self.raft.step(raft::Input::SnapshotSent { to, ok });
+            }
+            Input::Transfer(to) => {
+                self.raft.step(raft::Input::Transfer(to));
+            }
+        }
+    }
+
+    fn on_tick(&mut self, now: Instant, out: &mut Output) {
+        self.raft.step(raft::Input::Tick);
+        let late = self.pending.expire(now).into_iter().chain(self.reads.expire(now));
+        let code = if self.target.1.is_none() { Code::NoLeader } else { Code::Timeout };
+        out.refused.extend(late.map(|token| (token, code)));
+        let then = Instant(now.0.saturating_sub(self.params.retry_after.as_micros() as u64));
+        self.reads.give_up_since(then);
+        // What this member proposed as leader is in its own log and needs no repetition.
+        if !self.raft.is_leader() && self.pending.has_unanswered_since(then) {
+            self.pending.resend_all();
+        }
+    }
+
+    fn on_frame(&mut self, from: NodeId, frame: Frame, out: &mut Output) {
+        match frame {
+            Frame::Raft(message) if message.from() == from => {
+                self.raft.step(raft::Input::Received(message));
+            }
+            Frame::Raft(_) => {}
+            Frame::Forward(batch) => self.on_forward(batch),
+            Frame::Snapshot { id, number, part } => {
+                let committed = self.raft.status().committed;
+                match self.staging.on_part(from, id, number, part, committed) {
+                    Received::Nothing => {}
+                    Received::Do(stage) => out.stage.push(stage),
+                    Received::TellRaft(message) => {
+                        self.raft.step(raft::Input::Received(message));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The origin repeats what is dropped here, so there is nobody to tell.
+    fn on_forward(&mut self, batch: Bytes) {
+        let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
+        let lawful = batch.len() <= FORWARD_BYTES_MAX && batch::decode(batch.clone()).is_some();
+        if self.raft.is_leader() && room && lawful {
+            self.forwarded_bytes += batch.len();
+            self.forwarded.push_back(batch);
+        }
+    }
+
+    fn on_request(&mut self, request: Request, out: &mut Output) {
+        let Request { token, deadline, work } = request;
+        let lag = self.raft.status().committed.0.saturating_sub(self.applied.0);
+        let taken = match work {
+            _ if lag > APPLY_LAG_ENTRIES_MAX => false,
+            Work::Propose(command) => self.pending.add(token, command, deadline),
+            Work::Read(request) if request.is_serializable() => {
+                let read = Read { token, deadline, request };
+                out.reads.push(ReadBatch { index: Index::ZERO, reads: vec![read] });
+                true
+            }
+            Work::Read(request) => self.reads.add(Read { token, deadline, request }),
+        };
+        if !taken {
+            out.refused.push((token, Code::TooManyRequests));
+        }
+    }
+
+    /// With a snapshot's records durable, its store is live and everything up to it is applied.
+    fn on_persisted(&mut self, seq: u64) {
+        self.raft.step(raft::Input::Persisted(seq));
+        if let Some(at) = self.staging.on_persisted(seq) {
+            self.on_applied(at.index, Vec::new());
+        }
+    }
+
+    fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
+        finished.into_iter().for_each(|seq| self.pending.finish(seq));
+        // What `Apply` reported before a snapshot was installed may arrive after it.
+        if index <= self.applied {
+            return;
+        }
+        self.applied = index;
+        self.raft.step(raft::Input::Applied(index));
+        if planted(Mutant::LogCutBeforeFlush) {
+            let at = Position { term: self.raft.status().term, index };
+            self.raft.step(raft::Input::Flushed(at));
+        }
+    }
+
+    /// Ends a turn: proposals and reads gathered in it go to the leader, and everything that follows from
+    /// the turn's inputs is handed out.
+    pub fn collect(&mut self, now: Instant, out: &mut Output) {
+        self.collect_raft(out);
+        self.aim();
+        self.send_proposals(now, out);
+        self.ask_for_reads(now);
+        self.collect_raft(out);
+    }
+
+    /// A new leader, or a new term of the same one, has none of what was sent before.
+    fn aim(&mut self) {
+        let Status { term, leader, .. } = self.raft.status();
+        if self.target != (term, leader) {
+            self.target = (term, leader);
+            self.pending.resend_all();
+            self.reads.give_up_since(Instant::FAR_FUTURE);
+        }
+    }
+
+    fn send_proposals(&mut self, now: Instant, out: &mut Output) {
+        if self.raft.is_leader() {
+            self.order_proposals(now);
+        } else if let (_, Some(leader)) = self.target {
+            while self.pending.has_unsent() {
+                let mut batch = Vec::new();
+                self.pending.take_unsent(now, &mut batch);
+                out.send.push((leader, Frame::Forward(batch.into())));
+            }
+        }
+    }
+
+    /// As leader: everything that waits becomes one entry, or a few when it is much.
+    fn order_proposals(&mut self, now: Instant) {
+        while self.pending.has_unsent() || !self.forwarded.is_empty() {
+            let mut batch = Vec::new();
+            while batch.len() < ENTRY_BYTES_SOFT
+                && let Some(forwarded) = self.forwarded.pop_front()
+            {
+                batch.extend_from_slice(&forwarded);
+            }
+            self.pending.take_unsent(now, &mut batch);
+            if !self.raft.step(raft::Input::Propose(batch.into())) {
+                // Too much is uncommitted. Ours are sent again at the next turn, others' by their origins.
+                self.pending.resend_all();
+                self.forwarded.clear();
+                break;
+            }
+        }
+        self.forwarded_bytes = 0;
+    }
+
+    fn ask_for_reads(&mut self, now: Instant) {
+        if self.target.1.is_none() || !self.raft.can_read_index() {
+            return;
+        }
+        if let Some(context) = self.reads.begin(now) {
+            self.raft.step(raft::Input::ReadIndex(context));
+        }
+    }
+
+    fn collect_raft(&mut self, out: &mut Output) {
+        let mut from_raft = std::mem::take(&mut self.raft_out);
+        self.raft.collect(&mut from_raft);
+        out.send.extend(from_raft.send.drain(..).map(|message| (message.to(), Frame::Raft(message))));
+        for persist in from_raft.persist.drain(..) {
+            if let Some(at) = persist.install {
+                self.staging.on_install(persist.seq, at);
+            }
+            out.persist.push(persist);
+        }
+        out.committed.append(&mut from_raft.committed);
+        for ready in from_raft.reads.drain(..) {
+            out.reads.extend(self.reads.answer(&ready.context, ready.index));
+        }
+        for message in from_raft.snapshots.drain(..) {
+            self.snapshot_ids += 1;
+            out.snapshots.push(SnapshotOrder { id: self.snapshot_ids, to: message.to(), message });
+        }
+        out.released = from_raft.released.take().or(out.released);
+        out.notes.append(&mut from_raft.notes);
+        self.raft_out = from_raft;
+    }
+}

@@ -1,0 +1,115 @@
+//! What members say to each other, and its bytes on a peer stream.
+//! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
+//! what it accepts shares the received buffer.
+
+use base::codec::{Reader, put_varint};
+use bytes::Bytes;
+use raft::Message;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    Raft(Message),
+    /// Proposals of the sender, for the leader to order.
+    Forward(Bytes),
+    /// One part of a snapshot's stream, numbered from zero.
+    Snapshot {
+        id: u64,
+        number: u32,
+        part: Part,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    /// What raft is told once all rows are here.
+    Begin(Message),
+    Rows(Bytes),
+    End,
+}
+
+const RAFT: u8 = 1;
+const FORWARD: u8 = 2;
+const SNAPSHOT_BEGIN: u8 = 3;
+const SNAPSHOT_ROWS: u8 = 4;
+const SNAPSHOT_END: u8 = 5;
+
+impl Frame {
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::new();
+        match self {
+            Frame::Raft(message) => {
+                out.push(RAFT);
+                message.encode(&mut out);
+            }
+            Frame::Forward(batch) => {
+                out.reserve_exact(batch.len() + 1);
+                out.push(FORWARD);
+                out.extend_from_slice(batch);
+            }
+            Frame::Snapshot { id, number, part } => {
+                out.push(match part {
+                    Part::Begin(_) => SNAPSHOT_BEGIN,
+                    Part::Rows(_) => SNAPSHOT_ROWS,
+                    Part::End => SNAPSHOT_END,
+                });
+                put_varint(&mut out, *id);
+                put_varint(&mut out, u64::from(*number));
+                match part {
+                    Part::Begin(message) => message.encode(&mut out),
+                    Part::Rows(rows) => out.extend_from_slice(rows),
+                    Part::End => {}
+                }
+            }
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Frame> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8()? {
+            RAFT => {
+                let message = Message::decode(&mut reader)?;
+                (reader.is_empty() && !message.is_snapshot()).then_some(Frame::Raft(message))
+            }
+            FORWARD => Some(Frame::Forward(reader.rest())),
+            kind @ (SNAPSHOT_BEGIN | SNAPSHOT_ROWS | SNAPSHOT_END) => {
+                let id = reader.varint()?;
+                let number = u32::try_from(reader.varint()?).ok()?;
+                let part = match kind {
+                    SNAPSHOT_BEGIN => {
+                        let message = Message::decode(&mut reader)?;
+                        (reader.is_empty() && message.is_snapshot()).then_some(Part::Begin(message))?
+                    }
+                    SNAPSHOT_ROWS => Part::Rows(reader.rest()),
+                    _ => reader.is_empty().then_some(Part::End)?,
+                };
+                Some(Frame::Snapshot { id, number, part })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_survive_a_round_trip() {
+        let frames = [
+            Frame::Forward(Bytes::from_static(b"batch")),
+            Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
+            Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
+        ];
+        for frame in frames {
+            assert_eq!(Frame::decode(frame.encode()), Some(frame));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_frame_is_refused() {
+        for bytes in [&b""[..], b"\0", b"\x01", b"\x06abc", b"\x05\x01", b"\x05\x01\x01x", b"\x04\xff"] {
+            assert_eq!(Frame::decode(Bytes::copy_from_slice(bytes)), None, "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Who is who: ids that members compute from names alone, so that every member of a static cluster arrives
+//! at the same ones, and the counting of starts that makes proposal ids unique for ever.
+
+use base::checksum::hash64;
+use base::mutant::{Mutant, planted};
+use base::{Boot, ClusterId, NodeId};
+
+const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
+const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
+
+/// The id of the member of this name in the cluster of this token. Addresses may change; names may not.
+pub fn member_id(token: &str, name: &str) -> NodeId {
+    let text = format!("{token}\0{name}");
+    NodeId(hash64(text.as_bytes(), MEMBER_SEED).max(1))
+}
+
+/// The id of a cluster, from its token and its first members.
+pub fn cluster_id(token: &str, members: &[NodeId]) -> ClusterId {
+    let mut ids: Vec<u64> = members.iter().map(|id| id.0).collect();
+    ids.sort_unstable();
+    let mut bytes = token.as_bytes().to_vec();
+    ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+    ClusterId(hash64(&bytes, CLUSTER_SEED).max(1))
+}
+
+/// The number of the start that follows `last`. It must be durable before the first proposal carries it.
+pub fn next_boot(last: Boot) -> Boot {
+    if planted(Mutant::BootReused) && last.0 > 0 {
+        return last;
+    }
+    Boot(last.0 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_depend_on_names_and_not_on_their_order() {
+        let a = member_id("t", "a");
+        let b = member_id("t", "b");
+        assert_ne!(a, b);
+        assert_ne!(a, member_id("u", "a"));
+        assert_eq!(cluster_id("t", &[a, b]), cluster_id("t", &[b, a]));
+        assert_ne!(cluster_id("t", &[a, b]), cluster_id("t", &[a]));
+    }
+}

@@ -1,0 +1,96 @@
+//! Applied versions that the store has not flushed yet, in two generations: one that grows, and one that is
+//! being written. Reads look here before they look in the store.
+//! Changes come in revision order, so a version is found by bisection and no map is kept.
+
+use base::{Position, Revision, Row};
+use coord::{Change, ChangeKind, Record, rows};
+use std::sync::Arc;
+
+/// One atomic write to the store: the changes and the state's own rows at one position of the log.
+#[derive(Clone, Debug)]
+pub struct Flush {
+    /// Counts flushes, so that the answer to one that was abandoned is not taken for another's.
+    pub number: u64,
+    pub at: Position,
+    changes: Arc<Vec<Change>>,
+    state: Vec<Row>,
+}
+
+impl Flush {
+    pub fn new(number: u64, at: Position, changes: Vec<Change>, state: Vec<Row>) -> Flush {
+        Flush { number, at, changes: Arc::new(changes), state }
+    }
+
+    /// Every row, later ones replacing earlier ones of the same key.
+    pub fn emit(&self, row: &mut rows::Emit<'_>) {
+        for change in self.changes.iter() {
+            rows::change_rows(change, row);
+        }
+        for Row { table, key, value } in &self.state {
+            row(*table, key, value.as_deref());
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Overlay {
+    growing: Vec<Change>,
+    growing_bytes: usize,
+    flushing: Option<Arc<Vec<Change>>>,
+}
+
+/// What a change costs in memory beside its key and value.
+const CHANGE_OVERHEAD_BYTES: usize = 128;
+
+impl Overlay {
+    pub fn add(&mut self, changes: Vec<Change>) {
+        for change in &changes {
+            let value = match &change.kind {
+                ChangeKind::Put(record) => record.value.len(),
+                ChangeKind::Delete => 0,
+            };
+            self.growing_bytes += CHANGE_OVERHEAD_BYTES + change.key.len() + value;
+        }
+        self.growing.extend(changes);
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.growing_bytes
+    }
+
+    pub fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+
+    /// Everything that has grown becomes the content of a flush.
+    pub fn freeze(&mut self, number: u64, at: Position, state: Vec<Row>) -> Flush {
+        assert!(self.flushing.is_none(), "one flush at a time");
+        self.growing_bytes = 0;
+        let flush = Flush::new(number, at, std::mem::take(&mut self.growing), state);
+        self.flushing = Some(flush.changes.clone());
+        flush
+    }
+
+    pub fn flushed(&mut self) {
+        self.flushing = None;
+    }
+
+    /// The planted bug of an applied index that runs ahead: the newest change misses the flush that claims it.
+    pub fn keep_back_newest(&mut self) -> Option<Change> {
+        self.growing.pop()
+    }
+
+    pub fn find(&self, key: &[u8], revision: Revision) -> Option<Record> {
+        let generations = [Some(&self.growing), self.flushing.as_deref()];
+        generations.into_iter().flatten().find_map(|changes| find(changes, key, revision))
+    }
+}
+
+fn find(changes: &[Change], key: &[u8], revision: Revision) -> Option<Record> {
+    let first = changes.partition_point(|change| change.revision < revision);
+    let in_revision = changes[first..].iter().take_while(|change| change.revision == revision);
+    in_revision.filter(|change| change.key.as_ref() == key).find_map(|change| match &change.kind {
+        ChangeKind::Put(record) => Some(record.clone()),
+        ChangeKind::Delete => None,
+    })
+}

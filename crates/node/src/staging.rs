@@ -1,0 +1,108 @@
+//! Receiving a snapshot: its parts arrive in order or not at all.
+//! Rows go to a store that is built beside the live one; only when it is complete and durable does raft hear
+//! of the snapshot, and raft decides whether it takes the live store's place. A missing part ends the
+//! attempt; the leader notices and starts another.
+
+use crate::frame::Part;
+use base::mutant::{Mutant, planted};
+use base::{Index, NodeId, Position};
+use bytes::Bytes;
+use raft::Message;
+
+/// What the shell does for a snapshot that arrives, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// Start a new staged store; an older one is discarded.
+    Begin {
+        id: u64,
+    },
+    Rows {
+        id: u64,
+        rows: Bytes,
+    },
+    /// Make it durable and report the position that its rows have.
+    Finish {
+        id: u64,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Staging {
+    receiving: Option<Receiving>,
+    /// Raft has taken the snapshot; until it is installed the staged store must not be touched.
+    installing: Option<Installing>,
+}
+
+struct Installing {
+    persist_seq: u64,
+    at: Position,
+}
+
+struct Receiving {
+    from: NodeId,
+    id: u64,
+    next: u32,
+    message: Message,
+}
+
+pub(crate) enum Received {
+    Nothing,
+    Do(Stage),
+    /// Not needed: raft answers that it has all this.
+    TellRaft(Message),
+}
+
+impl Staging {
+    pub fn on_part(&mut self, from: NodeId, id: u64, number: u32, part: Part, committed: Index) -> Received {
+        if let Part::Begin(message) = part {
+            return self.on_begin(from, id, number, message, committed);
+        }
+        let Some(receiving) = self.receiving.as_mut().filter(|it| it.from == from && it.id == id) else {
+            return Received::Nothing;
+        };
+        if receiving.next != number && !planted(Mutant::SnapshotHoleAccepted) {
+            self.receiving = None;
+            return Received::Nothing;
+        }
+        receiving.next = number + 1;
+        match part {
+            Part::Rows(rows) => Received::Do(Stage::Rows { id, rows }),
+            Part::End => Received::Do(Stage::Finish { id }),
+            Part::Begin(_) => unreachable!("handled above"),
+        }
+    }
+
+    fn on_begin(
+        &mut self,
+        from: NodeId,
+        id: u64,
+        number: u32,
+        message: Message,
+        committed: Index,
+    ) -> Received {
+        let at = message.snapshot_at().expect("decoding lets only snapshots begin one");
+        if number != 0 || message.from() != from || self.installing.is_some() {
+            return Received::Nothing;
+        }
+        if at.index <= committed {
+            return Received::TellRaft(message);
+        }
+        self.receiving = Some(Receiving { from, id, next: 1, message });
+        Received::Do(Stage::Begin { id })
+    }
+
+    /// The staged store is durable and stands at `at`; `None` if it could not be built.
+    pub fn on_staged(&mut self, id: u64, at: Option<Position>) -> Option<Message> {
+        let receiving = self.receiving.take_if(|it| it.id == id)?;
+        at.filter(|at| receiving.message.snapshot_at() == Some(*at)).map(|_| receiving.message)
+    }
+
+    pub fn on_install(&mut self, persist_seq: u64, at: Position) {
+        self.installing = Some(Installing { persist_seq, at });
+    }
+
+    /// The position that became live with the records up to `seq`.
+    pub fn on_persisted(&mut self, seq: u64) -> Option<Position> {
+        self.installing.take_if(|installing| installing.persist_seq <= seq).map(|installing| installing.at)
+    }
+}

@@ -1,0 +1,487 @@
+//! The raft machine: one input at a time goes in, `collect` hands out what follows from it.
+//! Messages that vouch for something durable are held here until `Persisted` reports it; a heartbeat's
+//! answer is not among them, so a slow disk does not look like a dead member. Election timeouts are a pure
+//! hash of (seed, member, term, round): the same inputs give the same outputs.
+
+use crate::entry::Entry;
+use crate::guard;
+use crate::log::Log;
+use crate::message::Message;
+use crate::record::Record;
+use crate::restore::Restored;
+use base::mutant::{Mutant, planted};
+use base::rng::mix;
+use base::{Index, NodeId, Position, Term, limits};
+use bytes::Bytes;
+use raft_rs::eraftpb::{self, HardState, MessageType};
+use raft_rs::{Config, INVALID_ID, RawNode, Ready, SnapshotStatus, StateRole};
+use std::collections::VecDeque;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    pub id: NodeId,
+    /// Every voting member, this one included.
+    pub voters: Vec<NodeId>,
+    pub heartbeat_ticks: usize,
+    pub election_ticks: usize,
+    /// Spreads the election timeouts.
+    pub seed: u64,
+    /// Entries kept behind the flushed state for followers that lag.
+    pub log_keep_entries: u64,
+    /// The end of the log was cut at the last start. It held nothing that this member vouched for, unless
+    /// the disk lied; so it neither votes nor stands until it has caught up or nobody else leads.
+    pub tail_was_cut: bool,
+}
+
+/// Everything that can happen to a raft member. There is no other way in.
+#[derive(Debug)]
+pub enum Input {
+    Tick,
+    Received(Message),
+    Propose(Bytes),
+    /// Ask for an index that a read must wait for. The context must never have been used before.
+    ReadIndex(Bytes),
+    /// Everything up to this `Persist` is durable.
+    Persisted(u64),
+    /// The state machine has applied up to here.
+    Applied(Index),
+    /// The store has made durable what was applied up to here.
+    Flushed(Position),
+    /// The stream to or from this member broke.
+    Lost(NodeId),
+    /// A snapshot's stream to this member ended.
+    SnapshotSent {
+        to: NodeId,
+        ok: bool,
+    },
+    Transfer(NodeId),
+}
+
+/// What follows from the inputs. The caller drains it.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub send: Vec<Message>,
+    pub persist: Vec<Persist>,
+    /// Committed and locally durable, in order, each once.
+    pub committed: Vec<Entry>,
+    pub reads: Vec<ReadReady>,
+    /// Announcements whose rows must be streamed along with them.
+    pub snapshots: Vec<Message>,
+    /// The log was cut: records up to here are no longer needed.
+    pub released: Option<Index>,
+    pub notes: Vec<Note>,
+}
+
+/// Records to make durable, in the order of `seq`. With `install`, the staged store takes the live one's
+/// place, durably, before the records are written.
+#[derive(Debug)]
+pub struct Persist {
+    pub seq: u64,
+    pub install: Option<Position>,
+    pub records: Vec<Record>,
+}
+
+/// A read that asked with this context sees every write acknowledged before it once `index` is applied.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReadReady {
+    pub context: Bytes,
+    pub index: Index,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Leader,
+    Follower,
+    Candidate,
+}
+
+/// A fact worth a log line and a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    Leadership { term: Term, role: Role, leader: Option<NodeId> },
+    Installed(Position),
+    CaughtUp,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    pub term: Term,
+    pub role: Role,
+    pub leader: Option<NodeId>,
+    pub committed: Index,
+    pub last: Index,
+}
+
+pub struct Raft {
+    node: RawNode<Log>,
+    params: Params,
+    /// Counts elections that this member saw time out, so that each draws a new timeout.
+    round: u64,
+    persist_seq: u64,
+    in_flight: VecDeque<InFlight>,
+    released: Option<Index>,
+    /// Messages that became free by a completion since the last `collect`.
+    freed: Vec<Message>,
+    abstention: Option<Abstention>,
+    last_note: Option<Note>,
+}
+
+/// A persist under way, with what may leave when it is done.
+struct InFlight {
+    seq: u64,
+    ready_number: u64,
+    then_send: Vec<Message>,
+}
+
+struct Abstention {
+    ticks_left: usize,
+    until: Option<Index>,
+}
+
+/// Elections that an abstaining member sits out before it must assume that nobody else can lead.
+const ABSTAIN_ELECTIONS: usize = 3;
+const INFLIGHT_APPENDS_MAX: usize = 256;
+
+impl Raft {
+    pub fn new(params: Params, restored: Restored) -> Raft {
+        let hard_state = HardState {
+            term: restored.term.0,
+            vote: restored.vote.map_or(0, |node| node.0),
+            commit: restored.commit.0,
+            ..HardState::default()
+        };
+        let entries = restored.entries.iter().map(Entry::to_library).collect();
+        let voters = params.voters.iter().map(|node| node.0).collect();
+        let mut log = Log::new(restored.base, entries, hard_state, voters);
+        let released = log.flush_to(restored.applied, params.log_keep_entries);
+        let config = Config {
+            id: params.id.0,
+            election_tick: params.election_ticks,
+            heartbeat_tick: params.heartbeat_ticks,
+            applied: restored.applied.index.0,
+            max_size_per_msg: limits::APPEND_BYTES_SOFT as u64,
+            max_inflight_msgs: INFLIGHT_APPENDS_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            max_uncommitted_size: limits::PROPOSALS_WAITING_BYTES_MAX as u64,
+            ..Config::default()
+        };
+        let silence = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&config, log, &silence).expect("the parameters were checked");
+        let abstains = params.tail_was_cut && params.voters.len() > 1;
+        let abstention = abstains
+            .then(|| Abstention { ticks_left: params.election_ticks * ABSTAIN_ELECTIONS, until: None });
+        Raft {
+            node,
+            params,
+            round: 0,
+            persist_seq: 0,
+            in_flight: VecDeque::new(),
+            released,
+            freed: Vec::new(),
+            abstention,
+            last_note: None,
+        }
+    }
+
+    pub fn status(&self) -> Status {
+        let raft = &self.node.raft;
+        Status {
+            term: Term(raft.term),
+            role: role_of(raft.state),
+            leader: Some(raft.leader_id).filter(|id| *id != INVALID_ID).map(NodeId),
+            committed: Index(raft.raft_log.committed),
+            last: Index(raft.raft_log.last_index()),
+        }
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    /// A leader answers reads only once it has committed an entry of its own term.
+    pub fn can_read_index(&self) -> bool {
+        !self.is_leader() || self.node.raft.commit_to_current_term()
+    }
+
+    /// Takes one input. False means that it was dropped: a proposal without a leader here, a message that
+    /// no lawful peer sends.
+    pub fn step(&mut self, input: Input) -> bool {
+        match input {
+            Input::Tick => self.step_tick(),
+            Input::Received(message) => return self.step_received(message),
+            Input::Propose(data) => return self.step_propose(data),
+            Input::ReadIndex(context) => self.step_read_index(context),
+            Input::Persisted(seq) => self.step_persisted(seq),
+            Input::Applied(index) => self.node.advance_apply_to(index.0),
+            Input::Flushed(at) => self.step_flushed(at),
+            Input::Lost(peer) => self.step_lost(peer),
+            Input::SnapshotSent { to, ok } => {
+                let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+                self.node.report_snapshot(to.0, status);
+            }
+            Input::Transfer(to) => self.node.transfer_leader(to.0),
+        }
+        true
+    }
+
+    fn step_tick(&mut self) {
+        let timeout = self.election_timeout();
+        self.node.raft.set_randomized_election_timeout(timeout);
+        if let Some(abstention) = &mut self.abstention {
+            self.node.raft.election_elapsed = 0;
+            abstention.ticks_left -= 1;
+            if abstention.ticks_left == 0 {
+                self.abstention = None;
+            }
+        }
+        self.node.tick();
+        if self.node.raft.election_elapsed == 0 && !self.is_leader() {
+            self.round += 1;
+        }
+    }
+
+    /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
+    /// already keeps candidates from disturbing each other.
+    fn election_timeout(&self) -> usize {
+        let election = self.params.election_ticks;
+        election + (self.draw() % (election as u64 / 5 + 1)) as usize
+    }
+
+    fn draw(&self) -> u64 {
+        let raft = &self.node.raft;
+        mix(self.params.seed ^ mix(raft.id ^ mix(raft.term ^ mix(self.round))))
+    }
+
+    fn step_received(&mut self, message: Message) -> bool {
+        let Some(message) = guard::admit(&self.node, message) else { return false };
+        if let Some(abstention) = &mut self.abstention {
+            match message.kind() {
+                MessageType::MsgAppend => {
+                    abstention.until.get_or_insert(Index(message.0.commit));
+                }
+                MessageType::MsgTimeoutNow => return false,
+                _ => {}
+            }
+        }
+        self.node.step(message.0).is_ok()
+    }
+
+    fn step_propose(&mut self, data: Bytes) -> bool {
+        if !self.is_leader() {
+            return false;
+        }
+        let entry = eraftpb::Entry { data, ..eraftpb::Entry::default() };
+        let mut message = eraftpb::Message {
+            msg_type: MessageType::MsgPropose,
+            from: self.params.id.0,
+            ..eraftpb::Message::default()
+        };
+        message.entries = vec![entry].into();
+        self.node.raft.step(message).is_ok()
+    }
+
+    fn step_read_index(&mut self, context: Bytes) {
+        if planted(Mutant::ReadWithoutQuorum) && self.is_leader() {
+            let index = self.node.raft.raft_log.committed;
+            let read = raft_rs::ReadState { index, request_ctx: context.to_vec() };
+            self.node.raft.read_states.push(read);
+            return;
+        }
+        self.node.read_index(context.to_vec());
+    }
+
+    fn step_persisted(&mut self, seq: u64) {
+        let mut number = None;
+        while let Some(done) = self.in_flight.front().filter(|flight| flight.seq <= seq) {
+            number = Some(done.ready_number);
+            let done = self.in_flight.pop_front().expect("front() saw it");
+            self.freed.extend(done.then_send);
+        }
+        if let Some(number) = number {
+            self.node.on_persist_ready(number);
+        }
+    }
+
+    fn step_flushed(&mut self, at: Position) {
+        let keep = self.params.log_keep_entries;
+        let cut = self.node.raft.mut_store().flush_to(at, keep);
+        self.released = cut.or(self.released);
+    }
+
+    /// The leader's process is gone, as far as its kernel tells: do not wait out the election timeout. The
+    /// others see the same and grant the pre-vote; if they do not, the leader lives and nothing happens.
+    fn step_lost(&mut self, peer: NodeId) {
+        if self.is_leader() {
+            self.node.report_unreachable(peer.0);
+        } else if self.node.raft.leader_id == peer.0 && self.abstention.is_none() {
+            let delay = self.draw() % (self.params.election_ticks as u64 / 10 + 1);
+            let timeout = self.election_timeout();
+            let raft = &mut self.node.raft;
+            raft.leader_id = INVALID_ID;
+            raft.election_elapsed = timeout - 1 - delay as usize;
+        }
+    }
+
+    /// Hands out everything that follows from the inputs so far.
+    pub fn collect(&mut self, out: &mut Output) {
+        out.send.append(&mut self.freed);
+        while self.node.has_ready() {
+            let ready = self.node.ready();
+            self.collect_ready(ready, out);
+        }
+        out.released = self.released.take().or(out.released);
+        self.end_abstention(out);
+        self.note_leadership(out);
+    }
+
+    fn collect_ready(&mut self, mut ready: Ready, out: &mut Output) {
+        for message in ready.take_messages() {
+            self.route(Message(message), out);
+        }
+        for read in ready.take_read_states() {
+            out.reads.push(ReadReady { context: read.request_ctx.into(), index: Index(read.index) });
+        }
+        out.committed.extend(ready.take_committed_entries().into_iter().map(Entry::from_library));
+        let then_send = self.hold_back(ready.take_persisted_messages(), out);
+        let install = self.install_of(&ready, out);
+        let entries = ready.take_entries();
+        self.node.raft.mut_store().append(&entries);
+        let records = records_of(install, &ready, entries);
+        let number = ready.number();
+        self.node.advance_append_async(ready);
+        self.persist(install, records, InFlight { seq: 0, ready_number: number, then_send }, out);
+    }
+
+    /// Queues what must be durable; a ready with nothing to persist is done when those before it are.
+    fn persist(
+        &mut self,
+        install: Option<Position>,
+        records: Vec<Record>,
+        flight: InFlight,
+        out: &mut Output,
+    ) {
+        let InFlight { ready_number, then_send, .. } = flight;
+        let nothing_new = records.is_empty() && install.is_none();
+        if planted(Mutant::AckBeforeFsync) || nothing_new && self.in_flight.is_empty() {
+            out.send.extend(then_send);
+            self.node.on_persist_ready(ready_number);
+            if nothing_new {
+                return;
+            }
+            self.persist_seq += 1;
+            out.persist.push(Persist { seq: self.persist_seq, install, records });
+            return;
+        }
+        if nothing_new {
+            let last = self.in_flight.back_mut().expect("checked not empty");
+            last.ready_number = ready_number;
+            last.then_send.extend(then_send);
+            return;
+        }
+        self.persist_seq += 1;
+        self.in_flight.push_back(InFlight { seq: self.persist_seq, ready_number, then_send });
+        out.persist.push(Persist { seq: self.persist_seq, install, records });
+    }
+
+    /// Sorts a follower's messages into those that may go at once and those that wait for the disk.
+    /// A heartbeat's answer acknowledges the leader's term, which a quorum made durable when it elected it;
+    /// a read request claims nothing. Everything else may vouch for what is being written.
+    fn hold_back(&self, messages: Vec<eraftpb::Message>, out: &mut Output) -> Vec<Message> {
+        let mut held = Vec::new();
+        for message in messages {
+            let free =
+                matches!(message.msg_type, MessageType::MsgHeartbeatResponse | MessageType::MsgReadIndex)
+                    || planted(Mutant::ResponseBeforePersist)
+                        && message.msg_type == MessageType::MsgAppendResponse;
+            let message = Message(message);
+            if self.abstains_from(&message) {
+                continue;
+            }
+            if free {
+                out.send.push(message);
+            } else {
+                held.push(message);
+            }
+        }
+        held
+    }
+
+    fn abstains_from(&self, message: &Message) -> bool {
+        let vote = matches!(
+            message.kind(),
+            MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
+        );
+        self.abstention.is_some() && vote && !message.0.reject
+    }
+
+    fn route(&self, message: Message, out: &mut Output) {
+        if message.is_snapshot() {
+            out.snapshots.push(message);
+        } else {
+            out.send.push(message);
+        }
+    }
+
+    fn install_of(&mut self, ready: &Ready, out: &mut Output) -> Option<Position> {
+        if ready.snapshot().is_empty() {
+            return None;
+        }
+        let meta = ready.snapshot().get_metadata();
+        let at = Position { term: Term(meta.term), index: Index(meta.index) };
+        self.node.raft.mut_store().reset(at);
+        out.notes.push(Note::Installed(at));
+        Some(at)
+    }
+
+    fn end_abstention(&mut self, out: &mut Output) {
+        let until = self.abstention.as_ref().and_then(|abstention| abstention.until);
+        if until.is_some_and(|index| self.node.raft.raft_log.persisted >= index.0) {
+            self.abstention = None;
+            out.notes.push(Note::CaughtUp);
+        }
+    }
+
+    fn note_leadership(&mut self, out: &mut Output) {
+        let Status { term, role, leader, .. } = self.status();
+        let note = Note::Leadership { term, role, leader };
+        if self.last_note != Some(note) {
+            self.last_note = Some(note);
+            out.notes.push(note);
+        }
+    }
+}
+
+/// The commit index alone is not worth a write: it is found again from the leader. It rides along.
+fn records_of(install: Option<Position>, ready: &Ready, entries: Vec<eraftpb::Entry>) -> Vec<Record> {
+    let mut records = Vec::new();
+    records.extend(install.map(Record::Installed));
+    if ready.must_sync() {
+        records.extend(ready.hs().map(|state| Record::Vote {
+            term: Term(state.term),
+            vote: vote_of(state),
+            commit: Index(state.commit),
+        }));
+    }
+    if !entries.is_empty() {
+        records.push(Record::Entries(entries.into_iter().map(Entry::from_library).collect()));
+    }
+    records
+}
+
+fn vote_of(state: &HardState) -> Option<NodeId> {
+    let voted = state.vote != INVALID_ID && !planted(Mutant::VoteForgotten);
+    voted.then_some(NodeId(state.vote))
+}
+
+fn role_of(state: StateRole) -> Role {
+    match state {
+        StateRole::Leader => Role::Leader,
+        StateRole::Follower => Role::Follower,
+        StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! The peer transport: long-lived TCP streams between the members of a cluster, batched frames, checksums.
+//! Frames (opaque bytes) go in through `send` and `send_bulk`; what the peers sent comes out as `Event`s on
+//! the reader threads. Each member dials every other and sends only on the stream it has dialled; frames of
+//! one stream arrive in order, whole and unchanged or not at all, and what a broken stream loses is not repeated.
+//!
+//! Threads block on sockets here, outside the async runtime, so that a heartbeat never queues behind the
+//! work of clients.
+
+mod accept;
+mod counters;
+mod dial;
+mod envelope;
+mod handshake;
+mod inbound;
+mod link;
+mod outbox;
+mod pause;
+#[cfg(test)]
+mod tests;
+
+pub use counters::Counters;
+
+use crate::peer::counters::Tally;
+use crate::peer::inbound::Inbound;
+use crate::peer::link::Link;
+use crate::peer::outbox::Outbox;
+use crate::peer::pause::Pause;
+use base::{ClusterId, NodeId};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+pub struct Params {
+    pub cluster: ClusterId,
+    pub me: NodeId,
+    /// Already bound, so that a taken port is the caller's to report.
+    pub listen: TcpListener,
+    /// The other members, each with its `host:port`, which is resolved at each attempt.
+    pub peers: Vec<(NodeId, String)>,
+    pub timing: Timing,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    pub connect: Duration,
+    /// For the whole handshake, however slowly its bytes come.
+    pub handshake: Duration,
+    /// How often a stream proves that it is alive.
+    pub ping: Duration,
+    /// A stream without a sign of life for so long, in either direction, is given up. The kernel alone would
+    /// keep trying for minutes, and after a partition for as long again as the partition lasted.
+    pub silence: Duration,
+    /// Before the first new attempt; each further one waits twice as long.
+    pub retry_first: Duration,
+    pub retry_max: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            connect: Duration::from_secs(1),
+            handshake: Duration::from_secs(5),
+            ping: Duration::from_secs(1),
+            silence: Duration::from_secs(5),
+            retry_first: Duration::from_millis(10),
+            retry_max: Duration::from_millis(500),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// In the order in which the peer sent them. The frames of one event share an allocation.
+    Frames { from: NodeId, frames: Vec<Bytes> },
+    /// Our stream to the peer is up: `send` works from here on.
+    Connected { peer: NodeId },
+    /// A stream from or to the peer broke, told once until a stream is up again. A stream that a newer one
+    /// of the same peer replaced is not a loss.
+    Lost { peer: NodeId },
+}
+
+/// Called on the transport's threads. It may block, which holds back that peer (and, for longer than
+/// `Timing::silence`, costs the stream); it must not block for ever once the transport is being stopped.
+pub type Deliver = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// Names one stream to a peer, so that a transfer in many pieces notices that the stream was exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    pub peer: NodeId,
+    stream: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BulkError {
+    #[error("the stream to the peer broke")]
+    Lost,
+    #[error("the peer did not take the bytes in time")]
+    Deadline,
+}
+
+/// The running transport. Dropping it stops it.
+pub struct Peers {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    cluster: ClusterId,
+    me: NodeId,
+    timing: Timing,
+    deliver: Deliver,
+    listen: TcpListener,
+    half_open: accept::HalfOpen,
+    peers: BTreeMap<NodeId, Peer>,
+    stopping: AtomicBool,
+}
+
+/// Everything about one other member.
+struct Peer {
+    id: NodeId,
+    address: String,
+    outbox: Outbox,
+    /// The stream we dialled, so that stopping can cut it off.
+    dialled: Mutex<Option<TcpStream>>,
+    inbound: Inbound,
+    link: Link,
+    /// Between two attempts to dial.
+    pause: Pause,
+    tally: Tally,
+}
+
+impl Peers {
+    pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
+        let Params { cluster, me, listen, peers, timing } = params;
+        assert!(peers.iter().all(|(id, _)| *id != me), "a member is not its own peer");
+        assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
+        let peers = peers.into_iter().map(|(id, address)| (id, Peer::new(id, address))).collect();
+        let shared = Arc::new(Shared {
+            cluster,
+            me,
+            timing,
+            deliver,
+            listen,
+            half_open: accept::HalfOpen::default(),
+            peers,
+            stopping: AtomicBool::new(false),
+        });
+        // Built first, so that threads already started are stopped if a later one cannot be.
+        let mut running = Peers { shared: shared.clone(), threads: Vec::new() };
+        let acceptor = shared.clone();
+        running.spawn("peer-accept".into(), move || accept::run(&acceptor))?;
+        for &id in shared.peers.keys() {
+            let dialler = shared.clone();
+            running.spawn(format!("peer-to-{:x}", id.0), move || dial::run(&dialler, id))?;
+        }
+        Ok(running)
+    }
+
+    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.threads.push(thread::Builder::new().name(name).spawn(body)?);
+        Ok(())
+    }
+
+    /// Queues frames for a peer; never blocks. False when the peer is not connected or its queue is full:
+    /// then none of the frames will be sent, and raft repeats what matters.
+    pub fn send(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
+        let Some(peer) = self.shared.peers.get(&to) else { return false };
+        let refused = frames.len();
+        let queued = peer.outbox.send(frames);
+        if !queued {
+            peer.tally.add_refused(refused);
+        }
+        queued
+    }
+
+    /// A ticket for the stream that is open to the peer now.
+    pub fn ticket(&self, peer: NodeId) -> Option<Ticket> {
+        let stream = self.shared.peers.get(&peer)?.outbox.stream()?;
+        Some(Ticket { peer, stream })
+    }
+
+    /// For bulk, at most `ENVELOPE_BYTES_SOFT` at a time: blocks until there is room behind the urgent
+    /// frames. Success means queued; pieces of one ticket arrive in order, without gaps, until `Lost`.
+    pub fn send_bulk(&self, ticket: Ticket, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
+        let peer = self.shared.peers.get(&ticket.peer).ok_or(BulkError::Lost)?;
+        peer.outbox.send_bulk(ticket.stream, frame, deadline)
+    }
+
+    /// Whether our stream to the peer is up.
+    pub fn connected(&self, peer: NodeId) -> bool {
+        self.ticket(peer).is_some()
+    }
+
+    /// What has passed so far, by peer.
+    pub fn counters(&self) -> Vec<(NodeId, Counters)> {
+        self.shared.peers.values().map(|peer| (peer.id, peer.tally.read())).collect()
+    }
+
+    /// Closes all sockets and waits for all threads: at most for a name or a connection attempt under way.
+    /// No `Lost` is told for what is closed here.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        self.shared.halt();
+        for thread in mem::take(&mut self.threads) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the peer transport panicked");
+            }
+        }
+    }
+}
+
+impl Peer {
+    fn new(id: NodeId, address: String) -> Peer {
+        Peer {
+            id,
+            address,
+            outbox: Outbox::new(),
+            dialled: Mutex::default(),
+            inbound: Inbound::new(),
+            link: Link::new(id),
+            pause: Pause::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Remembers the stream we dialled, or forgets it.
+    fn set_dialled(&self, stream: Option<TcpStream>) {
+        *self.dialled.lock().expect("no thread panics while it holds a socket") = stream;
+    }
+}
+
+impl Shared {
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Wakes every thread with the news. A thread that registers a socket looks at `stopping` afterwards, so
+    /// that none is missed between the two.
+    fn halt(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        accept::wake(&self.listen);
+        self.half_open.cut_all();
+        for peer in self.peers.values() {
+            peer.pause.cut_short();
+            peer.inbound.cut();
+            if let Some(stream) = &*peer.dialled.lock().expect("no thread panics while it holds a socket") {
+                cut(stream);
+            }
+            if let Some(stream) = peer.outbox.stream() {
+                peer.outbox.close(stream);
+            }
+        }
+    }
+}
+
+/// Ends a stream for every thread that uses it. A stream that is closed already is as good.
+fn cut(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,222 @@
+//! The receiving side: accepts connections, turns away what is no peer, and reads the envelopes of what is.
+//! One thread accepts; each connection gets one for its handshake, which then reads the stream. Strangers
+//! hold a bounded number of them for a bounded time, and the oldest stranger makes place for the newest.
+
+use super::envelope::{self, ReadError};
+use super::handshake::{self, HandshakeError, Hello, Verdict};
+use super::{Event, Peer, Shared, cut};
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Connections whose handshake is not done.
+pub(super) const HALF_OPEN_MAX: usize = 16;
+/// A peer's bytes are acknowledged when this many have come since the last time; a ping is always.
+const ACKNOWLEDGE_BYTES: u64 = 64 * 1024;
+const READ_BUFFER_BYTES: usize = 64 * 1024;
+/// After an error of `accept` itself, such as too many open files.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+const WAKE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The connections whose handshake is under way, oldest first.
+#[derive(Default)]
+pub(super) struct HalfOpen {
+    state: Mutex<HalfOpenState>,
+}
+
+#[derive(Default)]
+struct HalfOpenState {
+    next: u64,
+    streams: VecDeque<(u64, TcpStream)>,
+    last_trouble: String,
+}
+
+impl HalfOpen {
+    fn lock(&self) -> MutexGuard<'_, HalfOpenState> {
+        self.state.lock().expect("no thread panics while it holds the half-open connections")
+    }
+
+    fn enter(&self, stream: &TcpStream) -> io::Result<u64> {
+        let clone = stream.try_clone()?;
+        let mut state = self.lock();
+        if state.streams.len() == HALF_OPEN_MAX
+            && let Some((_, oldest)) = state.streams.pop_front()
+        {
+            cut(&oldest);
+        }
+        state.next += 1;
+        let number = state.next;
+        state.streams.push_back((number, clone));
+        Ok(number)
+    }
+
+    fn leave(&self, number: u64) {
+        self.lock().streams.retain(|(other, _)| *other != number);
+    }
+
+    /// True for the first of several equal troubles: strangers must not fill the log.
+    fn is_news(&self, trouble: &str) -> bool {
+        let mut state = self.lock();
+        let news = state.last_trouble != trouble;
+        trouble.clone_into(&mut state.last_trouble);
+        news
+    }
+
+    pub fn cut_all(&self) {
+        for (_, stream) in &self.lock().streams {
+            cut(stream);
+        }
+    }
+}
+
+/// The accepting thread, until the transport stops; it waits for the threads of its connections.
+pub(super) fn run(shared: &Arc<Shared>) {
+    let mut connections: Vec<JoinHandle<()>> = Vec::new();
+    loop {
+        let accepted = shared.listen.accept();
+        if shared.stopping() {
+            break;
+        }
+        connections.retain(|connection| !connection.is_finished());
+        match accepted.and_then(|(stream, remote)| begin(shared, stream, remote)) {
+            Ok(connection) => connections.push(connection),
+            Err(error) => {
+                if shared.half_open.is_news(&error.to_string()) {
+                    tracing::warn!(%error, "cannot accept a peer connection");
+                }
+                thread::sleep(ACCEPT_RETRY);
+            }
+        }
+    }
+    shared.half_open.cut_all();
+    for connection in connections {
+        if connection.join().is_err() {
+            tracing::error!("a reader of the peer transport panicked");
+        }
+    }
+}
+
+/// Gets the accepting thread out of `accept`, which nothing but a connection ends.
+pub(super) fn wake(listen: &TcpListener) {
+    let Ok(mut address) = listen.local_addr() else { return };
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    if let Err(error) = TcpStream::connect_timeout(&address, WAKE_TIMEOUT) {
+        tracing::warn!(%error, "cannot wake the accepting thread; it ends with the next connection");
+    }
+}
+
+fn begin(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) -> io::Result<JoinHandle<()>> {
+    let number = shared.half_open.enter(&stream)?;
+    let reader = shared.clone();
+    let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {
+        let greeted = greet(&reader, &stream);
+        reader.half_open.leave(number);
+        match greeted {
+            Ok(peer) => serve(&reader, peer, stream, remote),
+            Err(error) => turn_away(&reader, &error, remote),
+        }
+    });
+    if begun.is_err() {
+        shared.half_open.leave(number);
+    }
+    begun
+}
+
+fn greet<'a>(shared: &'a Shared, stream: &TcpStream) -> Result<&'a Peer, HandshakeError> {
+    stream.set_nodelay(true)?;
+    let (hello, verdict) = handshake::receive(stream, shared.timing.handshake, |hello| judge(shared, hello))?;
+    match (verdict, shared.peers.get(&hello.from)) {
+        (Verdict::Welcome, Some(peer)) => Ok(peer),
+        _ => Err(HandshakeError::TurnedAway { verdict, version: handshake::VERSION }),
+    }
+}
+
+fn judge(shared: &Shared, hello: &Hello) -> Verdict {
+    if hello.cluster != shared.cluster {
+        Verdict::WrongCluster
+    } else if hello.to != shared.me {
+        Verdict::WrongMember
+    } else if !shared.peers.contains_key(&hello.from) {
+        Verdict::UnknownMember
+    } else {
+        Verdict::Welcome
+    }
+}
+
+fn turn_away(shared: &Shared, error: &HandshakeError, remote: SocketAddr) {
+    let trouble = format!("{}: {error}", remote.ip());
+    if !shared.stopping() && shared.half_open.is_news(&trouble) {
+        tracing::warn!(%remote, %error, "refused a connection to the peer port");
+    }
+}
+
+/// Reads one stream of a peer until it ends or a newer one takes its place.
+fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
+    let turn = match peer.inbound.take_turn(&stream) {
+        Ok(Some(turn)) if !shared.stopping() => turn,
+        _ => return cut(&stream),
+    };
+    let since = peer.link.accepted();
+    // It lives, so there is no reason to wait longer before dialling it.
+    peer.pause.cut_short();
+    let ended = read(shared, peer, &stream);
+    cut(&stream);
+    if turn.replaced() || shared.stopping() {
+        return;
+    }
+    tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");
+    // Told before the turn is over, so that the news of the next stream cannot overtake it.
+    peer.link.broke(shared, since);
+    drop(turn);
+}
+
+fn read(shared: &Shared, peer: &Peer, stream: &TcpStream) -> ReadError {
+    let silence = Some(shared.timing.silence);
+    if let Err(error) = stream.set_read_timeout(silence).and_then(|()| stream.set_write_timeout(silence)) {
+        return ReadError::Io(error);
+    }
+    let mut input = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+    let mut receipt = Receipt { stream, received: 0, acknowledged: 0 };
+    loop {
+        let before = receipt.received;
+        let frames = match envelope::read(&mut input, &mut |bytes| receipt.add(bytes)) {
+            Ok(frames) => frames,
+            Err(error) => return error,
+        };
+        peer.tally.add_received(frames.len(), receipt.received - before);
+        if frames.is_empty() {
+            if let Err(error) = receipt.acknowledge() {
+                return ReadError::Io(error);
+            }
+        } else {
+            (shared.deliver)(Event::Frames { from: peer.id, frames });
+        }
+    }
+}
+
+/// Tells the peer how far into its stream we are.
+struct Receipt<'a> {
+    stream: &'a TcpStream,
+    received: u64,
+    acknowledged: u64,
+}
+
+impl Receipt<'_> {
+    fn add(&mut self, bytes: usize) -> io::Result<()> {
+        self.received += bytes as u64;
+        if self.received - self.acknowledged >= ACKNOWLEDGE_BYTES { self.acknowledge() } else { Ok(()) }
+    }
+
+    fn acknowledge(&mut self) -> io::Result<()> {
+        self.acknowledged = self.received;
+        (&mut &*self.stream).write_all(&self.received.to_le_bytes())
+    }
+}

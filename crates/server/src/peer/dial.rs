@@ -1,0 +1,189 @@
+//! The sending side of one peer: dials, greets, writes what the outbox holds, and starts again when it breaks.
+//! One thread writes; a second one, for as long as a stream lives, reads the acknowledgements that come
+//! back, and so notices at once when the peer goes away.
+
+use super::envelope;
+use super::handshake::{self, HandshakeError, Hello};
+use super::outbox::{Batch, Gathered};
+use super::pause::Backoff;
+use super::{Peer, Shared, cut};
+use base::NodeId;
+use base::checksum::hash64;
+use base::limits::ENVELOPE_BYTES_SOFT;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::Instant;
+
+/// The writer's buffer goes back to this after an unusually large envelope.
+const BUFFER_BYTES_KEPT: usize = 2 * ENVELOPE_BYTES_SOFT;
+
+#[derive(Debug, thiserror::Error)]
+enum DialError {
+    #[error("the address cannot be resolved: {0}")]
+    Resolve(io::Error),
+    #[error("the address has no IP address")]
+    NoAddress,
+    #[error("no connection: {0}")]
+    Connect(io::Error),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+}
+
+/// The thread of one peer, until the transport stops.
+pub(super) fn run(shared: &Shared, id: NodeId) {
+    let peer = &shared.peers[&id];
+    let seed = hash64(&shared.me.0.to_le_bytes(), id.0);
+    let mut backoff = Backoff::new(&shared.timing, seed);
+    let mut last_trouble = String::new();
+    while !shared.stopping() {
+        match dial(shared, peer) {
+            Ok(stream) => {
+                tracing::info!(peer = id.0, address = peer.address, "connected to peer");
+                last_trouble.clear();
+                let start = Instant::now();
+                serve(shared, peer, stream);
+                // A peer that takes every stream and drops it at once does not win faster attempts.
+                if start.elapsed() > shared.timing.retry_max {
+                    backoff.reset();
+                }
+            }
+            Err(error) => {
+                let trouble = error.to_string();
+                if trouble != last_trouble && !shared.stopping() {
+                    tracing::warn!(
+                        peer = id.0,
+                        address = peer.address,
+                        error = trouble,
+                        "cannot reach peer; retrying"
+                    );
+                    last_trouble = trouble;
+                }
+            }
+        }
+        if !shared.stopping() {
+            peer.pause.sleep(backoff.next());
+        }
+    }
+}
+
+fn dial(shared: &Shared, peer: &Peer) -> Result<TcpStream, DialError> {
+    let addresses = peer.address.to_socket_addrs().map_err(DialError::Resolve)?;
+    let mut error = DialError::NoAddress;
+    for address in addresses {
+        match try_address(shared, peer, address) {
+            Ok(stream) => return Ok(stream),
+            Err(failed) => error = failed,
+        }
+    }
+    Err(error)
+}
+
+fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<TcpStream, DialError> {
+    let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
+    let greeted = greet(shared, peer, &stream);
+    if greeted.is_err() {
+        // The copy kept for stopping would keep the connection open.
+        peer.set_dialled(None);
+    }
+    greeted?;
+    Ok(stream)
+}
+
+fn greet(shared: &Shared, peer: &Peer, stream: &TcpStream) -> Result<(), HandshakeError> {
+    peer.set_dialled(Some(stream.try_clone()?));
+    if shared.stopping() {
+        cut(stream);
+    }
+    stream.set_nodelay(true)?;
+    let hello = Hello { cluster: shared.cluster, from: shared.me, to: peer.id };
+    handshake::greet(stream, hello, shared.timing.handshake)?;
+    stream.set_read_timeout(Some(shared.timing.silence))?;
+    stream.set_write_timeout(Some(shared.timing.silence))?;
+    Ok(())
+}
+
+/// Uses one stream until it breaks.
+fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
+    let number = peer.outbox.open();
+    peer.tally.add_connect();
+    if shared.stopping() {
+        peer.outbox.close(number);
+    }
+    let since = peer.link.dialled(shared);
+    let (wrote, watched) = thread::scope(|scope| {
+        let watcher = thread::Builder::new()
+            .name(format!("peer-acks-{:x}", peer.id.0))
+            .spawn_scoped(scope, || watch(peer, number, &stream));
+        let wrote = match &watcher {
+            Ok(_) => write(shared, peer, number, &stream),
+            Err(error) => Err(io::Error::new(error.kind(), "no thread for the acknowledgements")),
+        };
+        cut(&stream);
+        peer.tally.add_dropped(peer.outbox.close(number));
+        (wrote, watcher.map(|watcher| watcher.join()))
+    });
+    peer.set_dialled(None);
+    if !shared.stopping() {
+        let watched = match watched {
+            Ok(Ok(ended)) => ended.to_string(),
+            _ => "the reader of acknowledgements failed".to_owned(),
+        };
+        let wrote = wrote.err().map(|error| error.to_string());
+        tracing::warn!(
+            peer = peer.id.0,
+            address = peer.address,
+            read = watched,
+            write = wrote,
+            "lost stream to peer"
+        );
+        peer.link.broke(shared, since);
+    }
+}
+
+/// Writes envelopes until the stream is closed or a write fails.
+fn write(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> io::Result<()> {
+    let mut batch = Batch::default();
+    let mut buffer = Vec::new();
+    let mut written = 0u64;
+    let mut next_ping = Instant::now() + shared.timing.ping;
+    loop {
+        buffer.clear();
+        buffer.shrink_to(BUFFER_BYTES_KEPT);
+        match peer.outbox.gather(number, &mut batch, next_ping) {
+            Gathered::Closed => return Ok(()),
+            Gathered::Frames => envelope::encode(&batch.frames, &mut buffer),
+            Gathered::Nothing => {}
+        }
+        if batch.bulk_bytes > 0 {
+            peer.outbox.bulk_leaves(number, written + buffer.len() as u64, batch.bulk_bytes);
+        }
+        let now = Instant::now();
+        if now >= next_ping {
+            next_ping = now + shared.timing.ping;
+            envelope::encode(&[], &mut buffer);
+        }
+        if let Err(error) = stream.write_all(&buffer) {
+            peer.tally.add_dropped(batch.frames.len());
+            return Err(error);
+        }
+        written += buffer.len() as u64;
+        peer.tally.add_sent(batch.frames.len(), buffer.len());
+        // The frames' memory is not ours to hold while we wait for the next.
+        batch.frames.clear();
+    }
+}
+
+/// Reads acknowledgements until the stream ends, and then ends it for the writer too.
+fn watch(peer: &Peer, number: u64, mut stream: &TcpStream) -> envelope::ReadError {
+    let ended = loop {
+        let mut end = [0; 8];
+        match stream.read_exact(&mut end) {
+            Ok(()) => peer.outbox.acknowledged(number, u64::from_le_bytes(end)),
+            Err(error) => break error.into(),
+        }
+    };
+    cut(stream);
+    peer.tally.add_dropped(peer.outbox.close(number));
+    ended
+}

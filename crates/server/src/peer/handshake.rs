@@ -1,0 +1,207 @@
+//! The first bytes of a peer stream: who dials whom in which cluster, and the acceptor's answer.
+//! A `Hello` goes one way, a `Verdict` with the acceptor's protocol version the other; both have a fixed size
+//! and must be there before a deadline, however slowly the bytes drip in.
+
+use base::checksum::crc32;
+use base::codec::Reader;
+use base::{ClusterId, NodeId};
+use bytes::{BufMut, Bytes};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+pub(super) const VERSION: u16 = 1;
+const MAGIC: &[u8; 8] = b"ALTHINGP";
+/// Magic and version: what every version of the protocol begins with.
+const PREFIX_BYTES: usize = MAGIC.len() + 2;
+pub(super) const HELLO_BYTES: usize = PREFIX_BYTES + 3 * 8 + 4;
+const ANSWER_BYTES: usize = 3;
+/// What a hello of another version may hold beyond its first bytes.
+const DRAIN_BYTES: usize = 1024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub cluster: ClusterId,
+    pub from: NodeId,
+    pub to: NodeId,
+}
+
+/// The acceptor's answer. Zero is not used, so that a stream of zeroes is never taken for a welcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Verdict {
+    Welcome = 1,
+    WrongCluster = 2,
+    WrongMember = 3,
+    UnknownMember = 4,
+    UnsupportedVersion = 5,
+}
+
+impl Verdict {
+    fn from_number(number: u8) -> Option<Verdict> {
+        use Verdict::*;
+        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion]
+            .into_iter()
+            .find(|verdict| *verdict as u8 == number)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Verdict::Welcome => "welcome",
+            Verdict::WrongCluster => {
+                "it belongs to another cluster (compare --cluster-token and --initial-cluster)"
+            }
+            Verdict::WrongMember => "another member answers at that address (compare --initial-cluster)",
+            Verdict::UnknownMember => "it does not know this member (compare --initial-cluster)",
+            Verdict::UnsupportedVersion => "it does not speak this version of the peer protocol",
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandshakeError {
+    #[error("the handshake broke off: {0}")]
+    Io(#[from] io::Error),
+    #[error("the other side does not speak the peer protocol")]
+    Garbage,
+    #[error("turned away: {verdict}; it speaks version {version}, this member speaks {VERSION}")]
+    TurnedAway { verdict: Verdict, version: u16 },
+}
+
+impl Hello {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HELLO_BYTES);
+        out.put_slice(MAGIC);
+        out.put_u16_le(VERSION);
+        out.put_u64_le(self.cluster.0);
+        out.put_u64_le(self.from.0);
+        out.put_u64_le(self.to.0);
+        let crc = crc32(&[&out]);
+        out.put_u32_le(crc);
+        out
+    }
+
+    fn decode(bytes: &[u8; HELLO_BYTES]) -> Option<Hello> {
+        let (body, crc) = bytes.split_at(HELLO_BYTES - 4);
+        if crc32(&[body]).to_le_bytes() != crc {
+            return None;
+        }
+        let mut reader = Reader::new(Bytes::copy_from_slice(&body[PREFIX_BYTES..]));
+        let hello = Hello {
+            cluster: ClusterId(reader.u64()?),
+            from: NodeId(reader.u64()?),
+            to: NodeId(reader.u64()?),
+        };
+        Some(hello)
+    }
+}
+
+/// The dialler's side: says hello and waits for the welcome.
+pub(super) fn greet(stream: &TcpStream, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
+    let deadline = Instant::now() + timeout;
+    stream.set_write_timeout(Some(timeout))?;
+    (&mut &*stream).write_all(&hello.encode())?;
+    let mut answer = [0; ANSWER_BYTES];
+    read_exact_by(stream, &mut answer, deadline)?;
+    let version = u16::from_le_bytes([answer[1], answer[2]]);
+    match Verdict::from_number(answer[0]) {
+        Some(Verdict::Welcome) => Ok(()),
+        Some(verdict) => Err(HandshakeError::TurnedAway { verdict, version }),
+        None => Err(HandshakeError::Garbage),
+    }
+}
+
+/// The acceptor's side: reads a hello, lets `judge` decide, and answers. Garbage gets no answer at all.
+pub(super) fn receive(
+    stream: &TcpStream,
+    timeout: Duration,
+    judge: impl Fn(&Hello) -> Verdict,
+) -> Result<(Hello, Verdict), HandshakeError> {
+    let deadline = Instant::now() + timeout;
+    stream.set_write_timeout(Some(timeout))?;
+    let mut bytes = [0; HELLO_BYTES];
+    read_exact_by(stream, &mut bytes[..PREFIX_BYTES], deadline)?;
+    if &bytes[..MAGIC.len()] != MAGIC {
+        return Err(HandshakeError::Garbage);
+    }
+    let version = u16::from_le_bytes([bytes[MAGIC.len()], bytes[MAGIC.len() + 1]]);
+    if version != VERSION {
+        // What follows the version may look different there, so the answer does not wait for it.
+        answer(stream, Verdict::UnsupportedVersion)?;
+        drain(stream, deadline)?;
+        return Err(HandshakeError::TurnedAway { verdict: Verdict::UnsupportedVersion, version });
+    }
+    read_exact_by(stream, &mut bytes[PREFIX_BYTES..], deadline)?;
+    let hello = Hello::decode(&bytes).ok_or(HandshakeError::Garbage)?;
+    let verdict = judge(&hello);
+    answer(stream, verdict)?;
+    Ok((hello, verdict))
+}
+
+fn answer(stream: &TcpStream, verdict: Verdict) -> io::Result<()> {
+    let [low, high] = VERSION.to_le_bytes();
+    (&mut &*stream).write_all(&[verdict as u8, low, high])
+}
+
+/// Closing a socket that holds unread bytes resets it, and the answer may be lost with it. So the rest of an
+/// unknown hello is read, within reason, until the dialler has understood and closes.
+fn drain(stream: &TcpStream, deadline: Instant) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    match read_exact_by(stream, &mut [0; DRAIN_BYTES], deadline) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+        other => other,
+    }
+}
+
+/// Like `read_exact`, but a sender that drips single bytes does not win more time.
+fn read_exact_by(stream: &TcpStream, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !into.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match (&mut &*stream).read(into) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => into = &mut into[read..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELLO: Hello = Hello { cluster: ClusterId(7), from: NodeId(1), to: NodeId(2) };
+
+    #[test]
+    fn a_hello_reads_back() {
+        let bytes: [u8; HELLO_BYTES] = HELLO.encode().try_into().unwrap();
+        assert_eq!(Hello::decode(&bytes), Some(HELLO));
+    }
+
+    #[test]
+    fn a_hello_with_any_flipped_bit_after_the_version_is_garbage() {
+        let bytes: [u8; HELLO_BYTES] = HELLO.encode().try_into().unwrap();
+        for bit in PREFIX_BYTES * 8..HELLO_BYTES * 8 {
+            let mut damaged = bytes;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Hello::decode(&damaged), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn verdicts_read_back_and_zero_is_none_of_them() {
+        assert_eq!(Verdict::from_number(0), None);
+        for number in 1..=5 {
+            assert_eq!(Verdict::from_number(number).map(|verdict| verdict as u8), Some(number));
+        }
+        assert_eq!(Verdict::from_number(6), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! Decides which changes of a peer's two streams are news, and tells them in the order in which they happened.
+//! Streams report that they are up and that they broke; `Connected` and `Lost` events come out.
+//! A dying process breaks both streams, but its loss is told once: a stream that was up before the last told
+//! loss belongs to that loss.
+
+use super::{Event, Shared};
+use base::NodeId;
+use std::sync::{Mutex, MutexGuard};
+
+pub(super) struct Link {
+    peer: NodeId,
+    /// Losses told so far. Held while an event is delivered, which keeps the events in order.
+    losses: Mutex<u64>,
+}
+
+/// The losses that had been told when a stream came up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct UpSince(u64);
+
+impl Link {
+    pub fn new(peer: NodeId) -> Link {
+        Link { peer, losses: Mutex::new(0) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.losses.lock().expect("deliver does not panic")
+    }
+
+    /// The peer's stream to us is up.
+    pub fn accepted(&self) -> UpSince {
+        UpSince(*self.lock())
+    }
+
+    /// Our stream to the peer is up.
+    pub fn dialled(&self, shared: &Shared) -> UpSince {
+        let losses = self.lock();
+        (shared.deliver)(Event::Connected { peer: self.peer });
+        UpSince(*losses)
+    }
+
+    /// One of the streams broke by itself.
+    pub fn broke(&self, shared: &Shared, since: UpSince) {
+        let mut losses = self.lock();
+        if since == UpSince(*losses) && !shared.stopping() {
+            *losses += 1;
+            (shared.deliver)(Event::Lost { peer: self.peer });
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What waits to be written to one peer: urgent frames first, bulk in small quanta behind them.
+//! Any thread puts frames in without waiting (bulk senders wait for room), one writer takes batches out.
+//! Frames are bound to the stream that was open when they came: closing it drops them all.
+
+use super::BulkError;
+use super::envelope::{FRAME_BYTES_MAX, FRAMES_MAX};
+use base::limits::{ENVELOPE_BYTES_SOFT, PEER_QUEUE_FRAMES, PROPOSALS_WAITING_BYTES_MAX};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Instant;
+
+/// Bytes queued towards one peer: all the proposals that may wait in this process.
+const QUEUE_BYTES_MAX: usize = PROPOSALS_WAITING_BYTES_MAX;
+/// Bulk frames that wait for the writer; their senders wait beyond that.
+const BULK_QUEUE_FRAMES: usize = 2;
+/// Bulk written but not yet acknowledged. An urgent frame waits behind this much at most, however large the
+/// socket buffers have grown.
+const BULK_WINDOW_BYTES: usize = 1024 * 1024;
+
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    /// The writer waits here for frames.
+    work: Condvar,
+    /// Bulk senders wait here for room.
+    room: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    open: bool,
+    /// Counts the streams; it names the one that is open or was open last.
+    stream: u64,
+    urgent: VecDeque<Bytes>,
+    urgent_bytes: usize,
+    bulk: VecDeque<Bytes>,
+    /// Bulk on the way: where in the stream each piece ends, and its length.
+    unacknowledged: VecDeque<(u64, usize)>,
+    unacknowledged_bytes: usize,
+    /// Waking a thread costs a system call, so it is done only when the writer sleeps.
+    writer_sleeps: bool,
+}
+
+/// What the writer takes for one envelope.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub frames: Vec<Bytes>,
+    pub bulk_bytes: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Gathered {
+    Frames,
+    /// Nothing came until the time given.
+    Nothing,
+    /// The stream is no longer the open one.
+    Closed,
+}
+
+impl Outbox {
+    pub fn new() -> Outbox {
+        Outbox { state: Mutex::default(), work: Condvar::new(), room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the outbox")
+    }
+
+    /// A new stream is up; the number names it.
+    pub fn open(&self) -> u64 {
+        let mut state = self.lock();
+        *state = State { open: true, stream: state.stream + 1, ..State::default() };
+        state.stream
+    }
+
+    /// The stream of this number is gone. Returns how many frames went with it.
+    pub fn close(&self, stream: u64) -> usize {
+        let mut state = self.lock();
+        if state.stream != stream || !state.open {
+            return 0;
+        }
+        let dropped = state.urgent.len() + state.bulk.len();
+        *state = State { stream, ..State::default() };
+        self.work.notify_all();
+        self.room.notify_all();
+        dropped
+    }
+
+    /// The number of the open stream.
+    pub fn stream(&self) -> Option<u64> {
+        let state = self.lock();
+        state.open.then_some(state.stream)
+    }
+
+    /// All or nothing, and never waits.
+    pub fn send(&self, frames: Vec<Bytes>) -> bool {
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        assert!(
+            frames.iter().all(|frame| frame.len() <= FRAME_BYTES_MAX),
+            "a frame of the node room fits into an envelope"
+        );
+        let mut state = self.lock();
+        let fits = state.urgent.len() + frames.len() <= PEER_QUEUE_FRAMES
+            && state.urgent_bytes + bytes <= QUEUE_BYTES_MAX;
+        // An empty queue takes anything: what is refused there would be refused for ever.
+        if !state.open || !(fits || state.urgent.is_empty()) {
+            return false;
+        }
+        state.urgent_bytes += bytes;
+        state.urgent.extend(frames);
+        self.wake_writer(state);
+        true
+    }
+
+    /// Waits for room while `stream` stays open.
+    pub fn send_bulk(&self, stream: u64, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
+        assert!(frame.len() <= ENVELOPE_BYTES_SOFT, "bulk goes in pieces smaller than an envelope");
+        let mut state = self.lock();
+        loop {
+            if !state.open || state.stream != stream {
+                return Err(BulkError::Lost);
+            }
+            if state.bulk.len() < BULK_QUEUE_FRAMES {
+                state.bulk.push_back(frame);
+                self.wake_writer(state);
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(BulkError::Deadline);
+            }
+            state =
+                self.room.wait_timeout(state, left).expect("no thread panics while it holds the outbox").0;
+        }
+    }
+
+    fn wake_writer(&self, mut state: MutexGuard<'_, State>) {
+        let sleeps = std::mem::take(&mut state.writer_sleeps);
+        drop(state);
+        if sleeps {
+            self.work.notify_one();
+        }
+    }
+
+    /// The writer's side: waits until there is something to write, and takes what one envelope may hold.
+    pub fn gather(&self, stream: u64, batch: &mut Batch, until: Instant) -> Gathered {
+        batch.frames.clear();
+        batch.bulk_bytes = 0;
+        let mut state = self.lock();
+        loop {
+            if !state.open || state.stream != stream {
+                return Gathered::Closed;
+            }
+            state.take_urgent(batch);
+            if state.take_bulk(batch) {
+                self.room.notify_one();
+            }
+            if !batch.frames.is_empty() {
+                return Gathered::Frames;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Gathered::Nothing;
+            }
+            state.writer_sleeps = true;
+            state =
+                self.work.wait_timeout(state, left).expect("no thread panics while it holds the outbox").0;
+            state.writer_sleeps = false;
+        }
+    }
+
+    /// The writer is about to write bulk that ends at `end` of the stream.
+    pub fn bulk_leaves(&self, stream: u64, end: u64, bytes: usize) {
+        let mut state = self.lock();
+        if state.stream == stream {
+            state.unacknowledged.push_back((end, bytes));
+            state.unacknowledged_bytes += bytes;
+        }
+    }
+
+    /// The peer has taken everything up to `end` of the stream.
+    pub fn acknowledged(&self, stream: u64, end: u64) {
+        let mut state = self.lock();
+        if state.stream != stream {
+            return;
+        }
+        while let Some((_, bytes)) = state.unacknowledged.pop_front_if(|(piece_end, _)| *piece_end <= end) {
+            state.unacknowledged_bytes -= bytes;
+        }
+        if !state.bulk.is_empty() {
+            self.wake_writer(state);
+        }
+    }
+}
+
+impl State {
+    fn take_urgent(&mut self, batch: &mut Batch) {
+        let mut bytes = 0;
+        // One place is left for a bulk frame.
+        while batch.frames.len() < FRAMES_MAX - 1 {
+            let first = batch.frames.is_empty();
+            let Some(frame) =
+                self.urgent.pop_front_if(|frame| first || bytes + frame.len() <= ENVELOPE_BYTES_SOFT)
+            else {
+                break;
+            };
+            bytes += frame.len();
+            batch.frames.push(frame);
+        }
+        self.urgent_bytes -= bytes;
+    }
+
+    /// One bulk frame joins an envelope, last: more would hold up the urgent frames that come next, and
+    /// none at all would let a busy log starve a snapshot.
+    fn take_bulk(&mut self, batch: &mut Batch) -> bool {
+        if self.unacknowledged_bytes >= BULK_WINDOW_BYTES {
+            return false;
+        }
+        let Some(frame) = self.bulk.pop_front() else { return false };
+        batch.bulk_bytes = frame.len();
+        batch.frames.push(frame);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn frame(byte: u8, length: usize) -> Bytes {
+        Bytes::from(vec![byte; length])
+    }
+
+    fn take(outbox: &Outbox, stream: u64) -> Batch {
+        let mut batch = Batch::default();
+        outbox.gather(stream, &mut batch, Instant::now());
+        batch
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(1)
+    }
+
+    #[test]
+    fn nothing_is_queued_without_a_stream_and_what_is_queued_goes_with_it() {
+        let outbox = Outbox::new();
+        assert!(!outbox.send(vec![frame(1, 1)]));
+        let first = outbox.open();
+        assert!(outbox.send(vec![frame(1, 1), frame(2, 1)]));
+        assert_eq!(outbox.close(first), 2);
+        assert_eq!(outbox.close(first), 0, "closed already");
+        let second = outbox.open();
+        assert!(take(&outbox, second).frames.is_empty());
+        assert_eq!(outbox.send_bulk(first, frame(3, 1), soon()), Err(BulkError::Lost));
+        assert_eq!(outbox.close(first), 0, "an older stream's end does not close the newer");
+        assert_eq!(outbox.stream(), Some(second));
+    }
+
+    #[test]
+    fn the_queue_is_bounded_by_frames_and_by_bytes_but_an_empty_one_takes_anything() {
+        let outbox = Outbox::new();
+        let stream = outbox.open();
+        assert!(outbox.send(vec![frame(0, 1); PEER_QUEUE_FRAMES + 1]));
+        assert!(!outbox.send(vec![frame(0, 1)]));
+        while !take(&outbox, stream).frames.is_empty() {}
+        let half = frame(0, QUEUE_BYTES_MAX / 2);
+        assert!(outbox.send(vec![half.clone()]));
+        assert!(outbox.send(vec![half]));
+        assert!(!outbox.send(vec![frame(0, 1)]));
+    }
+
+    #[test]
+    fn an_envelope_takes_a_soft_bound_of_frames_in_order() {
+        let outbox = Outbox::new();
+        let stream = outbox.open();
+        let large = ENVELOPE_BYTES_SOFT / 2;
+        assert!(outbox.send(vec![
+            frame(1, large),
+            frame(2, large),
+            frame(3, 1),
+            frame(4, 2 * ENVELOPE_BYTES_SOFT)
+        ]));
+        let firsts = |batch: Batch| batch.frames.iter().map(|frame| frame[0]).collect::<Vec<_>>();
+        assert_eq!(firsts(take(&outbox, stream)), [1, 2]);
+        assert_eq!(firsts(take(&outbox, stream)), [3]);
+        assert_eq!(firsts(take(&outbox, stream)), [4], "a large frame travels alone");
+    }
+
+    #[test]
+    fn bulk_comes_last_one_at_a_time_and_stops_at_the_window() {
+        let outbox = Outbox::new();
+        let stream = outbox.open();
+        let piece = frame(9, BULK_WINDOW_BYTES / 2);
+        let mut end = 0;
+        for _ in 0..2 {
+            outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
+            assert!(outbox.send(vec![frame(1, 1)]));
+            let batch = take(&outbox, stream);
+            assert_eq!([batch.frames[0][0], batch.frames[1][0]], [1, 9]);
+            end += batch.bulk_bytes as u64;
+            outbox.bulk_leaves(stream, end, batch.bulk_bytes);
+        }
+        outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
+        outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
+        assert_eq!(outbox.send_bulk(stream, piece.clone(), soon()), Err(BulkError::Deadline));
+        assert!(take(&outbox, stream).frames.is_empty(), "the window is full");
+        assert!(outbox.send(vec![frame(1, 1)]));
+        assert_eq!(take(&outbox, stream).frames.len(), 1, "urgent frames pass");
+        outbox.acknowledged(stream, end / 2);
+        assert_eq!(take(&outbox, stream).frames.len(), 1, "half a window is free again");
+    }
+}
