@@ -1,8 +1,8 @@
 //! The KV service's words: etcd's messages in, `coord` requests out; `coord` replies in, etcd's messages out.
-//! This is the one place that knows both vocabularies. Parsing refuses in the order in which etcd refuses, and
-//! what it lets through is well formed: no empty key, no unknown enum, no transaction beyond its budget.
+//! This is the one place that knows both vocabularies. Parsing refuses only what a domain request cannot
+//! express (an unknown enum, a value given and ignored, an operation that holds nothing); what it can express
+//! and still must not be asked is refused by `coord`'s `validate`.
 
-use base::limits::TXN_DEPTH_MAX;
 use base::{Code, KeyRange, LeaseId, Revision};
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, TxnReply};
 use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
@@ -14,7 +14,6 @@ use proto::etcdserverpb::response_op::Response as WireOpReply;
 use proto::mvccpb;
 
 pub fn parse_range(wire: wire::RangeRequest) -> Result<Range, Code> {
-    require_key(&wire.key)?;
     let sort = parse_sort(wire.sort_order, wire.sort_target)?;
     Ok(Range {
         keys: KeyRange::from_wire(wire.key, wire.range_end),
@@ -31,7 +30,6 @@ pub fn parse_range(wire: wire::RangeRequest) -> Result<Range, Code> {
 }
 
 pub fn parse_put(wire: wire::PutRequest) -> Result<Put, Code> {
-    require_key(&wire.key)?;
     if wire.ignore_value && !wire.value.is_empty() {
         return Err(Code::ValueProvided);
     }
@@ -46,55 +44,30 @@ pub fn parse_put(wire: wire::PutRequest) -> Result<Put, Code> {
     })
 }
 
-pub fn parse_delete(wire: wire::DeleteRangeRequest) -> Result<Delete, Code> {
-    require_key(&wire.key)?;
-    Ok(Delete { keys: KeyRange::from_wire(wire.key, wire.range_end), prev_kv: wire.prev_kv })
+pub fn parse_delete(wire: wire::DeleteRangeRequest) -> Delete {
+    Delete { keys: KeyRange::from_wire(wire.key, wire.range_end), prev_kv: wire.prev_kv }
 }
 
-pub fn parse_txn(wire: wire::TxnRequest, ops_max: usize) -> Result<Txn, Code> {
-    Budget { ops: ops_max, depth: TXN_DEPTH_MAX }.parse_txn(wire)
+pub fn parse_txn(wire: wire::TxnRequest) -> Result<Txn, Code> {
+    Ok(Txn {
+        compares: wire.compare.into_iter().map(parse_compare).collect::<Result<_, _>>()?,
+        success: wire.success.into_iter().map(parse_op).collect::<Result<_, _>>()?,
+        failure: wire.failure.into_iter().map(parse_op).collect::<Result<_, _>>()?,
+    })
 }
 
-/// What a transaction may still hold: a nested one gets what its parent left.
-#[derive(Clone, Copy)]
-struct Budget {
-    ops: usize,
-    depth: usize,
-}
-
-impl Budget {
-    fn parse_txn(self, wire: wire::TxnRequest) -> Result<Txn, Code> {
-        let longest = wire.compare.len().max(wire.success.len()).max(wire.failure.len());
-        let ops = self.ops.checked_sub(longest).ok_or(Code::TooManyOps)?;
-        let rest = Budget { ops, depth: self.depth };
-        Ok(Txn {
-            compares: wire.compare.into_iter().map(parse_compare).collect::<Result<_, _>>()?,
-            success: rest.parse_branch(wire.success)?,
-            failure: rest.parse_branch(wire.failure)?,
-        })
-    }
-
-    fn parse_branch(self, ops: Vec<wire::RequestOp>) -> Result<Vec<Request>, Code> {
-        ops.into_iter().map(|op| self.parse_op(op)).collect()
-    }
-
-    fn parse_op(self, wire: wire::RequestOp) -> Result<Request, Code> {
-        // etcd's own answer to an operation that holds nothing.
-        match wire.request.ok_or(Code::KeyNotFound)? {
-            WireOp::RequestRange(range) => parse_range(range).map(Request::Range),
-            WireOp::RequestPut(put) => parse_put(put).map(Request::Put),
-            WireOp::RequestDeleteRange(delete) => parse_delete(delete).map(Request::Delete),
-            WireOp::RequestTxn(txn) => {
-                let depth = self.depth.checked_sub(1).ok_or(Code::TxnTooDeep)?;
-                Budget { depth, ..self }.parse_txn(txn).map(Request::Txn)
-            }
-        }
+fn parse_op(wire: wire::RequestOp) -> Result<Request, Code> {
+    // etcd's own answer to an operation that holds nothing.
+    match wire.request.ok_or(Code::KeyNotFound)? {
+        WireOp::RequestRange(range) => parse_range(range).map(Request::Range),
+        WireOp::RequestPut(put) => parse_put(put).map(Request::Put),
+        WireOp::RequestDeleteRange(delete) => Ok(Request::Delete(parse_delete(delete))),
+        WireOp::RequestTxn(txn) => parse_txn(txn).map(Request::Txn),
     }
 }
 
 /// The target chooses the field; an operand of another kind, or none, counts as zero, as in etcd.
 fn parse_compare(wire: wire::Compare) -> Result<Compare, Code> {
-    require_key(&wire.key)?;
     let relation = match CompareResult::try_from(wire.result).map_err(|_| Code::UnknownCompare)? {
         CompareResult::Equal => Relation::Equal,
         CompareResult::Greater => Relation::Greater,
@@ -139,10 +112,6 @@ fn parse_revision(revision: i64) -> Result<Revision, Code> {
 
 fn bounds(min: i64, max: i64) -> Bounds {
     Bounds { min: Revision(min), max: Revision(max) }
-}
-
-fn require_key(key: &[u8]) -> Result<(), Code> {
-    if key.is_empty() { Err(Code::EmptyKey) } else { Ok(()) }
 }
 
 type Head = wire::ResponseHeader;

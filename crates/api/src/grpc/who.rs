@@ -1,11 +1,9 @@
 //! What every service asks of the member it runs on: the response header, and whether there is a leader for
 //! those clients that insist on one.
 
-use crate::grpc::refusal;
 use base::{Code, Revision};
 use proto::etcdserverpb::ResponseHeader;
 use server::Handle;
-use tonic::Status;
 use tonic::metadata::MetadataMap;
 
 /// Set by etcd's clients under `WithRequireLeader`.
@@ -22,10 +20,10 @@ pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
 }
 
 /// A client that requires a leader would rather go elsewhere than wait for an election here.
-pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Status> {
+pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
     let required = metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true");
     if required && handle.status().leader.is_none() {
-        return Err(refusal::render(Code::NoLeader));
+        return Err(Code::NoLeader);
     }
     Ok(())
 }
