@@ -7,7 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile([root.join("rpc.proto")], [root])?;
     tonic_prost_build::configure()
-        .build_client(false)
+        .build_client(std::env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .codec_path("crate::codec::Codec")
         // Keys and values stay slices of the frame they came in.
         .bytes(".")

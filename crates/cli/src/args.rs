@@ -58,9 +58,12 @@ fn serve_command() -> Command {
     Command::new("serve")
         .about("Runs a member of a cluster, or a single node")
         .after_help(SERVE_AFTER_HELP)
-        .arg(Arg::new("config").long("config").value_name("FILE").help(
-            "Read settings from this TOML file (or ALTHING_CONFIG)",
-        ))
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .help("Read settings from this TOML file (or ALTHING_CONFIG)"),
+        )
         .arg(
             Arg::new("print-config")
                 .long("print-config")
@@ -75,8 +78,8 @@ fn flag(setting: &'static Setting) -> Arg {
         .long(setting.name)
         .value_name(setting.placeholder())
         .help(format!("{} [default: {}]", setting.meaning, setting.default_text()))
-        // A value may begin with a dash; the check explains better than the parser what is wrong with it.
-        .allow_hyphen_values(true)
+        // A negative number is a value: the check explains better than the parser what is wrong with it.
+        .allow_negative_numbers(true)
 }
 
 fn run_serve(matches: &ArgMatches) -> ExitCode {

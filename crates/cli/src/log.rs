@@ -26,7 +26,11 @@ impl Log {
             .with_env_filter(EnvFilter::new(filter))
             .with_ansi(std::io::stderr().is_terminal())
             .with_writer(Lines(queue.clone()));
-        if pretty { builder.pretty().init() } else { builder.init() }
+        if pretty {
+            builder.pretty().init()
+        } else {
+            builder.init()
+        }
         Ok(Log { queue })
     }
 

@@ -41,8 +41,7 @@ pub fn run(checked: Checked) -> ExitCode {
 }
 
 fn run_member(config: Config) -> Result<(), Error> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let outcome = runtime.block_on(run_until_signal(config));
     // What still runs has had its time.
     runtime.shutdown_timeout(Duration::ZERO);

@@ -3,7 +3,8 @@
 //! its tree is walked and counted first. Nothing is allocated by looking.
 
 use crate::etcdserverpb::{
-    CompactionRequest, DeleteRangeRequest, PutRequest, RangeRequest, StatusRequest, TxnRequest,
+    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
+    RangeRequest, RangeResponse, RangeStreamResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -27,6 +28,21 @@ impl Frugal for PutRequest {}
 impl Frugal for DeleteRangeRequest {}
 impl Frugal for CompactionRequest {}
 impl Frugal for StatusRequest {}
+
+/// A client believes the server it asked.
+macro_rules! trusted {
+    ($($response:ty),*) => { $(impl Frugal for $response {})* };
+}
+
+trusted!(
+    RangeResponse,
+    RangeStreamResponse,
+    PutResponse,
+    DeleteRangeResponse,
+    TxnResponse,
+    CompactionResponse,
+    StatusResponse
+);
 
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {

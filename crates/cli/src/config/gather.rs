@@ -2,7 +2,7 @@
 //! The places are handed in as values, so that nothing here reads the process; what cannot be read from the
 //! file, or is not known, is refused by name.
 
-use crate::config::setting::{self, Default, Id, Setting};
+use crate::config::setting::{self, Fallback, Id, Setting};
 use crate::config::values::{Origin, Value, Values};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ fn pick(id: Id, sources: &Sources<'_>, from_file: &[(Id, Value)]) -> Value {
         return value.clone();
     }
     let origin = match setting.default {
-        Default::Derived(_) => Origin::Derived,
+        Fallback::Derived(_) => Origin::Derived,
         _ => Origin::Default,
     };
     Value { text: setting.default_text(), origin }

@@ -8,7 +8,7 @@ pub struct Setting {
     /// The flag, and the key in the file.
     pub name: &'static str,
     pub kind: Kind,
-    pub default: Default,
+    pub default: Fallback,
     pub meaning: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Default {
+pub enum Fallback {
     Value(&'static str),
     Number(u64),
     /// Follows another setting; the text says which.
@@ -62,7 +62,7 @@ macro_rules! settings {
     };
 }
 
-use Default::{Derived, Number as Count, Value};
+use Fallback::{Derived, Number as Count, Value};
 
 const fn number(unit: &'static str, min: u64, max: u64) -> Kind {
     Kind::Number { unit, min, max }
@@ -163,9 +163,9 @@ impl Setting {
 
     pub fn default_text(&self) -> String {
         match self.default {
-            Default::Value(text) => text.to_owned(),
-            Default::Number(number) => number.to_string(),
-            Default::Derived(text) => text.to_owned(),
+            Fallback::Value(text) => text.to_owned(),
+            Fallback::Number(number) => number.to_string(),
+            Fallback::Derived(text) => text.to_owned(),
         }
     }
 }
@@ -204,7 +204,7 @@ mod tests {
         let names: BTreeSet<&str> = Id::ALL.iter().map(|id| id.setting().name).collect();
         assert_eq!(names.len(), Id::ALL.len());
         for id in Id::ALL {
-            if let (Kind::Number { min, max, .. }, Default::Number(default)) =
+            if let (Kind::Number { min, max, .. }, Fallback::Number(default)) =
                 (id.setting().kind, id.setting().default)
             {
                 assert!((min..=max).contains(&default), "{id:?}");

@@ -50,5 +50,4 @@ impl Values {
     pub fn number(&self, id: Id) -> u64 {
         self.text(id).parse().expect("checked to be a number")
     }
-
 }

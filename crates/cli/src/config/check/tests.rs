@@ -98,8 +98,7 @@ fn clients_and_peers_do_not_share_a_port() {
 fn a_member_must_be_in_its_own_cluster_under_its_own_address() {
     let told = problem(&[("name", "d"), ("initial-cluster", "a=h:1,b=h:2")]);
     assert!(told.contains("does not list this member, \"d\""), "{told}");
-    let told =
-        problem(&[("name", "a"), ("initial-cluster", "a=h:1,b=h:2"), ("advertise-peer", "h:9")]);
+    let told = problem(&[("name", "a"), ("initial-cluster", "a=h:1,b=h:2"), ("advertise-peer", "h:9")]);
     assert!(told.contains("they must be the same"), "{told}");
 }
 

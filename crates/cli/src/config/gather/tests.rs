@@ -45,10 +45,7 @@ fn the_own_entry_of_the_cluster_is_what_peers_are_told() {
 #[test]
 fn an_unknown_key_is_refused_with_the_nearest_known_one() {
     let refused = refusal("hartbeat-ms = 5");
-    assert_eq!(
-        refused,
-        "althing.toml: unknown setting \"hartbeat-ms\"; did you mean \"heartbeat-ms\"?"
-    );
+    assert_eq!(refused, "althing.toml: unknown setting \"hartbeat-ms\"; did you mean \"heartbeat-ms\"?");
     assert!(refusal("colour = 5").contains("--print-config"));
 }
 

@@ -1,0 +1,22 @@
+//! A log that nobody reads must not stop the member (a reader of standard error that has hung is a classic).
+
+use crate::etcd::put;
+use crate::process::{Member, Plan};
+use std::process::Stdio;
+
+#[test]
+fn a_stopped_reader_of_the_log_stops_nothing() {
+    let plan = Plan::single().with(&["--log-level", "trace"]);
+    // The pipe is never read: it fills up within the first requests at this level.
+    let mut child = plan.command().stderr(Stdio::piped()).spawn().unwrap();
+    let _unread = child.stderr.take();
+    let member = Member::from_child(child);
+    member.wait_ready();
+    crate::tour::block_on(async {
+        let mut etcd = member.etcd().await;
+        for i in 0..2_000 {
+            etcd.put(put(format!("key{i}"), "value")).await.unwrap();
+        }
+    });
+    assert_eq!(member.http("GET", "/health").status, 200);
+}
