@@ -6,4 +6,5 @@ pub mod kv_service;
 pub mod maintenance;
 pub mod oversize;
 pub mod refusal;
+pub mod unserved;
 pub mod who;

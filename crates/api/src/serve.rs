@@ -4,13 +4,15 @@
 
 use crate::grpc::kv_service::KvService;
 use crate::grpc::maintenance::MaintenanceService;
-use crate::grpc::oversize;
+use crate::grpc::{oversize, unserved};
 use crate::http;
+use axum::Router;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use server::Handle;
 use std::time::Duration;
+use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -75,10 +77,14 @@ fn routes(handle: Handle, settings: Settings) -> Routes {
         .max_encoding_message_size(usize::MAX);
     let maintenance = MaintenanceServer::new(MaintenanceService::new(handle.clone()))
         .max_decoding_message_size(message_bytes_max);
-    let grpc = Routes::new(kv)
-        .add_service(maintenance)
-        .prepare()
-        .into_axum_router()
+    let grpc = Router::new()
+        .route_service(&path_of::<KvServer<KvService>>(), kv)
+        .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .layer(axum::middleware::map_response(oversize::reword));
-    Routes::from(http::router(handle).merge(grpc))
+    Routes::from(http::router(handle).merge(grpc).fallback(unserved::refuse))
+}
+
+/// Every method of a service.
+fn path_of<S: NamedService>() -> String {
+    format!("/{}/{{method}}", S::NAME)
 }
