@@ -2,6 +2,7 @@
 //! Connections go in; each gets bounded windows, streams and headers, and is dropped when its other end no
 //! longer answers. After `shutdown` nothing new is accepted and what is under way is finished.
 
+use crate::door::{CONNECTIONS_MAX, Door};
 use crate::grpc::kv_service::KvService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::{oversize, unserved};
@@ -15,7 +16,6 @@ use std::time::Duration;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 /// How much of a request is buffered ahead of its handler: a whole one of the default size.
 const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
@@ -52,10 +52,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     listener.set_nonblocking(true)?;
-    let incoming = TcpIncoming::from(tokio::net::TcpListener::from_std(listener)?)
-        .with_nodelay(Some(true))
-        .with_keepalive(Some(PING_INTERVAL))
-        .with_keepalive_interval(Some(PING_TIMEOUT));
+    let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX);
     Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -65,7 +62,7 @@ pub async fn serve(
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
         .add_routes(routes(handle, settings))
-        .serve_with_incoming_shutdown(incoming, shutdown)
+        .serve_with_incoming_shutdown(door, shutdown)
         .await?;
     Ok(())
 }

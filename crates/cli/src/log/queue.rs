@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LINES_MAX: usize = 4_096;
 const LINE_BYTES_MAX: usize = 8 * 1024;
+/// How often a full queue is tried again by the one who flushes.
+const FLUSH_RETRY: Duration = Duration::from_millis(1);
 
 #[derive(Clone)]
 pub struct Queue {
@@ -39,11 +41,18 @@ impl Queue {
 
     /// Waits until what is queued has been written, but never longer than this.
     pub fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let (done, written) = sync_channel(1);
-        if self.items.try_send(Item::Flush(done)).is_ok() {
-            // A sink that does not take the lines in time has lost them.
-            let _ = written.recv_timeout(timeout);
+        let mut request = Item::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.items.try_send(request) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            request = back;
+            thread::sleep(FLUSH_RETRY);
         }
+        // A sink that does not take the lines in time has lost them.
+        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
     }
 
     fn push(&self, line: &[u8]) {
@@ -123,9 +132,6 @@ mod tests {
         assert!((99..=100).contains(&lost), "{lost}: the thread may hold one line in its hands");
 
         open.send(()).unwrap();
-        while Arc::strong_count(&written) > 1 && queue.items.try_send(Item::Line(vec![])).is_err() {
-            thread::yield_now();
-        }
         queue.flush(patient());
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         assert!(text.contains("log lines were dropped because nobody read them"), "{}", text.len());
