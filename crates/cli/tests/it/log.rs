@@ -2,14 +2,14 @@
 
 use crate::etcd::put;
 use crate::process::{Member, Plan};
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 #[test]
 fn a_stopped_reader_of_the_log_stops_nothing() {
     let plan = Plan::single().with(&["--log-level", "trace"]);
-    // The pipe is never read: it fills up within the first requests at this level.
     let mut child = plan.command().stderr(Stdio::piped()).spawn().unwrap();
-    let _unread = child.stderr.take();
+    let unread = child.stderr.take().expect("piped");
     let member = Member::from_child(child);
     member.wait_ready();
     crate::tour::block_on(async {
@@ -19,4 +19,8 @@ fn a_stopped_reader_of_the_log_stops_nothing() {
         }
     });
     assert_eq!(member.http("GET", "/health").status, 200);
+
+    // Reading again shows that the pipe was full all the while: lines were lost, and that is told.
+    let mut lines = BufReader::new(unread).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("log lines were dropped because nobody read them")));
 }
