@@ -3,8 +3,9 @@
 //! its tree is walked and counted first. Nothing is allocated by looking.
 
 use crate::etcdserverpb::{
-    CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
-    RangeRequest, RangeResponse, RangeStreamResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
+    DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -27,6 +28,7 @@ impl Frugal for RangeRequest {}
 impl Frugal for PutRequest {}
 impl Frugal for DeleteRangeRequest {}
 impl Frugal for CompactionRequest {}
+impl Frugal for AlarmRequest {}
 impl Frugal for StatusRequest {}
 
 /// A client believes the server it asked.
@@ -41,6 +43,7 @@ trusted!(
     DeleteRangeResponse,
     TxnResponse,
     CompactionResponse,
+    AlarmResponse,
     StatusResponse
 );
 

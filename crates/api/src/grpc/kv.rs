@@ -1,7 +1,7 @@
 //! The KV service's words: etcd's messages in, `coord` requests out; `coord` replies in, etcd's messages out.
-//! This is the one place that knows both vocabularies. Parsing refuses only what a domain request cannot
-//! express (an unknown enum, a value given and ignored, an operation that holds nothing); what it can express
-//! and still must not be asked is refused by `coord`'s `validate`.
+//! This is the one place that knows both vocabularies. Parsing refuses what a domain request cannot express (an
+//! unknown enum, a value given and ignored, an operation that holds nothing), and an empty key, so that of two
+//! mistakes in a transaction the first is told, as in etcd; the rest is for `coord`'s `validate`.
 
 use base::{Code, KeyRange, LeaseId, Revision};
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, TxnReply};
@@ -14,6 +14,7 @@ use proto::etcdserverpb::response_op::Response as WireOpReply;
 use proto::mvccpb;
 
 pub fn parse_range(wire: wire::RangeRequest) -> Result<Range, Code> {
+    require_key(&wire.key)?;
     let sort = parse_sort(wire.sort_order, wire.sort_target)?;
     Ok(Range {
         keys: KeyRange::from_wire(wire.key, wire.range_end),
@@ -30,6 +31,7 @@ pub fn parse_range(wire: wire::RangeRequest) -> Result<Range, Code> {
 }
 
 pub fn parse_put(wire: wire::PutRequest) -> Result<Put, Code> {
+    require_key(&wire.key)?;
     if wire.ignore_value && !wire.value.is_empty() {
         return Err(Code::ValueProvided);
     }
@@ -44,8 +46,9 @@ pub fn parse_put(wire: wire::PutRequest) -> Result<Put, Code> {
     })
 }
 
-pub fn parse_delete(wire: wire::DeleteRangeRequest) -> Delete {
-    Delete { keys: KeyRange::from_wire(wire.key, wire.range_end), prev_kv: wire.prev_kv }
+pub fn parse_delete(wire: wire::DeleteRangeRequest) -> Result<Delete, Code> {
+    require_key(&wire.key)?;
+    Ok(Delete { keys: KeyRange::from_wire(wire.key, wire.range_end), prev_kv: wire.prev_kv })
 }
 
 pub fn parse_txn(wire: wire::TxnRequest) -> Result<Txn, Code> {
@@ -61,13 +64,14 @@ fn parse_op(wire: wire::RequestOp) -> Result<Request, Code> {
     match wire.request.ok_or(Code::KeyNotFound)? {
         WireOp::RequestRange(range) => parse_range(range).map(Request::Range),
         WireOp::RequestPut(put) => parse_put(put).map(Request::Put),
-        WireOp::RequestDeleteRange(delete) => Ok(Request::Delete(parse_delete(delete))),
+        WireOp::RequestDeleteRange(delete) => parse_delete(delete).map(Request::Delete),
         WireOp::RequestTxn(txn) => parse_txn(txn).map(Request::Txn),
     }
 }
 
 /// The target chooses the field; an operand of another kind, or none, counts as zero, as in etcd.
 fn parse_compare(wire: wire::Compare) -> Result<Compare, Code> {
+    require_key(&wire.key)?;
     let relation = match CompareResult::try_from(wire.result).map_err(|_| Code::UnknownCompare)? {
         CompareResult::Equal => Relation::Equal,
         CompareResult::Greater => Relation::Greater,
@@ -108,6 +112,10 @@ fn parse_sort(order: i32, target: i32) -> Result<Option<Sort>, Code> {
 /// No revision lies below zero: whatever was there is gone, as everything below the compaction floor is.
 fn parse_revision(revision: i64) -> Result<Revision, Code> {
     if revision < 0 { Err(Code::Compacted) } else { Ok(Revision(revision)) }
+}
+
+fn require_key(key: &[u8]) -> Result<(), Code> {
+    if key.is_empty() { Err(Code::EmptyKey) } else { Ok(()) }
 }
 
 fn bounds(min: i64, max: i64) -> Bounds {

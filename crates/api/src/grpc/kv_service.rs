@@ -82,7 +82,7 @@ impl Kv for KvService {
         request: Request<DeleteRangeRequest>,
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let (call, wire) = open(request);
-        let delete = kv::parse_delete(wire);
+        let delete = kv::parse_delete(wire).map_err(refusal::render)?;
         match self.submit(call, Ask::Delete(delete)).await? {
             (header, Body::Delete(reply)) => Ok(Response::new(kv::render_delete(header, reply))),
             (_, other) => unreachable!("a delete is answered by a delete, not {other:?}"),

@@ -2,6 +2,7 @@
 //! Every test has its own ports and data directory, and waits for what it needs instead of sleeping.
 
 mod config;
+mod differential;
 mod drain;
 mod etcd;
 mod etcdctl;

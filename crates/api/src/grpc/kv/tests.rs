@@ -90,6 +90,21 @@ fn what_no_range_can_be_is_refused() {
 }
 
 #[test]
+fn the_first_mistake_is_told_and_an_empty_key_comes_first() {
+    let sorted_badly = wire::RangeRequest { sort_order: 9, ..Default::default() };
+    assert_eq!(parse_range(sorted_badly), Err(Code::EmptyKey));
+    let contradicts = wire::PutRequest { ignore_value: true, value: "v".into(), ..Default::default() };
+    assert_eq!(parse_put(contradicts.clone()), Err(Code::EmptyKey));
+    assert_eq!(parse_delete(Default::default()), Err(Code::EmptyKey));
+    assert_eq!(parse_compare(wire::Compare { result: 9, ..Default::default() }), Err(Code::EmptyKey));
+    let mistakes = vec![
+        op(WireOp::RequestRange(Default::default())),
+        op(WireOp::RequestPut(wire::PutRequest { key: key(), ..contradicts })),
+    ];
+    assert_eq!(parse_txn(txn_of(mistakes)), Err(Code::EmptyKey));
+}
+
+#[test]
 fn a_negative_limit_is_none() {
     for (limit, expected) in [(-1, 0), (i64::MIN, 0), (0, 0), (i64::MAX, i64::MAX as u64)] {
         assert_eq!(parse_range(wire::RangeRequest { limit, ..range() }).unwrap().limit, expected);
@@ -126,7 +141,7 @@ fn a_put_that_contradicts_itself_is_refused() {
 fn a_delete_keeps_its_range() {
     let wire = wire::DeleteRangeRequest { key: key(), range_end: "z".into(), prev_kv: true };
     let expected = Delete { keys: KeyRange::from_wire(key(), "z".into()), prev_kv: true };
-    assert_eq!(parse_delete(wire), expected);
+    assert_eq!(parse_delete(wire), Ok(expected));
 }
 
 #[test]
