@@ -1,1 +1,13 @@
 //! The only room that knows gRPC, HTTP and JSON.
+//! Bytes of clients go in, requests to `server::Handle` come out, and its replies go back as bytes. Nothing a
+//! client sends may panic here or take memory without bound.
+
+mod door;
+mod grpc;
+mod http;
+mod serve;
+
+pub use serve::{Error, Settings, serve};
+
+/// The release of etcd whose API is spoken; clients decide by it what they may ask for.
+pub const ETCD_VERSION: &str = "3.6.0";

@@ -323,6 +323,3 @@ fn decode_keys(reader: &mut Reader) -> Option<KeyRange> {
     };
     Some(KeyRange { start, end })
 }
-
-#[cfg(test)]
-mod tests;

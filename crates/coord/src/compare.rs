@@ -3,7 +3,7 @@
 //! keys compares as one key of zeros, except by value: no value is neither equal nor unequal to anything.
 
 use crate::draft::Draft;
-use crate::index::Current;
+use crate::entry::Current;
 use crate::request::{Compare, Relation, Target};
 use base::{LeaseId, Revision};
 use std::cmp::Ordering;

@@ -3,7 +3,8 @@
 //! until the whole command has succeeded, so dropping a draft undoes everything.
 
 use crate::change::{Change, ChangeKind, Record, Records};
-use crate::index::{Current, Index, Version};
+use crate::entry::{Current, Version};
+use crate::index::Index;
 use base::mutant::{Mutant, planted};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -85,8 +86,9 @@ impl<'a> Draft<'a> {
 
     pub fn count(&self, keys: &KeyRange, at: At) -> usize {
         match at {
+            At::Past(revision) => self.index.count_at(keys, revision),
             At::Now if self.is_untouched() => self.index.count(keys),
-            _ => self.versions(keys, at).count(),
+            At::Now => self.versions(keys, at).count(),
         }
     }
 
@@ -99,26 +101,18 @@ impl<'a> Draft<'a> {
         }
     }
 
-    pub fn put(&mut self, key: Bytes, record: Record) -> Result<(), Code> {
-        self.change(key, ChangeKind::Put(record))
-    }
-
-    pub fn delete(&mut self, key: Bytes) -> Result<(), Code> {
-        self.change(key, ChangeKind::Delete)
-    }
-
     /// The revision that the command's writes get.
     pub fn next_revision(&self) -> Revision {
         self.revision.next()
     }
 
-    /// Validation has refused whatever writes a key twice; should such a command come all the same, it is
-    /// refused here on every member alike.
-    fn change(&mut self, key: Bytes, kind: ChangeKind) -> Result<(), Code> {
+    /// Changes a key that was last put at `prev`, or is not there if that is zero. Validation has refused
+    /// whatever writes a key twice; should such a command come all the same, it is refused here on every
+    /// member alike.
+    pub fn change(&mut self, key: Bytes, prev: Revision, kind: ChangeKind) -> Result<(), Code> {
         if self.changed.contains_key(&key) {
             return Err(Code::DuplicateKey);
         }
-        let prev = self.index.current(&key).map_or(Revision::ZERO, |current| current.modified);
         let sub = u32::try_from(self.changes.len()).expect("a command's changes fit in 32 bits");
         self.changed.insert(key.clone(), self.changes.len());
         self.changes.push(Change { key, revision: self.next_revision(), sub, prev, kind });

@@ -2,7 +2,7 @@
 //! Versions go in by rising revision; the version that was current at a revision comes out. A life's versions
 //! count up by one, so one number and a list of revisions say everything about them.
 
-use crate::index::Version;
+use crate::entry::Version;
 use base::Revision;
 
 #[derive(Debug, Default)]

@@ -3,9 +3,11 @@
 //! the state and the command: no clock, no randomness, no member's identity.
 
 pub mod change;
+mod chunks;
 pub mod command;
 mod compare;
 mod draft;
+mod entry;
 mod history;
 mod index;
 mod load;

@@ -3,6 +3,7 @@
 //! keys and changes alone. The tables say some things twice, and what does not agree is reported as corrupt
 //! with the row that shows it, instead of being served.
 
+use crate::entry::Line;
 use crate::index::Index;
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
@@ -17,11 +18,12 @@ impl State {
         let Some(meta) = Meta::read(view)? else {
             return check_unwritten(view).map(|()| None);
         };
-        if meta.revision < Revision::EMPTY_STORE || meta.compacted > meta.revision {
+        let sane = Revision::EMPTY_STORE.0..i64::MAX;
+        if !sane.contains(&meta.revision.0) || !(0..=meta.revision.0).contains(&meta.compacted.0) {
             return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
         }
         let mut index = load_current(view, meta.revision)?;
-        load_history(view, &mut index, meta.revision)?;
+        load_history(view, &mut index, &meta)?;
         Ok(Some(State {
             index,
             origins: load_origins(view)?,
@@ -45,40 +47,35 @@ fn load_current(view: &dyn View, newest: Revision) -> Result<Index, Corrupt> {
     scan_all(view, Table::Index, |key, value| {
         let corrupt = |what| Corrupt::new(Table::Index, key, what);
         let current = current_from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
-        if current.modified > newest {
-            return Err(corrupt("newer than the state"));
+        if current.modified <= Revision::EMPTY_STORE || current.modified > newest {
+            return Err(corrupt("outside the state's revisions"));
         }
-        index.insert(key, current);
+        index.put(key, current);
         Ok(())
     })?;
     Ok(index)
 }
 
 /// Rows come by rising revision, so every key's past grows at its end.
-fn load_history(view: &dyn View, index: &mut Index, newest: Revision) -> Result<(), Corrupt> {
+fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), Corrupt> {
     let mut current_seen = 0;
-    let mut last = Revision::EMPTY_STORE;
+    let mut last = (Revision::EMPTY_STORE, 0);
     scan_all(view, Table::Log, |key, value| {
         let corrupt = |what| Corrupt::new(Table::Log, key, what);
-        let (revision, _) = parse_log_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        let place = parse_log_key(key).ok_or_else(|| corrupt("malformed key"))?;
         let logged = Logged::from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
-        if revision <= Revision::EMPTY_STORE || revision > newest {
-            return Err(corrupt("outside the state's revisions"));
-        }
-        last = revision;
-        match logged.version(revision) {
-            Some(version) => {
-                let is_current =
-                    index.replay_put(&logged.key, version).map_err(|misfit| corrupt(misfit.0))?;
-                current_seen += usize::from(is_current);
-            }
-            None => {
-                index.replay_delete(&logged.key, revision).map_err(|misfit| corrupt(misfit.0))?;
-            }
-        }
+        check_place(last, place, meta).map_err(corrupt)?;
+        last = place;
+        let line = Line {
+            key: &logged.key,
+            revision: place.0,
+            prev: (logged.prev >= meta.compacted).then_some(logged.prev),
+            put: logged.version(place.0),
+        };
+        current_seen += usize::from(index.replay(&line).map_err(|misfit| corrupt(misfit.0))?);
         Ok(())
     })?;
-    if last != newest {
+    if last.0 != meta.revision {
         return Err(Corrupt::new(Table::Meta, META_KEY, "the log ends before the state's revision"));
     }
     if let Some(key) = index.first_unended() {
@@ -88,6 +85,19 @@ fn load_history(view: &dyn View, index: &mut Index, newest: Revision) -> Result<
         return Err(Corrupt::new(Table::Index, b"", "a key of the index is missing from the log"));
     }
     Ok(())
+}
+
+/// Above the compacted revision the log has no gaps.
+fn check_place(last: (Revision, u32), place: (Revision, u32), meta: &Meta) -> Result<(), &'static str> {
+    if place.0 <= Revision::EMPTY_STORE || place.0 > meta.revision {
+        return Err("outside the state's revisions");
+    }
+    let same_revision = place.0 == last.0 && last.1.checked_add(1) == Some(place.1);
+    let follows = same_revision || place == (last.0.next(), 0);
+    match follows || place.0 <= meta.compacted.next() {
+        true => Ok(()),
+        false => Err("the row before this one is missing from the log"),
+    }
 }
 
 fn load_origins(view: &dyn View) -> Result<Origins, Corrupt> {
@@ -115,6 +125,3 @@ fn scan_all(
     });
     outcome
 }
-
-#[cfg(test)]
-mod tests;

@@ -159,6 +159,3 @@ fn sorted_events<'a>(operations: &[Writes<'a>]) -> Vec<(Border<'a>, Event, usize
     events.sort_unstable();
     events
 }
-
-#[cfg(test)]
-mod tests;

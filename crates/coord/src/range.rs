@@ -4,10 +4,10 @@
 //! whole range.
 
 use crate::draft::{At, Draft};
-use crate::index::Version;
+use crate::entry::Version;
 use crate::reply::{KeyValue, RangeReply};
 use crate::request::{Range, Sort, SortTarget};
-use base::{Code, LeaseId};
+use base::{Code, LeaseId, RangeEnd};
 use bytes::Bytes;
 use std::cmp::Ordering;
 
@@ -29,10 +29,8 @@ fn answer_plain(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
     let taken = draft.versions(&range.keys, at).take(limit);
     let kvs: Vec<KeyValue> =
         taken.map(|(key, version)| key_value(draft, key, version, range.keys_only)).collect();
-    let count = match kvs.len() < limit {
-        true => kvs.len(),
-        false => draft.count(&range.keys, at),
-    };
+    let is_all = kvs.len() < limit || range.keys.end == RangeEnd::Single;
+    let count = if is_all { kvs.len() } else { draft.count(&range.keys, at) };
     RangeReply { more: count > kvs.len(), count: count as u64, kvs }
 }
 

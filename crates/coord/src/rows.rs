@@ -4,7 +4,7 @@
 //! a version. The layout is drawn in docs/formats/rows.md.
 
 use crate::change::{Change, ChangeKind, Record};
-use crate::index::{Current, Version};
+use crate::entry::{Current, Version};
 use crate::proposal::Position;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint};

@@ -136,6 +136,3 @@ fn hash_numbers<const N: usize>(hash: u64, numbers: &[u64; N]) -> u64 {
     }
     hash64(bytes.as_flattened(), hash)
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,7 +2,7 @@
 //! A request and a draft go in; the body of the answer comes out and the draft holds the writes. The first
 //! refusal ends everything, and the caller drops the draft: a transaction has all of its effects or none.
 
-use crate::change::Record;
+use crate::change::{ChangeKind, Record};
 use crate::command::Command;
 use crate::compare;
 use crate::draft::{At, Draft};
@@ -10,7 +10,7 @@ use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
 use base::mutant::{Mutant, planted};
-use base::{Code, LeaseId};
+use base::{Code, LeaseId, Revision};
 use bytes::Bytes;
 
 pub fn run_command(draft: &mut Draft<'_>, command: &Command) -> Result<Body, Code> {
@@ -80,7 +80,8 @@ fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
         lease: put.lease.or(before.map(|before| before.lease)).unwrap_or(LeaseId::NONE),
         value: put.value.clone().or(kept_value).unwrap_or_default(),
     };
-    draft.put(put.key.clone(), record)?;
+    let replaced = before.map_or(Revision::ZERO, |before| before.modified);
+    draft.change(put.key.clone(), replaced, ChangeKind::Put(record))?;
     Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
 }
 
@@ -101,7 +102,7 @@ fn first_version(draft: &Draft<'_>, key: &[u8]) -> i64 {
 }
 
 fn run_delete(draft: &mut Draft<'_>, delete: &Delete) -> Result<DeleteReply, Code> {
-    let doomed: Vec<(Bytes, base::Revision)> = draft
+    let doomed: Vec<(Bytes, Revision)> = draft
         .versions(&delete.keys, At::Now)
         .map(|(key, version)| (Bytes::copy_from_slice(key), version.modified))
         .collect();
@@ -110,12 +111,12 @@ fn run_delete(draft: &mut Draft<'_>, delete: &Delete) -> Result<DeleteReply, Cod
         if delete.prev_kv {
             reply.prev_kvs.push(stored(draft, key.clone(), modified));
         }
-        draft.delete(key)?;
+        draft.change(key, modified, ChangeKind::Delete)?;
     }
     Ok(reply)
 }
 
-fn stored(draft: &Draft<'_>, key: Bytes, modified: base::Revision) -> KeyValue {
+fn stored(draft: &Draft<'_>, key: Bytes, modified: Revision) -> KeyValue {
     let record = draft.record(&key, modified);
     KeyValue {
         key,

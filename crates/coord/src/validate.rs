@@ -51,6 +51,3 @@ fn check_key(key: &[u8]) -> Result<(), Code> {
         false => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -3,9 +3,9 @@
 //! simulated disk that loses, tears and reorders what was not synced.
 //! It is synchronous and starts no thread; an error from here means that the process should stop.
 
-pub mod disk;
-pub mod error;
-pub mod real;
+mod disk;
+mod error;
+mod real;
 pub mod sim;
 pub mod store;
 pub mod wal;

@@ -6,7 +6,7 @@ use crate::disk::{DirLock, Disk, File};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const LOCK_NAME: &str = "lock";
 
@@ -19,7 +19,7 @@ pub struct RealDisk {
 impl RealDisk {
     /// Opens the directory, or creates it together with its parents.
     pub fn open(root: PathBuf) -> io::Result<RealDisk> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
+        create_dir_durably(&root)?;
         let dir = fs::File::open(&root)?;
         Ok(RealDisk { root, dir })
     }
@@ -36,6 +36,22 @@ impl RealDisk {
         options.read(true).write(true).mode(0o600);
         options
     }
+}
+
+/// A member whose directory vanished in a power cut would come back empty and break its promises, so the
+/// names of new directories are synced like those of new files.
+fn create_dir_durably(dir: &Path) -> io::Result<()> {
+    if dir.as_os_str().is_empty() || dir.is_dir() {
+        return Ok(());
+    }
+    let parent = dir.parent().unwrap_or(Path::new(""));
+    create_dir_durably(parent)?;
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    fs::File::open(parent)?.sync_all()
 }
 
 impl Disk for RealDisk {

@@ -4,6 +4,8 @@
 //! What was synced always survives, except where a test damages it on purpose.
 
 mod inode;
+#[cfg(test)]
+mod tests;
 
 use crate::disk::{DirLock, Disk, File};
 use base::Rng;
@@ -32,6 +34,7 @@ pub struct Counters {
     pub space_refused: u64,
 }
 
+#[derive(Clone)]
 struct State {
     rng: Rng,
     inodes: BTreeMap<u64, Inode>,
@@ -99,7 +102,7 @@ impl SimDisk {
     }
 
     /// Ends the process but not the machine (SIGKILL): handles die, while unsynced work stays as it is,
-    /// visible and still at risk.
+    /// visible and still at risk. Faults that were armed are disarmed, as by `crash`.
     pub fn kill(&self) {
         self.state().die();
     }
@@ -115,6 +118,20 @@ impl SimDisk {
         self.state().power = Power::OnForOps(n);
     }
 
+    /// The power is gone; only `crash` brings it back.
+    pub fn has_lost_power(&self) -> bool {
+        self.state().power == Power::Off
+    }
+
+    /// Faults that were planned and have not struck will not.
+    pub fn cancel_faults(&self) {
+        let mut state = self.state();
+        state.sync_fails_next = false;
+        if state.power != Power::Off {
+            state.power = Power::On;
+        }
+    }
+
     /// Growth beyond so many bytes in all is refused with ENOSPC.
     pub fn set_space(&self, bytes: u64) {
         self.state().space_bytes = bytes;
@@ -126,6 +143,11 @@ impl SimDisk {
         let bit = state.rng.between(0, 8);
         let inode = state.names.get(name).copied().expect("the file to damage exists");
         state.inodes.get_mut(&inode).expect("a named file has an inode").flip(offset, bit as u32);
+    }
+
+    /// A copy of the disk as it is, on which other things can happen.
+    pub fn fork(&self) -> SimDisk {
+        SimDisk(Arc::new(Mutex::new(self.state().clone())))
     }
 
     pub fn counters(&self) -> Counters {
@@ -162,8 +184,6 @@ impl State {
             inode.handles = 0;
         }
         self.used_bytes = self.inodes.values().map(Inode::len).sum();
-        self.sync_fails_next = false;
-        self.power = Power::On;
         self.counters.crashes += 1;
         self.die();
     }
@@ -171,6 +191,8 @@ impl State {
     fn die(&mut self) {
         self.life += 1;
         self.locked = false;
+        self.sync_fails_next = false;
+        self.power = Power::On;
         for inode in self.inodes.values_mut() {
             inode.handles = 0;
         }

@@ -6,6 +6,8 @@
 mod backend;
 pub mod chunk;
 pub mod staging;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use view::StoreView;
@@ -80,7 +82,7 @@ impl Store {
         let open = || disk.open(name).map_err(Error::io("open", name));
         let db = Builder::new()
             .set_cache_size(cache_bytes)
-            .create_with_backend(Backend::new(open()?))
+            .create_with_backend(Backend::open(open()?).map_err(Error::io("read", name))?)
             .map_err(Error::store(name))?;
         Ok(Store { db: Arc::new(db), name: name.to_string(), file: open()? })
     }
@@ -103,6 +105,12 @@ impl Store {
     pub fn view(&self) -> Result<StoreView, Error> {
         let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
         Ok(StoreView::new(self.db.clone(), txn, &self.name))
+    }
+
+    /// Bytes of pages that hold rows now; the rest of the file is free or kept for views. Walks all pages: for
+    /// maintenance, not for a metric that is read every second.
+    pub fn used_bytes(&self) -> Result<u64, Error> {
+        self.view()?.used_bytes().map_err(Error::store(&self.name))
     }
 
     /// The length of the file; space that was freed inside it is used again.

@@ -7,6 +7,8 @@ mod frame;
 mod record;
 mod recovery;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 pub use record::{Record, Stream};
 pub use recovery::{Recovery, Torn};
@@ -88,7 +90,10 @@ impl Wal {
         if recovered.report.torn.is_some() {
             segment::write_zeroes(&*file, &name, recovered.end, len)?;
         }
-        // What was replayed may so far be only in the page cache, if the process died and the machine did not.
+        // What was replayed may so far be only in the page cache, if the process died and the machine did not;
+        // and if it died of a failed sync, only a new write makes the kernel take it to the disk.
+        let tail = recovered.tail;
+        file.write_at(tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         let mut wal = Wal {
             disk,

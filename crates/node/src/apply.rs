@@ -101,6 +101,9 @@ impl Apply {
         for proposal in batch::decode(entry.data).unwrap_or_default() {
             let id = proposal.id;
             let ours = id.origin == self.params.me && id.boot == self.params.boot;
+            if planted(Mutant::ApplyNotDeterministic) && !ours && id.seq.is_multiple_of(16) {
+                continue;
+            }
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
             let records = Layered { overlay: &self.overlay, view };

@@ -1,1 +1,29 @@
-//! The seeded world.
+//! The seeded world, and the judges of what happened in it.
+//! Histories of what clients asked and were told go in; a verdict comes out. The judges share the request and
+//! reply types with the store and nothing else, so that a bug of the store cannot hide in them.
+
+mod agenda;
+pub mod campaign;
+mod clients;
+pub mod durable;
+mod facts;
+pub mod history;
+mod host;
+pub mod linear;
+pub mod model;
+mod nemesis;
+mod network;
+pub mod oracle;
+pub mod run;
+pub mod serializable;
+mod settings;
+mod show;
+pub mod tally;
+mod truth;
+mod workload;
+mod world;
+
+#[cfg(test)]
+mod lawful;
+#[cfg(test)]
+mod phrases;

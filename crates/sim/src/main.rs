@@ -1,1 +1,214 @@
-fn main() {}
+//! `sim`: runs seeds of the simulated world and says what it found.
+//! The last line is `violations: N`; the exit code is 1 unless N is zero. A seed that failed is replayed with
+//! `--seed S`, and gives the same trace hash every time.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
+
+use base::mutant::Mutant;
+use sim::campaign::{self, Plan, Summary};
+use sim::run::Report;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const HELP: &str = "\
+Runs the real member code in a seeded world of faulty networks, disks and clocks, and judges what happened.
+
+Usage: sim [OPTIONS]
+
+  --seeds N       how many seeds to run, in order from the first (default 200)
+  --seed S        run seed S alone, twice, and show that both runs were the same
+  --first S       the first seed of a campaign (default 1)
+  --minutes M     stop starting new seeds after M minutes
+  --threads T     worlds at a time (default: the number of cores)
+  --mutant NAME   plant a bug; the run must find it
+  --mutants       plant every bug in turn, and print which check found it after how many seeds
+  --help          this text
+
+Examples:
+  cargo run --release -p sim -- --seeds 2000
+  cargo run --release -p sim -- --seed 76
+  cargo run --release -p sim -- --mutants --seeds 2000
+";
+
+fn main() -> ExitCode {
+    let options = match Options::parse(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(complaint) => {
+            eprintln!("sim: {complaint}\n\n{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.help {
+        print!("{HELP}");
+        return ExitCode::SUCCESS;
+    }
+    // Assertions that fail are findings and are reported with their seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    if options.mutants {
+        return hunt_all(&options);
+    }
+    if let Some(seed) = options.seed {
+        return replay(seed, options.mutant);
+    }
+    campaign_of(&options)
+}
+
+struct Options {
+    seeds: u64,
+    seed: Option<u64>,
+    first: u64,
+    minutes: Option<f64>,
+    threads: usize,
+    mutant: Option<Mutant>,
+    mutants: bool,
+    help: bool,
+}
+
+impl Options {
+    fn parse(args: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options {
+            seeds: 200,
+            seed: None,
+            first: 1,
+            minutes: None,
+            threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            mutant: None,
+            mutants: false,
+            help: false,
+        };
+        let mut seeds_given = false;
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
+            match arg.as_str() {
+                "--seeds" => {
+                    options.seeds = number(&arg, &value()?)?;
+                    seeds_given = true;
+                }
+                "--seed" => options.seed = Some(number(&arg, &value()?)?),
+                "--first" => options.first = number(&arg, &value()?)?,
+                "--minutes" => options.minutes = Some(number(&arg, &value()?)?),
+                "--threads" => options.threads = number(&arg, &value()?)?,
+                "--mutant" => options.mutant = Some(mutant(&value()?)?),
+                "--mutants" => options.mutants = true,
+                "--help" | "-h" => options.help = true,
+                _ => return Err(format!("there is no option {arg}")),
+            }
+        }
+        if options.minutes.is_some() && !seeds_given {
+            options.seeds = u64::MAX / 2;
+        }
+        if options.threads == 0 {
+            return Err("--threads must be at least 1".into());
+        }
+        Ok(options)
+    }
+
+    fn plan(&self, planted: Option<Mutant>) -> Plan {
+        Plan {
+            first: self.first,
+            seeds: self.seeds,
+            until: self.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
+            threads: self.threads,
+            planted,
+            stop_at_first: planted.is_some(),
+        }
+    }
+}
+
+fn number<N: std::str::FromStr>(name: &str, text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("{name} takes a number, not {text:?}"))
+}
+
+fn mutant(name: &str) -> Result<Mutant, String> {
+    Mutant::from_name(name).ok_or_else(|| {
+        let names: Vec<_> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+        format!("there is no mutant {name:?}; there are {}", names.join(", "))
+    })
+}
+
+fn campaign_of(options: &Options) -> ExitCode {
+    let ended = AtomicU64::new(0);
+    let summary = campaign::run(&options.plan(options.mutant), &|report| {
+        if report.violation.is_some() {
+            print_violation(report);
+        }
+        let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
+        if ended.is_multiple_of(250) {
+            eprintln!("{ended} seeds");
+        }
+    });
+    print_summary(&summary, options.threads);
+    println!("violations: {}", summary.violations.len());
+    if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn replay(seed: u64, planted: Option<Mutant>) -> ExitCode {
+    let first = sim::run::run(seed, planted);
+    let second = sim::run::run(seed, planted);
+    println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
+    println!("{:?}", first.tally);
+    if first.violation.is_some() {
+        print_violation(&first);
+    }
+    let differs = first.trace != second.trace;
+    if differs {
+        println!("the same seed gave two different runs");
+    }
+    let violations = u64::from(first.violation.is_some()) + u64::from(differs);
+    println!("violations: {violations}");
+    if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Every planted bug must be found within the given number of seeds.
+fn hunt_all(options: &Options) -> ExitCode {
+    let mut escaped = 0;
+    println!("| mutant | found by | after seeds |");
+    println!("|---|---|---|");
+    for mutant in Mutant::ALL {
+        let summary = campaign::run(&options.plan(Some(*mutant)), &|_| {});
+        match summary.violations.first() {
+            Some(Report { seed, violation: Some(found), .. }) => {
+                println!("| `{}` | {} | {} |", mutant.name(), found.checker.name(), seed - options.first + 1);
+            }
+            _ => {
+                escaped += 1;
+                println!("| `{}` | nothing | {} |", mutant.name(), summary.seeds);
+            }
+        }
+    }
+    println!("violations: {escaped}");
+    if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_violation(report: &Report) {
+    if let Some(found) = &report.violation {
+        println!("seed {}: {}: {}", report.seed, found.checker.name(), found.what);
+        println!("replay with: cargo run --release -p sim -- --seed {}", report.seed);
+    }
+}
+
+fn print_summary(summary: &Summary, threads: usize) {
+    let tally = &summary.tally;
+    let hours = summary.simulated_hours();
+    let minutes = summary.elapsed.as_secs_f64() / 60.0;
+    println!("seeds: {}", summary.seeds);
+    println!(
+        "simulated hours: {hours:.1} ({:.1} per core-minute, {} threads)",
+        hours / minutes / threads as f64,
+        threads
+    );
+    println!(
+        "operations: {} (answered {}, refused {}, of unknown fate {})",
+        tally.operations(),
+        tally.answered,
+        tally.refused,
+        tally.unknown
+    );
+    println!("faults: {} (processes ended {}, disk trouble {})", tally.faults, tally.deaths, tally.troubles);
+    println!(
+        "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}",
+        tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages
+    );
+}

@@ -8,13 +8,14 @@ use std::io;
 
 const SECTOR: u64 = 4096;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Inode {
     bytes: Vec<u8>,
     changes: Vec<Change>,
     pub handles: u64,
 }
 
+#[derive(Clone)]
 struct Change {
     kind: Kind,
     fate: Fate,
@@ -23,6 +24,7 @@ struct Change {
     len_before: u64,
 }
 
+#[derive(Clone)]
 enum Kind {
     Write { offset: u64, len: u64 },
     SetLen { len: u64 },

@@ -1,16 +1,148 @@
-//! redb's storage trait over a file of ours: a plain translation, call by call.
-//! Locks are refused as unsupported: the directory is locked as a whole.
+//! redb's storage trait over a file of ours, with a checksum for every page.
+//! The engine checks its own checksums only when it repairs a file; this layer checks at every read, so rot
+//! is an error and never an answer. Checksums lie in the same file, one page of them before each group of
+//! pages, and reach the disk with the next sync: see docs/formats/store.md.
+//!
+//! Why this keeps the engine's own crash safety: a committed page is never written again in place, so neither
+//! is its checksum, and the commit (two-phase, always) syncs pages and checksums before the header that
+//! makes them count. A crash can only part a page from its checksum if nothing refers to it yet. Page 0, the
+//! engine's header, is written in place; it has checksums of its own and gets none here.
 
 use crate::disk::File;
+use base::checksum;
 use redb::StorageBackend;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub struct Backend(Box<dyn File>);
+pub const PAGE: u64 = 4096;
+/// Pages that one page of checksums speaks for.
+pub const GROUP_PAGES: u64 = PAGE / 4;
+
+pub struct Backend {
+    file: Box<dyn File>,
+    sums: Mutex<Sums>,
+}
+
+/// The checksums of all pages, as they are to be on the disk after the next sync.
+struct Sums {
+    /// By page; zero for a page that was never written.
+    by_page: Vec<u32>,
+    dirty_groups: BTreeSet<u64>,
+}
 
 impl Backend {
-    pub fn new(file: Box<dyn File>) -> Backend {
-        Backend(file)
+    pub fn open(file: Box<dyn File>) -> io::Result<Backend> {
+        let n_pages = logical_pages(file.len()?);
+        let mut by_page = Vec::with_capacity(n_pages as usize);
+        let mut bytes = [0; PAGE as usize];
+        for group in 0..n_pages.div_ceil(GROUP_PAGES) {
+            file.read_at(sums_offset(group), &mut bytes)?;
+            by_page.extend(
+                bytes.chunks_exact(4).map(|sum| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]])),
+            );
+        }
+        by_page.truncate(n_pages as usize);
+        Ok(Backend { file, sums: Mutex::new(Sums { by_page, dirty_groups: BTreeSet::new() }) })
+    }
+
+    fn sums(&self) -> MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sums {
+    /// Page 0 is the engine's own affair, and a page never written has nothing to be compared with.
+    fn check(&self, page: u64, bytes: &[u8]) -> io::Result<()> {
+        match self.by_page.get(page as usize) {
+            None | Some(0) => Ok(()),
+            Some(sum) if *sum == page_sum(page, bytes) => Ok(()),
+            Some(_) => Err(damaged(page)),
+        }
+    }
+
+    fn note(&mut self, page: u64, bytes: &[u8]) {
+        if page > 0 {
+            self.by_page[page as usize] = page_sum(page, bytes);
+            self.dirty_groups.insert(page / GROUP_PAGES);
+        }
+    }
+
+    fn resize(&mut self, n_pages: u64) {
+        let kept = n_pages.min(self.by_page.len() as u64);
+        self.by_page.resize(n_pages as usize, 0);
+        // The group that the border lies in may still hold sums of pages that were cut off.
+        self.dirty_groups.retain(|group| group * GROUP_PAGES < n_pages);
+        if kept < n_pages || !kept.is_multiple_of(GROUP_PAGES) {
+            self.dirty_groups.insert(kept / GROUP_PAGES);
+        }
+    }
+
+    fn encode_group(&self, group: u64) -> [u8; PAGE as usize] {
+        let mut out = [0; PAGE as usize];
+        let start = (group * GROUP_PAGES) as usize;
+        let end = self.by_page.len().min(start + GROUP_PAGES as usize);
+        for (slot, sum) in out.chunks_exact_mut(4).zip(&self.by_page[start.min(end)..end]) {
+            slot.copy_from_slice(&sum.to_le_bytes());
+        }
+        out
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.sums().by_page.len() as u64 * PAGE)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        for run in runs(offset, out.len()) {
+            let part = &mut out[run.bytes.clone()];
+            self.file.read_at(physical(run.offset), part)?;
+            if run.offset < PAGE {
+                continue;
+            }
+            let sums = self.sums();
+            for (page, bytes) in (run.offset / PAGE..).zip(part.chunks(PAGE as usize)) {
+                sums.check(page, whole_page(page, run.offset, bytes)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let n_pages = len / PAGE;
+        if !len.is_multiple_of(PAGE) {
+            return Err(io::Error::other("the engine asked for a part of a page"));
+        }
+        self.file.set_len(physical_len(n_pages))?;
+        self.sums().resize(n_pages);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut sums = self.sums();
+        for group in std::mem::take(&mut sums.dirty_groups) {
+            self.file.write_at(sums_offset(group), &sums.encode_group(group))?;
+        }
+        drop(sums);
+        self.file.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        for run in runs(offset, data.len()) {
+            let part = &data[run.bytes.clone()];
+            self.file.write_at(physical(run.offset), part)?;
+            if run.offset < PAGE {
+                continue;
+            }
+            let mut sums = self.sums();
+            for (page, bytes) in (run.offset / PAGE..).zip(part.chunks(PAGE as usize)) {
+                sums.note(page, whole_page(page, run.offset, bytes)?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -20,24 +152,64 @@ impl fmt::Debug for Backend {
     }
 }
 
-impl StorageBackend for Backend {
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
+/// A part of a request that is contiguous on the disk: page 0 alone, or pages of one group.
+struct Run {
+    /// As the engine counts.
+    offset: u64,
+    /// Which bytes of the request.
+    bytes: Range<usize>,
+}
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(offset, out)
-    }
+fn runs(offset: u64, len: usize) -> impl Iterator<Item = Run> {
+    let end = offset + len as u64;
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let start = at;
+        let border = if start < PAGE { PAGE } else { (start / PAGE / GROUP_PAGES + 1) * GROUP_PAGES * PAGE };
+        at = end.min(border);
+        (start < end).then(|| Run { offset: start, bytes: (start - offset) as usize..(at - offset) as usize })
+    })
+}
 
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+/// The engine moves whole pages, except in its header; that it keeps to this is checked, not assumed.
+fn whole_page(page: u64, run_offset: u64, bytes: &[u8]) -> io::Result<&[u8]> {
+    if bytes.len() as u64 == PAGE && run_offset.is_multiple_of(PAGE) {
+        return Ok(bytes);
     }
+    Err(io::Error::other(format!("the engine asked for a part of page {page}")))
+}
 
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.sync()
-    }
+fn page_sum(page: u64, bytes: &[u8]) -> u32 {
+    // Zero means "never written"; one value in four thousand million is given up for that.
+    checksum::crc32(&[&page.to_le_bytes(), bytes]).max(1)
+}
 
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset, data)
-    }
+fn damaged(page: u64) -> io::Error {
+    let text = format!(
+        "page {page}, at byte {}, is damaged: its checksum does not match. Replace this member: stop it, move \
+         its data directory away, and start it empty so that it is rebuilt from its peers",
+        physical(page * PAGE)
+    );
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+/// Where a byte of the engine's lies in the file.
+pub fn physical(offset: u64) -> u64 {
+    let (page, rest) = (offset / PAGE, offset % PAGE);
+    (page + page / GROUP_PAGES + 1) * PAGE + rest
+}
+
+fn physical_len(n_pages: u64) -> u64 {
+    (n_pages + n_pages.div_ceil(GROUP_PAGES)) * PAGE
+}
+
+/// The inverse; a file that a crash left with half a page counts without it.
+fn logical_pages(file_len: u64) -> u64 {
+    let pages = file_len / PAGE;
+    let (groups, rest) = (pages / (GROUP_PAGES + 1), pages % (GROUP_PAGES + 1));
+    groups * GROUP_PAGES + rest.saturating_sub(1)
+}
+
+fn sums_offset(group: u64) -> u64 {
+    group * (GROUP_PAGES + 1) * PAGE
 }

@@ -5,7 +5,7 @@
 use super::definition;
 use base::{Table, View};
 use bytes::Bytes;
-use redb::{Database, ReadOnlyTable, ReadTransaction};
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableTableMetadata};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +22,15 @@ pub struct StoreView {
 impl StoreView {
     pub(super) fn new(db: Arc<Database>, txn: ReadTransaction, name: &str) -> StoreView {
         StoreView { tables: Default::default(), txn, name: name.to_string(), _db: db }
+    }
+
+    pub(super) fn used_bytes(&self) -> Result<u64, redb::Error> {
+        let mut used = 0;
+        for table in Table::ALL {
+            let stats = self.table(table).stats()?;
+            used += stats.stored_bytes() + stats.metadata_bytes() + stats.fragmented_bytes();
+        }
+        Ok(used)
     }
 
     fn table(&self, table: Table) -> &Opened {

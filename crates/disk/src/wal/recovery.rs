@@ -12,6 +12,12 @@
 //! The last frames of a log have no successor to vouch for them; damage to them passes as a torn tail, which
 //! is why a member whose tail was torn must not be trusted with votes before it has caught up.
 //!
+//! # Why a failed sync cannot leave a hole
+//!
+//! After a failed sync the kernel may drop what it could not write and still show it to whoever reads: a
+//! process that restarts on the same machine replays frames that no later sync will bring to the disk. So an
+//! opening writes again, byte for byte, everything that no frame vouches for, and syncs that.
+//!
 //! # Why nothing that was cut can come back
 //!
 //! Behind the cut there may be whole frames (writes are reordered) and fragments of frames (they are torn)
@@ -24,7 +30,7 @@
 //!    it was written behind S, fewer than `OPENING_GAP` frames long. So nothing old can follow that frame.
 //! 3. If that first frame is itself lost, the next opening finds the same S (it was synced before) and writes
 //!    the same bytes at the same place; a mixture of the two is the frame itself.
-//! 4. Within one opening no place is written twice, so nothing is mixed there.
+//! 4. Within one opening no place is written twice with different bytes, so nothing is mixed there.
 //! 5. A recycled segment has a new file id, which is part of every checksum and of every frame's first word;
 //!    a segment whose creation failed is removed and never recycled, so no file meets its own id again.
 
@@ -63,6 +69,17 @@ pub struct Recovered {
     pub end: u64,
     pub last: Sequence,
     pub sticky: BTreeMap<(Stream, u8), Record>,
+    /// Frames of the newest segment that no later frame vouches for, with the places where they begin.
+    unvouched: VecDeque<(Sequence, u64)>,
+    /// The bytes from the first of them to the end of the frames, and where they begin.
+    pub tail: Tail,
+}
+
+/// What an opening writes again before it relies on it.
+#[derive(Default)]
+pub struct Tail {
+    pub offset: u64,
+    pub bytes: Vec<u8>,
 }
 
 pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recovered, Error> {
@@ -80,6 +97,8 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
         end: 0,
         last: Sequence::NONE,
         sticky: BTreeMap::new(),
+        unvouched: VecDeque::new(),
+        tail: Tail::default(),
     };
     if let Some(newest) = ids.last().copied()
         && is_unfinished(&read_file(disk, newest)?, newest, ids.len() > 1)?
@@ -108,6 +127,7 @@ impl Recovered {
         self.check_head(&bytes, id, first)?;
         self.segments.push_back(Segment::new(id, bytes.len() as u64));
         self.end = HEADER_BYTES;
+        self.unvouched.clear();
         let absent = loop {
             match frame::check_replayed(&bytes, Place { file_id: id, offset: self.end }) {
                 Ok(frame) if frame.sequence > self.last => self.replay_frame(frame, replay),
@@ -116,7 +136,21 @@ impl Recovered {
             }
         };
         self.report.segments += 1;
-        if newest { self.judge_tail(&bytes, id, absent) } else { Ok(()) }
+        if newest {
+            self.tail = self.unvouched_tail(&bytes);
+            self.judge_tail(&bytes, id, absent)?;
+        }
+        Ok(())
+    }
+
+    /// The header was synced together with the first frame.
+    fn unvouched_tail(&self, bytes: &[u8]) -> Tail {
+        let offset = match self.unvouched.front() {
+            Some((_, HEADER_BYTES)) => 0,
+            Some((_, offset)) => *offset,
+            None => self.end,
+        };
+        Tail { offset, bytes: bytes[offset as usize..self.end as usize].to_vec() }
     }
 
     /// The first frame of a segment was written when everything before it had been synced, so it tells what
@@ -138,6 +172,8 @@ impl Recovered {
         self.report.frames += 1;
         self.report.records += frame.records.len() as u64;
         self.report.bytes += frame.len;
+        self.unvouched.push_back((frame.sequence, self.end));
+        while self.unvouched.pop_front_if(|(sequence, _)| *sequence <= frame.durable).is_some() {}
         self.end += frame.len;
         self.last = frame.sequence;
         let segment = self.segments.back_mut().expect("the segment being read was pushed before");

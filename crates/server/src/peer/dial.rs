@@ -119,26 +119,23 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
             Ok(_) => write(shared, peer, number, &stream),
             Err(error) => Err(io::Error::new(error.kind(), "no thread for the acknowledgements")),
         };
-        cut(&stream);
-        peer.tally.add_dropped(peer.outbox.close(number));
+        end(peer, number, &stream);
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
-    if !shared.stopping() {
-        let watched = match watched {
-            Ok(Ok(ended)) => ended.to_string(),
-            _ => "the reader of acknowledgements failed".to_owned(),
-        };
-        let wrote = wrote.err().map(|error| error.to_string());
-        tracing::warn!(
-            peer = peer.id.0,
-            address = peer.address,
-            read = watched,
-            write = wrote,
-            "lost stream to peer"
-        );
-        peer.link.broke(shared, since);
+    if shared.stopping() {
+        return;
     }
+    let read = if let Ok(Ok(ended)) = watched { Some(ended.to_string()) } else { None };
+    let write = wrote.err().map(|error| error.to_string());
+    tracing::warn!(peer = peer.id.0, address = peer.address, read, write, "lost stream to peer");
+    peer.link.broke(shared, since);
+}
+
+/// Ends the stream for both of its threads.
+fn end(peer: &Peer, number: u64, stream: &TcpStream) {
+    cut(stream);
+    peer.tally.add_dropped(peer.outbox.close(number));
 }
 
 /// Writes envelopes until the stream is closed or a write fails.
@@ -183,7 +180,6 @@ fn watch(peer: &Peer, number: u64, mut stream: &TcpStream) -> envelope::ReadErro
             Err(error) => break error.into(),
         }
     };
-    cut(stream);
-    peer.tally.add_dropped(peer.outbox.close(number));
+    end(peer, number, stream);
     ended
 }

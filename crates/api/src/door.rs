@@ -1,0 +1,141 @@
+//! The door of the client port: lets connections in, up to a bound, and turns out those that say nothing.
+//! Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
+//! neither spins nor ends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tonic::codegen::tokio_stream::Stream;
+use tonic::transport::server::Connected;
+
+/// Connections at one time; further ones are closed at once.
+pub const CONNECTIONS_MAX: usize = 8_192;
+/// How long a connection may take to say which protocol it speaks.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// The opening words of HTTP/2; those of HTTP/1 are not shorter, and have a timeout of their own after them.
+const GREETING_BYTES: usize = 24;
+/// A pause after the kernel refuses to accept, as when file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+pub struct Door {
+    listener: TcpListener,
+    seats: Arc<Semaphore>,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Door {
+    pub fn open(listener: TcpListener, connections_max: usize) -> Door {
+        Door { listener, seats: Arc::new(Semaphore::new(connections_max)), pause: None }
+    }
+
+    /// A connection that is not let in is closed by dropping it.
+    fn admit(&self, stream: TcpStream) -> Option<Guest> {
+        let seat = self.seats.clone().try_acquire_owned().ok()?;
+        stream.set_nodelay(true).ok()?;
+        let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
+        Some(Guest { stream, greeting: Some(Greeting { heard: 0, deadline }), _seat: seat })
+    }
+}
+
+impl Stream for Door {
+    type Item = io::Result<Guest>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Guest>>> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match ready!(self.listener.poll_accept(cx)) {
+                Ok((stream, _)) => {
+                    if let Some(guest) = self.admit(stream) {
+                        return Poll::Ready(Some(Ok(guest)));
+                    }
+                }
+                Err(_) => self.pause = Some(Box::pin(sleep(ACCEPT_PAUSE))),
+            }
+        }
+    }
+}
+
+/// A connection that was let in. Its seat is free again when it is dropped.
+pub struct Guest {
+    stream: TcpStream,
+    greeting: Option<Greeting>,
+    _seat: OwnedSemaphorePermit,
+}
+
+struct Greeting {
+    heard: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl AsyncRead for Guest {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
+        let Some(greeting) = &mut self.greeting else { return outcome };
+        match outcome {
+            Poll::Ready(outcome) => {
+                greeting.heard += into.filled().len() - before;
+                if greeting.heard >= GREETING_BYTES {
+                    self.greeting = None;
+                }
+                Poll::Ready(outcome)
+            }
+            Poll::Pending => {
+                ready!(greeting.deadline.as_mut().poll(cx));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Guest {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+impl Connected for Guest {
+    /// The address of the other end, while it has one.
+    type ConnectInfo = Option<SocketAddr>;
+
+    fn connect_info(&self) -> Option<SocketAddr> {
+        self.stream.peer_addr().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use super::*;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tonic::codegen::tokio_stream::StreamExt;
+
+async fn open(connections_max: usize) -> (Door, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    (Door::open(listener, connections_max), address)
+}
+
+#[tokio::test]
+async fn beyond_the_bound_a_connection_is_closed_and_a_free_seat_is_given_again() {
+    let (mut door, address) = open(1).await;
+    let _first = TcpStream::connect(address).await.unwrap();
+    let guest = door.next().await.unwrap().unwrap();
+
+    for _ in 0..2 {
+        let mut late = TcpStream::connect(address).await.unwrap();
+        tokio::select! {
+            _ = door.next() => panic!("there was no seat"),
+            read = late.read_u8() => assert!(read.is_err(), "it was closed"),
+        }
+    }
+
+    drop(guest);
+    let _fourth = TcpStream::connect(address).await.unwrap();
+    assert!(door.next().await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn who_says_nothing_in_time_is_turned_out() {
+    let (mut door, address) = open(1).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut guest = door.next().await.unwrap().unwrap();
+    client.write_all(&[0; GREETING_BYTES - 1]).await.unwrap();
+    guest.read_exact(&mut [0; GREETING_BYTES - 1]).await.unwrap();
+
+    let greeting = guest.greeting.as_mut().unwrap();
+    greeting.deadline.as_mut().reset(Instant::now());
+    assert_eq!(guest.read(&mut [0; 1]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+#[tokio::test]
+async fn who_has_greeted_may_be_silent() {
+    let (mut door, address) = open(1).await;
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut guest = door.next().await.unwrap().unwrap();
+    client.write_all(&[0; GREETING_BYTES]).await.unwrap();
+    guest.read_exact(&mut [0; GREETING_BYTES]).await.unwrap();
+    assert!(guest.greeting.is_none());
+}

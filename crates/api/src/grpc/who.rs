@@ -1,0 +1,29 @@
+//! What every service asks of the member it runs on: the response header, and whether there is a leader for
+//! those clients that insist on one.
+
+use base::{Code, Revision};
+use proto::etcdserverpb::ResponseHeader;
+use server::Handle;
+use tonic::metadata::MetadataMap;
+
+/// Set by etcd's clients under `WithRequireLeader`.
+const REQUIRE_LEADER: &str = "hasleader";
+
+pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
+    let identity = handle.identity();
+    ResponseHeader {
+        cluster_id: identity.cluster.0,
+        member_id: identity.member.0,
+        revision: revision.0,
+        raft_term: handle.status().term.0,
+    }
+}
+
+/// A client that requires a leader would rather go elsewhere than wait for an election here.
+pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
+    let required = metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true");
+    if required && handle.status().leader.is_none() {
+        return Err(Code::NoLeader);
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! The command line. Flags of `serve` are made from the table of settings; nothing is decided here but which
+//! verb runs, and whether what it was given can be used.
+
+use crate::config::check::{self, Checked, Problems};
+use crate::config::gather::{self, File, Sources};
+use crate::config::print;
+use crate::config::setting::{Id, Setting};
+use crate::config::values::Values;
+use crate::serve;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The exit code for a command line or configuration that cannot be used.
+pub const USAGE: u8 = 2;
+
+const ABOUT: &str = "A strongly consistent coordination store that speaks etcd v3.";
+
+const AFTER_HELP: &str = "\
+Example:
+  althing serve                        a complete single node on 127.0.0.1:2379
+  etcdctl put greeting hello           any etcd v3 client can use it
+  althing serve --print-config         every setting with its value and meaning";
+
+const SERVE_AFTER_HELP: &str = "\
+Every setting may also come from the environment (--data-dir as ALTHING_DATA_DIR) or from a TOML file given
+with --config (data-dir = \"...\"). Flags win over the environment, the environment over the file.
+
+Example: a cluster of three on one machine, each member in a terminal of its own
+  althing serve --name a --data-dir a --client-addr 127.0.0.1:2379 --peer-addr 127.0.0.1:2380 \\
+      --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
+  althing serve --name b --data-dir b --client-addr 127.0.0.1:2479 --peer-addr 127.0.0.1:2480 \\
+      --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
+  althing serve --name c --data-dir c --client-addr 127.0.0.1:2579 --peer-addr 127.0.0.1:2580 \\
+      --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
+
+SIGTERM or SIGINT lets requests under way finish and then stops; a second one stops at once.";
+
+pub fn run() -> ExitCode {
+    match command().get_matches().subcommand() {
+        Some(("serve", matches)) => run_serve(matches),
+        _ => unreachable!("clap asks for a verb"),
+    }
+}
+
+fn command() -> Command {
+    Command::new("althing")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(serve_command())
+}
+
+fn serve_command() -> Command {
+    Command::new("serve")
+        .about("Runs a member of a cluster, or a single node")
+        .after_help(SERVE_AFTER_HELP)
+        .arg(
+            Arg::new("config")
+                .long("config")
+                .value_name("FILE")
+                .help("Read settings from this TOML file (or ALTHING_CONFIG)"),
+        )
+        .arg(
+            Arg::new("print-config")
+                .long("print-config")
+                .action(ArgAction::SetTrue)
+                .help("Print every setting with its value, origin, unit and meaning as TOML, and stop"),
+        )
+        .args(Id::ALL.iter().map(|id| flag(id.setting())))
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.placeholder())
+        .help(format!("{} [default: {}]", setting.meaning, setting.default_text()))
+        // A negative number is a value: the check explains better than the parser what is wrong with it.
+        .allow_negative_numbers(true)
+}
+
+fn run_serve(matches: &ArgMatches) -> ExitCode {
+    let (values, checked) = match configure(matches) {
+        Ok(configured) => configured,
+        Err(problems) => return refuse(&problems),
+    };
+    if matches.get_flag("print-config") {
+        let printed = std::io::stdout().write_all(print::print(&values).as_bytes());
+        return if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    serve::run(checked)
+}
+
+fn configure(matches: &ArgMatches) -> Result<(Values, Checked), Problems> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let flag = |name: &str| matches.get_one::<String>(name).cloned();
+    let path = flag("config").or_else(|| variable("ALTHING_CONFIG")).map(PathBuf::from);
+    let file = path.map(read_file).transpose()?;
+    let values = gather::gather(&Sources { flag: &flag, variable: &variable, file })
+        .map_err(|error| Problems(vec![error.to_string()]))?;
+    let checked = check::check(&values)?;
+    Ok((values, checked))
+}
+
+fn read_file(path: PathBuf) -> Result<File, Problems> {
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(File { path, text }),
+        Err(error) => Err(Problems(vec![format!("cannot read {}: {error}", path.display())])),
+    }
+}
+
+fn refuse(Problems(problems): &Problems) -> ExitCode {
+    let mut text = String::from("althing: the configuration cannot be used\n");
+    for problem in problems {
+        text.push_str(&format!("  - {problem}\n"));
+    }
+    text.push_str("`althing serve --help` tells what each setting means.\n");
+    // When standard error is gone, the exit code still tells.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(USAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,9 @@
+//! Configuration: one table of settings, four places a value may come from, one check.
+//! Flags, environment and a file go in; a `server::Config` in which every value is usable comes out, or a list
+//! of everything that is wrong with it.
+
+pub mod check;
+pub mod gather;
+pub mod print;
+pub mod setting;
+pub mod values;

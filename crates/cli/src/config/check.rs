@@ -1,0 +1,183 @@
+//! The one check of the configuration: each value by itself, then the values against each other.
+//! Gathered texts go in; a configuration in which every value is usable comes out, or every problem at once,
+//! each saying what was found, where, and what would be right.
+
+use crate::config::setting::{Id, Kind};
+use crate::config::values::Values;
+use server::{Config, Member};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// What the process needs to run: the member's configuration, and how it logs.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    pub config: Config,
+    pub log_filter: String,
+    pub log_pretty: bool,
+}
+
+/// Everything that is wrong, a sentence each.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<String>);
+
+pub fn check(values: &Values) -> Result<Checked, Problems> {
+    let misshapen: Vec<String> = Id::ALL.iter().filter_map(|id| check_shape(*id, values)).collect();
+    if !misshapen.is_empty() {
+        return Err(Problems(misshapen));
+    }
+    let checked = assemble(values);
+    let problems = check_together(values, &checked.config);
+    if problems.is_empty() { Ok(checked) } else { Err(Problems(problems)) }
+}
+
+fn check_shape(id: Id, values: &Values) -> Option<String> {
+    let setting = id.setting();
+    let value = values.get(id);
+    (!fits(setting.kind, &value.text)).then(|| {
+        format!(
+            "{} is \"{}\" (from {}); it must be {}",
+            setting.name,
+            value.text,
+            value.origin,
+            setting.shape()
+        )
+    })
+}
+
+fn fits(kind: Kind, text: &str) -> bool {
+    match kind {
+        Kind::Word => is_word(text),
+        Kind::Path => !text.is_empty(),
+        Kind::Listen => text.parse::<SocketAddr>().is_ok(),
+        Kind::HostPort => is_host_port(text),
+        Kind::Members => parse_members(text).is_some(),
+        Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
+        Kind::Choice(words) => words.contains(&text),
+        Kind::LogFilter => !text.is_empty() && EnvFilter::try_new(text).is_ok(),
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == ',' || c == '=')
+}
+
+fn is_host_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    let plain = !host.contains([':', '/']);
+    is_word(host) && (bracketed || plain) && port.parse::<u16>().is_ok()
+}
+
+fn parse_members(text: &str) -> Option<Vec<Member>> {
+    text.split(',').map(|member| parse_member(member.trim())).collect()
+}
+
+fn parse_member(text: &str) -> Option<Member> {
+    let (name, address) = text.split_once('=')?;
+    (is_word(name) && is_host_port(address))
+        .then(|| Member { name: name.to_owned(), peer_addr: address.to_owned() })
+}
+
+fn assemble(values: &Values) -> Checked {
+    let ms = |id| Duration::from_millis(values.number(id));
+    let bytes = |id| usize::try_from(values.number(id)).expect("bounded by the table");
+    let address = |id| values.text(id).parse().expect("checked to be an address");
+    let config = Config {
+        name: values.text(Id::Name).to_owned(),
+        data_dir: values.text(Id::DataDir).into(),
+        client_addr: address(Id::ClientAddr),
+        peer_addr: address(Id::PeerAddr),
+        initial_cluster: parse_members(values.text(Id::InitialCluster)).expect("checked to be members"),
+        cluster_token: values.text(Id::ClusterToken).to_owned(),
+        advertise_client: values.text(Id::AdvertiseClient).to_owned(),
+        advertise_peer: values.text(Id::AdvertisePeer).to_owned(),
+        heartbeat: ms(Id::HeartbeatMs),
+        election: ms(Id::ElectionMs),
+        request_timeout: ms(Id::RequestTimeoutMs),
+        request_bytes_max: bytes(Id::RequestBytesMax),
+        txn_ops_max: bytes(Id::TxnOpsMax),
+        flush_interval: ms(Id::FlushIntervalMs),
+        flush_bytes: bytes(Id::FlushBytes),
+        wal_segment_bytes: values.number(Id::WalSegmentBytes),
+        log_keep_entries: values.number(Id::LogKeepEntries),
+        drain_timeout: ms(Id::DrainTimeoutMs),
+    };
+    Checked {
+        config,
+        log_filter: values.text(Id::LogLevel).to_owned(),
+        log_pretty: values.text(Id::LogFormat) == "pretty",
+    }
+}
+
+/// Elections must outlast a few lost heartbeats.
+const HEARTBEATS_PER_ELECTION_MIN: u32 = 5;
+
+fn check_together(values: &Values, config: &Config) -> Vec<String> {
+    let mut problems = vec![];
+    let from = |id: Id| format!("{} (from {})", id.setting().name, values.get(id).origin);
+
+    if config.election < config.heartbeat * HEARTBEATS_PER_ELECTION_MIN {
+        problems.push(format!(
+            "{} is {}, less than {HEARTBEATS_PER_ELECTION_MIN} times {}, which is {}; \
+             {} or more would do",
+            from(Id::ElectionMs),
+            values.text(Id::ElectionMs),
+            from(Id::HeartbeatMs),
+            values.text(Id::HeartbeatMs),
+            config.heartbeat.as_millis() * u128::from(HEARTBEATS_PER_ELECTION_MIN),
+        ));
+    }
+    if config.client_addr == config.peer_addr && config.client_addr.port() != 0 {
+        problems.push(format!(
+            "{} and {} are both {}; clients and peers need a port each",
+            from(Id::ClientAddr),
+            from(Id::PeerAddr),
+            config.client_addr,
+        ));
+    }
+    problems.extend(check_members(values, config));
+    problems
+}
+
+fn check_members(values: &Values, config: &Config) -> Vec<String> {
+    let mut problems = vec![];
+    let origin = &values.get(Id::InitialCluster).origin;
+    let mut names = BTreeSet::new();
+    let mut addresses = BTreeSet::new();
+    for member in &config.initial_cluster {
+        if !names.insert(&member.name) {
+            problems.push(format!(
+                "initial-cluster (from {origin}) names \"{}\" twice; each member is listed once",
+                member.name
+            ));
+        }
+        if !addresses.insert(&member.peer_addr) {
+            problems.push(format!(
+                "initial-cluster (from {origin}) has {} twice; each member has an address of its own",
+                member.peer_addr
+            ));
+        }
+    }
+    match config.initial_cluster.iter().find(|member| member.name == config.name) {
+        None => problems.push(format!(
+            "initial-cluster (from {origin}) does not list this member, \"{0}\"; \
+             add {0}={1}, or give one of its names with --name",
+            config.name, config.advertise_peer
+        )),
+        Some(own) if own.peer_addr != config.advertise_peer => problems.push(format!(
+            "initial-cluster (from {origin}) has \"{}\" at {}, but advertise-peer (from {}) is {}; \
+             they must be the same",
+            config.name,
+            own.peer_addr,
+            values.get(Id::AdvertisePeer).origin,
+            config.advertise_peer
+        )),
+        Some(_) => {}
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests;

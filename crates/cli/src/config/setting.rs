@@ -1,0 +1,222 @@
+//! The one table of settings. Flags, `ALTHING_…` variables, keys of the file, help and `--print-config` are all
+//! made from it, so a setting that is not here does not exist. Names carry their unit last.
+
+use base::limits;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The flag, and the key in the file.
+    pub name: &'static str,
+    pub kind: Kind,
+    pub default: Fallback,
+    pub meaning: &'static str,
+}
+
+/// What a value must look like.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A word that may stand in lists: without blanks, commas and equal signs.
+    Word,
+    Path,
+    /// An IP address and a port, to listen on.
+    Listen,
+    /// A host and a port, to be reached at.
+    HostPort,
+    /// `name=host:port`, separated by commas.
+    Members,
+    Number {
+        unit: &'static str,
+        min: u64,
+        max: u64,
+    },
+    Choice(&'static [&'static str]),
+    /// A level, or directives as `info,server=debug`.
+    LogFilter,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Fallback {
+    Value(&'static str),
+    Number(u64),
+    /// Follows another setting; the text says which.
+    Derived(&'static str),
+}
+
+macro_rules! settings {
+    ($($id:ident $name:literal $kind:expr, $default:expr, $meaning:literal;)*) => {
+        /// Names a row of the table.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Id { $($id,)* }
+
+        impl Id {
+            pub const ALL: &'static [Id] = &[$(Id::$id),*];
+
+            pub fn setting(self) -> &'static Setting {
+                &TABLE[self as usize]
+            }
+        }
+
+        static TABLE: &[Setting] = &[
+            $(Setting { name: $name, kind: $kind, default: $default, meaning: $meaning },)*
+        ];
+    };
+}
+
+use Fallback::{Derived, Number as Count, Value};
+
+const fn number(unit: &'static str, min: u64, max: u64) -> Kind {
+    Kind::Number { unit, min, max }
+}
+
+const fn ms(min: u64, max: u64) -> Kind {
+    number("milliseconds", min, max)
+}
+
+const KIB: u64 = 1024;
+const MIB: u64 = 1024 * KIB;
+const GIB: u64 = 1024 * MIB;
+
+settings! {
+    Name "name" Kind::Word, Value("default"),
+        "The member's name, unique in its cluster.";
+    DataDir "data-dir" Kind::Path, Value("./althing-data"),
+        "Where the member keeps everything it must not forget.";
+    ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
+        "Where clients are served: the etcd API over gRPC, /health, /metrics, /version.";
+    PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
+        "Where the other members of the cluster are listened to.";
+    InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
+        "Every member of the cluster with its peer address, this one included; the same list on each.";
+    ClusterToken "cluster-token" Kind::Word, Value("althing"),
+        "Tells this cluster from others that have the same members.";
+    AdvertiseClient "advertise-client" Kind::HostPort, Derived("client-addr"),
+        "The address that clients are told to use.";
+    AdvertisePeer "advertise-peer" Kind::HostPort, Derived("its own address in initial-cluster, or peer-addr"),
+        "The address that other members are told to use.";
+    HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
+        "How often the leader shows that it lives.";
+    ElectionMs "election-ms" ms(10, 50_000), Count(1_000),
+        "How long a follower hears nothing before it stands for election; at least five heartbeats.";
+    RequestTimeoutMs "request-timeout-ms" ms(100, 600_000), Count(7_000),
+        "How long a request may wait for its answer before it is refused.";
+    RequestBytesMax "request-bytes-max" number("bytes", KIB, limits::REQUEST_BYTES_MAX as u64),
+        Count(limits::REQUEST_BYTES_MAX_DEFAULT as u64),
+        "The largest request that changes something.";
+    TxnOpsMax "txn-ops-max" number("operations", 1, limits::TXN_OPS_MAX as u64),
+        Count(limits::TXN_OPS_MAX as u64),
+        "Compares, successes or failures that one transaction may hold.";
+    FlushIntervalMs "flush-interval-ms" ms(1, 60_000), Count(100),
+        "How long applied writes may wait in memory before the store is flushed; they are in the log already.";
+    FlushBytes "flush-bytes" number("bytes", 64 * KIB, GIB), Count(16 * MIB),
+        "How many bytes of them may wait.";
+    WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
+        "The size of one file of the write-ahead log.";
+    LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),
+        "Log entries kept behind the flushed state; a follower further behind is sent a snapshot.";
+    DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
+        "How long SIGTERM waits for requests under way.";
+    LogLevel "log-level" Kind::LogFilter, Value("info"),
+        "What is logged: error, warn, info, debug or trace, or directives as info,server=debug.";
+    LogFormat "log-format" Kind::Choice(&["line", "pretty"]), Value("line"),
+        "One line an event, or several for people.";
+}
+
+impl Setting {
+    pub fn find(name: &str) -> Option<Id> {
+        Id::ALL.iter().copied().find(|id| id.setting().name == name)
+    }
+
+    /// The variable of the environment that sets it.
+    pub fn variable(&self) -> String {
+        format!("ALTHING_{}", self.name.to_uppercase().replace('-', "_"))
+    }
+
+    /// What a value looks like, in a word, for help.
+    pub fn placeholder(&self) -> &'static str {
+        match self.kind {
+            Kind::Word => "NAME",
+            Kind::Path => "DIR",
+            Kind::Listen => "IP:PORT",
+            Kind::HostPort => "HOST:PORT",
+            Kind::Members => "NAME=HOST:PORT,...",
+            Kind::Number { .. } => "N",
+            Kind::Choice(_) => "WORD",
+            Kind::LogFilter => "LEVEL",
+        }
+    }
+
+    /// What a value must be, as a sentence would say it.
+    pub fn shape(&self) -> String {
+        match self.kind {
+            Kind::Word => "a word without blanks, commas and equal signs".to_owned(),
+            Kind::Path => "a path".to_owned(),
+            Kind::Listen => "an IP address and a port, as 127.0.0.1:2379".to_owned(),
+            Kind::HostPort => "a host and a port, as db1.example.com:2379".to_owned(),
+            Kind::Members => "name=host:port for each member, separated by commas, as \
+                              a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380"
+                .to_owned(),
+            Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),
+            Kind::Choice(words) => format!("one of {}", words.join(", ")),
+            Kind::LogFilter => "a level or a list of directives, as info or info,server=debug".to_owned(),
+        }
+    }
+
+    pub fn default_text(&self) -> String {
+        match self.default {
+            Fallback::Value(text) => text.to_owned(),
+            Fallback::Number(number) => number.to_string(),
+            Fallback::Derived(text) => text.to_owned(),
+        }
+    }
+}
+
+/// The known name that is spelled most like this one, if any is near.
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    let unknown = unknown.replace('_', "-");
+    let names = Id::ALL.iter().map(|id| id.setting().name);
+    let (distance, name) = names.map(|name| (edits(&unknown, name), name)).min()?;
+    (distance <= 1 + name.len() / 4).then_some(name)
+}
+
+/// Levenshtein's distance: letters to insert, remove or replace.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, from_char) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to_char) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(from_char != *to_char);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_numbers_lie_within_their_bounds() {
+        let names: BTreeSet<&str> = Id::ALL.iter().map(|id| id.setting().name).collect();
+        assert_eq!(names.len(), Id::ALL.len());
+        for id in Id::ALL {
+            if let (Kind::Number { min, max, .. }, Fallback::Number(default)) =
+                (id.setting().kind, id.setting().default)
+            {
+                assert!((min..=max).contains(&default), "{id:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_pen_finds_its_setting_and_nonsense_does_not() {
+        assert_eq!(nearest("heartbeat-m"), Some("heartbeat-ms"));
+        assert_eq!(nearest("data_dir"), Some("data-dir"));
+        assert_eq!(nearest("clent-adr"), Some("client-addr"));
+        assert_eq!(nearest("colour"), None);
+    }
+}

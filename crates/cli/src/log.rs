@@ -1,0 +1,51 @@
+//! Logging to standard error that never blocks the one who logs.
+//! Events go through a bounded queue to a thread of their own; when whoever reads standard error has stopped,
+//! lines are dropped and counted, and the count is written once there is room again.
+
+mod queue;
+
+use queue::{Queue, QueueWriter};
+use std::io::IsTerminal;
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// How long the end of the process waits for the last lines to be read.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The running log; `flush` before the process ends.
+pub struct Log {
+    queue: Queue,
+}
+
+impl Log {
+    /// Starts the log of this process. `filter` has been checked.
+    pub fn start(filter: &str, pretty: bool) -> std::io::Result<Log> {
+        let queue = Queue::start(std::io::stderr())?;
+        let builder = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::new(filter))
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(Lines(queue.clone()));
+        if pretty {
+            builder.pretty().init()
+        } else {
+            builder.init()
+        }
+        Ok(Log { queue })
+    }
+
+    /// Waits a moment until what was logged so far is written.
+    pub fn flush(&self) {
+        self.queue.flush(FLUSH_TIMEOUT);
+    }
+}
+
+struct Lines(Queue);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = QueueWriter<'a>;
+
+    fn make_writer(&'a self) -> QueueWriter<'a> {
+        self.0.writer()
+    }
+}

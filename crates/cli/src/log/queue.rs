@@ -1,0 +1,152 @@
+//! The bounded queue between those who log and the thread that writes.
+//! Lines go in without waiting, whatever the sink does; they come out in order, or not at all. Memory is bounded
+//! by the number of lines and the length of each.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LINES_MAX: usize = 4_096;
+const LINE_BYTES_MAX: usize = 8 * 1024;
+/// How often a full queue is tried again by the one who flushes.
+const FLUSH_RETRY: Duration = Duration::from_millis(1);
+
+#[derive(Clone)]
+pub struct Queue {
+    items: SyncSender<Item>,
+    dropped: Arc<AtomicU64>,
+}
+
+enum Item {
+    Line(Vec<u8>),
+    /// Answered when everything before it has been written.
+    Flush(SyncSender<()>),
+}
+
+impl Queue {
+    pub fn start(sink: impl Write + Send + 'static) -> io::Result<Queue> {
+        let (items, received) = sync_channel(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let counted = dropped.clone();
+        thread::Builder::new().name("log".to_owned()).spawn(move || drain(received, &counted, sink))?;
+        Ok(Queue { items, dropped })
+    }
+
+    pub fn writer(&self) -> QueueWriter<'_> {
+        QueueWriter(self)
+    }
+
+    /// Waits until what is queued has been written, but never longer than this.
+    pub fn flush(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let (done, written) = sync_channel(1);
+        let mut request = Item::Flush(done);
+        while let Err(TrySendError::Full(back)) = self.items.try_send(request) {
+            if Instant::now() >= deadline {
+                return;
+            }
+            request = back;
+            thread::sleep(FLUSH_RETRY);
+        }
+        // A sink that does not take the lines in time has lost them.
+        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+    }
+
+    fn push(&self, line: &[u8]) {
+        let line = &line[..line.len().min(LINE_BYTES_MAX)];
+        if let Err(TrySendError::Full(_)) = self.items.try_send(Item::Line(line.to_vec())) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Takes one event, which the formatter writes in one piece.
+pub struct QueueWriter<'a>(&'a Queue);
+
+impl Write for QueueWriter<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn drain(items: Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
+    for item in items {
+        let lost = dropped.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            // A sink that fails has nobody to be told; later lines may find it better.
+            let _ = writeln!(sink, "{lost} log lines were dropped because nobody read them");
+        }
+        match item {
+            Item::Line(line) => drop(sink.write_all(&line)),
+            Item::Flush(done) => drop(done.send(())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    /// A sink that takes nothing until its gate is opened.
+    struct Gated {
+        gate: Option<Receiver<()>>,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for Gated {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if let Some(gate) = self.gate.take() {
+                let _ = gate.recv();
+            }
+            self.written.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn patient() -> Duration {
+        Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_sink_that_takes_nothing_blocks_nobody_and_the_loss_is_told() {
+        let (open, gate) = sync_channel(1);
+        let written = Arc::new(Mutex::new(vec![]));
+        let queue = Queue::start(Gated { gate: Some(gate), written: written.clone() }).unwrap();
+        for _ in 0..LINES_MAX + 100 {
+            queue.writer().write_all(b"line\n").unwrap();
+        }
+        let lost = queue.dropped.load(Ordering::Relaxed);
+        assert!((99..=100).contains(&lost), "{lost}: the thread may hold one line in its hands");
+
+        open.send(()).unwrap();
+        queue.flush(patient());
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        assert!(text.contains("log lines were dropped because nobody read them"), "{}", text.len());
+        assert_eq!(text.matches("line\n").count(), LINES_MAX + 100 - lost as usize);
+    }
+
+    #[test]
+    fn lines_come_out_in_order_and_cut_to_their_bound() {
+        let written = Arc::new(Mutex::new(vec![]));
+        let queue = Queue::start(Gated { gate: None, written: written.clone() }).unwrap();
+        queue.writer().write_all(b"first\n").unwrap();
+        queue.writer().write_all(&[b'x'; LINE_BYTES_MAX + 1]).unwrap();
+        queue.flush(patient());
+        let written = written.lock().unwrap();
+        assert!(written.starts_with(b"first\n"));
+        assert_eq!(written.len(), "first\n".len() + LINE_BYTES_MAX);
+    }
+}

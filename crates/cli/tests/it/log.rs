@@ -1,0 +1,26 @@
+//! A log that nobody reads must not stop the member (a reader of standard error that has hung is a classic).
+
+use crate::etcd::put;
+use crate::process::{Member, Plan};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn a_stopped_reader_of_the_log_stops_nothing() {
+    let plan = Plan::single().with(&["--log-level", "trace"]);
+    let mut child = plan.command().stderr(Stdio::piped()).spawn().unwrap();
+    let unread = child.stderr.take().expect("piped");
+    let member = Member::from_child(child);
+    member.wait_ready();
+    crate::tour::block_on(async {
+        let mut etcd = member.etcd().await;
+        for i in 0..2_000 {
+            etcd.put(put(format!("key{i}"), "value")).await.unwrap();
+        }
+    });
+    assert_eq!(member.http("GET", "/health").status, 200);
+
+    // Reading again shows that the pipe was full all the while: lines were lost, and that is told.
+    let mut lines = BufReader::new(unread).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("log lines were dropped because nobody read them")));
+}

@@ -1,0 +1,14 @@
+//! Tests of the binary as its users meet it: real processes, real sockets, etcd's wire protocol.
+//! Every test has its own ports and data directory, and waits for what it needs instead of sleeping.
+
+mod config;
+mod differential;
+mod drain;
+mod etcd;
+mod etcdctl;
+mod http;
+mod log;
+mod malformed;
+mod process;
+mod raw;
+mod tour;

@@ -1,0 +1,193 @@
+//! Real `althing` processes for tests: started, waited for, signalled, and killed when the test ends.
+
+use crate::etcd::Etcd;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long anything may take that ought to take a moment.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn althing() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_althing"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALTHING_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Asks the kernel for a port that is free now.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Tries again until it works; panics when it takes too long.
+pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a member needs to be started, and started again.
+#[derive(Clone)]
+pub struct Plan {
+    pub name: String,
+    pub peer_port: u16,
+    pub cluster: String,
+    pub dir: Arc<TempDir>,
+    pub extra: Vec<String>,
+}
+
+impl Plan {
+    pub fn single() -> Plan {
+        Plan::cluster(1).remove(0)
+    }
+
+    pub fn cluster(n: usize) -> Vec<Plan> {
+        let ports: Vec<u16> = (0..n).map(|_| free_port()).collect();
+        let members: Vec<String> =
+            ports.iter().enumerate().map(|(i, port)| format!("m{i}=127.0.0.1:{port}")).collect();
+        let plan = |(i, port): (usize, &u16)| Plan {
+            name: format!("m{i}"),
+            peer_port: *port,
+            cluster: members.join(","),
+            dir: Arc::new(TempDir::new().unwrap()),
+            extra: vec![],
+        };
+        ports.iter().enumerate().map(plan).collect()
+    }
+
+    pub fn with(mut self, flags: &[&str]) -> Plan {
+        self.extra.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    pub fn data_dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = althing();
+        command
+            .arg("serve")
+            .args(["--name", &self.name])
+            .args(["--client-addr", "127.0.0.1:0"])
+            .args(["--peer-addr", &format!("127.0.0.1:{}", self.peer_port)])
+            .args(["--initial-cluster", &self.cluster])
+            .args(["--election-ms", "500", "--heartbeat-ms", "50"])
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .args(&self.extra)
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts the member and reads its one line.
+    pub fn start(&self) -> Member {
+        Member::from_child(self.command().stderr(Stdio::inherit()).spawn().unwrap())
+    }
+
+    /// Starts the member and waits until it can serve.
+    pub fn start_ready(&self) -> Member {
+        let member = self.start();
+        member.wait_ready();
+        member
+    }
+}
+
+pub struct Member {
+    child: Child,
+    pub client: SocketAddr,
+    /// The line that it printed on starting.
+    pub announced: String,
+}
+
+impl Member {
+    pub fn from_child(mut child: Child) -> Member {
+        let mut announced = String::new();
+        let stdout = child.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut announced).unwrap();
+        let client = announced
+            .split_once("http://")
+            .and_then(|(_, rest)| rest.split(',').next())
+            .and_then(|address| address.parse().ok());
+        let Some(client) = client else {
+            let _ = child.kill();
+            panic!("not the line of a member that serves: {announced:?}, {:?}", child.wait());
+        };
+        Member { child, client, announced }
+    }
+
+    pub fn endpoint(&self) -> String {
+        format!("http://{}", self.client)
+    }
+
+    pub async fn etcd(&self) -> Etcd {
+        Etcd::connect(&self.endpoint()).await
+    }
+
+    pub fn wait_ready(&self) {
+        until("the member is healthy", || (self.http("GET", "/health").status == 200).then_some(()));
+    }
+
+    /// One request over plain HTTP/1.1.
+    pub fn http(&self, method: &str, target: &str) -> HttpAnswer {
+        let mut stream = TcpStream::connect(self.client).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        HttpAnswer::parse(&text)
+    }
+
+    pub fn rss_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib * 1024
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub fn wait_exit(&mut self) -> ExitStatus {
+        until("the process ends", || self.child.try_wait().unwrap())
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub struct HttpAnswer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl HttpAnswer {
+    fn parse(text: &str) -> HttpAnswer {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        HttpAnswer { status, head: head.to_lowercase(), body: body.to_owned() }
+    }
+}

@@ -1,0 +1,14 @@
+//! The state machine from outside: rules by name, and random histories against a naive model.
+
+mod command;
+mod duplicates;
+mod generate;
+mod model;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod put_and_delete;
+mod ranges;
+mod reload;
+mod transactions;
+mod validation;
+mod world;

@@ -1,0 +1,222 @@
+//! A state machine with a store in memory, and short ways to ask it.
+
+use base::{Boot, Code, Index, KeyRange, LeaseId, NodeId, ProposalId, Revision, Row, Table, Term, View};
+use bytes::Bytes;
+use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
+use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Target, Txn};
+use coord::{Applied, Change, Command, Position, Proposal, Record, Records, State, rows};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Store {
+    pub tables: BTreeMap<Table, BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Store {
+    pub fn write(&mut self, row: Row) {
+        let table = self.tables.entry(row.table).or_default();
+        match row.value {
+            Some(value) => table.insert(row.key.to_vec(), value.to_vec()),
+            None => table.remove(row.key.as_ref()),
+        };
+    }
+}
+
+impl View for Store {
+    fn get(&self, table: Table, key: &[u8]) -> Option<Bytes> {
+        self.tables.get(&table)?.get(key).map(|value| Bytes::copy_from_slice(value))
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) {
+        let Some(rows) = self.tables.get(&table) else { return };
+        for (key, value) in rows.range::<[u8], _>((from, to)) {
+            if !visit(key, value) {
+                return;
+            }
+        }
+    }
+}
+
+impl Records for Store {
+    fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
+        rows::read_record(self, key, revision).expect("the rows are whole")
+    }
+}
+
+pub struct World {
+    pub state: State,
+    pub store: Store,
+    pub applied: Position,
+    pub seq: u64,
+}
+
+pub const ORIGIN: NodeId = NodeId(7);
+
+impl World {
+    pub fn new() -> World {
+        World { state: State::empty(), store: Store::default(), applied: Position::default(), seq: 0 }
+    }
+
+    /// Applies the proposal as the next entry and writes its rows.
+    pub fn apply(&mut self, proposal: &Proposal) -> Applied {
+        self.applied = Position { index: self.applied.index.next(), term: Term(3) };
+        let applied = self.state.apply(&self.store, self.applied, proposal);
+        if let Applied::Done { changes, .. } = &applied {
+            changes.iter().for_each(|change| self.store_change(change));
+        }
+        let store = &mut self.store;
+        rows::state_rows(&self.state, self.applied, &mut |table, key, value| {
+            store.write(row(table, key, value));
+        });
+        applied
+    }
+
+    fn store_change(&mut self, change: &Change) {
+        let store = &mut self.store;
+        rows::change_rows(change, &mut |table, key, value| store.write(row(table, key, value)));
+    }
+
+    /// A fresh proposal of this request.
+    pub fn propose(&mut self, request: Request) -> (Result<Reply, Code>, Vec<Change>) {
+        self.seq += 1;
+        let command = Command::from_request(request).expect("not a plain range");
+        let proposal = proposal(self.seq, command);
+        match self.apply(&proposal) {
+            Applied::Done { reply, changes } => (reply, changes),
+            Applied::Duplicate => panic!("{proposal:?} is new"),
+        }
+    }
+
+    pub fn write(&mut self, request: Request) -> Result<Reply, Code> {
+        self.propose(request).0
+    }
+
+    pub fn put(&mut self, key: &'static str, value: &'static str) -> Reply {
+        self.write(Request::Put(put(key, value))).expect("a plain put is accepted")
+    }
+
+    pub fn delete(&mut self, keys: KeyRange) -> Reply {
+        self.write(Request::Delete(Delete { keys, prev_kv: false })).expect("a delete is accepted")
+    }
+
+    pub fn txn(&mut self, txn: Txn) -> Result<TxnReply, Code> {
+        match self.write(Request::Txn(txn))?.body {
+            Body::Txn(reply) => Ok(reply),
+            other => panic!("a txn was answered by {other:?}"),
+        }
+    }
+
+    pub fn range(&self, range: &Range) -> Result<RangeReply, Code> {
+        self.state.range(&self.store, range)
+    }
+
+    pub fn get(&self, key: &'static str) -> Option<KeyValue> {
+        self.range(&all_of(single(key))).expect("the newest state is readable").kvs.pop()
+    }
+
+    /// The keys that a range answers, in its order.
+    pub fn keys(&self, range: &Range) -> Vec<String> {
+        let reply = self.range(range).expect("the range is readable");
+        reply.kvs.iter().map(|kv| String::from_utf8_lossy(&kv.key).into_owned()).collect()
+    }
+
+    pub fn reload(&mut self) {
+        let state = State::load(&self.store).expect("the rows are whole").expect("something was written");
+        assert_eq!(state.hash(), self.state.hash());
+        assert_eq!(state.revision(), self.state.revision());
+        assert_eq!(state.key_count(), self.state.key_count());
+        self.state = state;
+    }
+
+    pub fn revision(&self) -> i64 {
+        self.state.revision().0
+    }
+}
+
+fn row(table: Table, key: &[u8], value: Option<&[u8]>) -> Row {
+    Row { table, key: Bytes::copy_from_slice(key), value: value.map(Bytes::copy_from_slice) }
+}
+
+pub fn proposal(seq: u64, command: Command) -> Proposal {
+    Proposal { id: ProposalId { origin: ORIGIN, boot: Boot(1), seq }, low: 0, command }
+}
+
+pub fn at(index: u64) -> Position {
+    Position { index: Index(index), term: Term(1) }
+}
+
+pub fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+pub fn single(key: &'static str) -> KeyRange {
+    KeyRange::single(bytes(key))
+}
+
+pub fn span(start: &'static str, end: &'static str) -> KeyRange {
+    KeyRange::from_wire(bytes(start), bytes(end))
+}
+
+pub fn everything() -> KeyRange {
+    span("\0", "\0")
+}
+
+pub fn all_of(keys: KeyRange) -> Range {
+    Range {
+        keys,
+        revision: Revision::ZERO,
+        limit: 0,
+        sort: None,
+        serializable: false,
+        keys_only: false,
+        count_only: false,
+        mod_revisions: Bounds::default(),
+        create_revisions: Bounds::default(),
+    }
+}
+
+pub fn put(key: &'static str, value: &'static str) -> Put {
+    Put { key: bytes(key), value: Some(bytes(value)), lease: Some(LeaseId::NONE), prev_kv: false }
+}
+
+pub fn op_put(key: &'static str, value: &'static str) -> Request {
+    Request::Put(put(key, value))
+}
+
+pub fn op_delete(keys: KeyRange) -> Request {
+    Request::Delete(Delete { keys, prev_kv: false })
+}
+
+pub fn op_range(keys: KeyRange) -> Request {
+    Request::Range(all_of(keys))
+}
+
+pub fn when(keys: KeyRange, relation: Relation, target: Target) -> Compare {
+    Compare { keys, relation, target }
+}
+
+/// A transaction without compares: its first branch is taken.
+pub fn do_all(success: Vec<Request>) -> Txn {
+    Txn { compares: Vec::new(), success, failure: Vec::new() }
+}
+
+pub fn put_reply(reply: &Reply) -> &PutReply {
+    match &reply.body {
+        Body::Put(reply) => reply,
+        other => panic!("a put was answered by {other:?}"),
+    }
+}
+
+pub fn delete_reply(reply: &Reply) -> &DeleteReply {
+    match &reply.body {
+        Body::Delete(reply) => reply,
+        other => panic!("a delete was answered by {other:?}"),
+    }
+}

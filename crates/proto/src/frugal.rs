@@ -1,0 +1,131 @@
+//! Which requests may be decoded: those whose decoded form is not far larger than their bytes.
+//! Only a transaction can grow: an empty operation takes two bytes on the wire and two hundred in memory, so
+//! its tree is walked and counted first. Nothing is allocated by looking.
+
+use crate::etcdserverpb::{
+    AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
+    DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+};
+use base::Code;
+use base::code::Grpc;
+use tonic::Status;
+
+/// Compares and operations, of both branches and nested transactions together. Decoded, as many take about
+/// as much memory as the largest message has bytes.
+const PARTS_MAX: usize = 16_384;
+/// Transactions within transactions that are walked; prost gives up at twice as many messages.
+const DEPTH_MAX: usize = 48;
+
+/// A message that can tell from its bytes that it should not be decoded.
+pub trait Frugal {
+    fn check(_bytes: &[u8]) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+impl Frugal for RangeRequest {}
+impl Frugal for PutRequest {}
+impl Frugal for DeleteRangeRequest {}
+impl Frugal for CompactionRequest {}
+impl Frugal for AlarmRequest {}
+impl Frugal for StatusRequest {}
+
+/// A client believes the server it asked.
+macro_rules! trusted {
+    ($($response:ty),*) => { $(impl Frugal for $response {})* };
+}
+
+trusted!(
+    RangeResponse,
+    RangeStreamResponse,
+    PutResponse,
+    DeleteRangeResponse,
+    TxnResponse,
+    CompactionResponse,
+    AlarmResponse,
+    StatusResponse
+);
+
+impl Frugal for TxnRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        let mut parts_left = PARTS_MAX;
+        walk_txn(bytes, DEPTH_MAX, &mut parts_left).map_err(|refusal| match refusal {
+            Refusal::Malformed => Status::internal("malformed protobuf in a transaction"),
+            Refusal::TooManyParts => refuse(Code::TooManyOps),
+            Refusal::TooDeep => refuse(Code::TxnTooDeep),
+        })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    Malformed,
+    TooManyParts,
+    TooDeep,
+}
+
+fn refuse(code: Code) -> Status {
+    const { assert!(matches!(Code::TooManyOps.grpc(), Grpc::InvalidArgument)) };
+    const { assert!(matches!(Code::TxnTooDeep.grpc(), Grpc::InvalidArgument)) };
+    Status::invalid_argument(code.message())
+}
+
+/// Fields of `TxnRequest` that hold parts, and the one of `RequestOp` that nests.
+const COMPARE: u64 = 1;
+const SUCCESS: u64 = 2;
+const FAILURE: u64 = 3;
+const NESTED_TXN: u64 = 4;
+
+fn walk_txn(bytes: &[u8], depth_left: usize, parts_left: &mut usize) -> Result<(), Refusal> {
+    let depth_left = depth_left.checked_sub(1).ok_or(Refusal::TooDeep)?;
+    for_each_message(bytes, &mut |field, part| {
+        if !matches!(field, COMPARE | SUCCESS | FAILURE) {
+            return Ok(());
+        }
+        *parts_left = parts_left.checked_sub(1).ok_or(Refusal::TooManyParts)?;
+        if field == COMPARE {
+            return Ok(());
+        }
+        for_each_message(part, &mut |field, txn| match field {
+            NESTED_TXN => walk_txn(txn, depth_left, parts_left),
+            _ => Ok(()),
+        })
+    })
+}
+
+/// Visits the length-delimited fields of one message and passes over the others. Groups, which no proto3
+/// schema has, count as malformed: their content could not be counted.
+fn for_each_message<'a>(
+    mut bytes: &'a [u8],
+    visit: &mut dyn FnMut(u64, &'a [u8]) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    while !bytes.is_empty() {
+        let key = take_varint(&mut bytes)?;
+        match key & 7 {
+            0 => drop(take_varint(&mut bytes)?),
+            1 => drop(take(&mut bytes, 8)?),
+            2 => {
+                let len = take_varint(&mut bytes)?;
+                let part = take(&mut bytes, usize::try_from(len).map_err(|_| Refusal::Malformed)?)?;
+                visit(key >> 3, part)?;
+            }
+            5 => drop(take(&mut bytes, 4)?),
+            _ => return Err(Refusal::Malformed),
+        }
+    }
+    Ok(())
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Result<u64, Refusal> {
+    prost::encoding::decode_varint(bytes).map_err(|_| Refusal::Malformed)
+}
+
+fn take<'a>(bytes: &mut &'a [u8], len: usize) -> Result<&'a [u8], Refusal> {
+    let (taken, rest) = bytes.split_at_checked(len).ok_or(Refusal::Malformed)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests;

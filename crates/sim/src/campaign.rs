@@ -1,0 +1,68 @@
+//! Many seeds, on all cores, until a count or a time is reached.
+//! Seeds are handed out in order, so a campaign of N seeds always covers the same ones.
+
+use crate::run::{self, Report};
+use crate::tally::Tally;
+use base::mutant::Mutant;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub first: u64,
+    pub seeds: u64,
+    pub until: Option<Instant>,
+    pub threads: usize,
+    pub planted: Option<Mutant>,
+    /// A campaign for a planted bug ends when it is found.
+    pub stop_at_first: bool,
+}
+
+pub struct Summary {
+    pub seeds: u64,
+    pub tally: Tally,
+    pub elapsed: Duration,
+    /// In the order of their seeds.
+    pub violations: Vec<Report>,
+}
+
+impl Summary {
+    pub fn simulated_hours(&self) -> f64 {
+        self.seeds as f64 * run::SEED_US as f64 / 3.6e9
+    }
+}
+
+/// Runs the plan; `progress` is told of every seed that ends.
+pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
+    let started = Instant::now();
+    let next = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let done: Mutex<(u64, Tally, Vec<Report>)> = Mutex::default();
+    let out_of_time = || plan.until.is_some_and(|until| Instant::now() >= until);
+    thread::scope(|scope| {
+        for _ in 0..plan.threads {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && !out_of_time() {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= plan.seeds {
+                        break;
+                    }
+                    let report = run::run(plan.first + nth, plan.planted);
+                    progress(&report);
+                    let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    done.0 += 1;
+                    done.1.add(&report.tally);
+                    if report.violation.is_some() {
+                        stop.fetch_or(plan.stop_at_first, Ordering::Relaxed);
+                        done.2.push(report);
+                    }
+                }
+            });
+        }
+    });
+    let (seeds, tally, mut violations) = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    violations.sort_by_key(|report| report.seed);
+    Summary { seeds, tally, elapsed: started.elapsed(), violations }
+}

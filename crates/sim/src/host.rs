@@ -1,0 +1,85 @@
+//! One simulated machine: a disk that survives the process, a clock of its own, and the process if it runs.
+//! The process is the real member (`engine::Member`); its threads are inboxes that the world serves at times
+//! of its choosing, so every interleaving that the real threads could show can happen here.
+
+use crate::history::Outcome;
+use base::{Code, Index, Instant, NodeId, Token};
+use coord::reply::Reply;
+use disk::SimDisk;
+use engine::Member;
+use node::{Flush, apply};
+use raft::Persist;
+use std::collections::{BTreeMap, VecDeque};
+
+pub struct Host {
+    pub id: NodeId,
+    pub disk: SimDisk,
+    pub process: Option<Process>,
+    /// Counts starts and ends of the process, so that what was planned for an earlier one is not done to it.
+    pub life: u32,
+    pub paused: bool,
+    pub clock: Clock,
+    /// Until then every sync of the disk takes long.
+    pub slow_until: u64,
+}
+
+/// A monotonic clock that runs fast or slow, and may jump ahead.
+pub struct Clock {
+    pub parts_per_million: i64,
+    pub ahead: u64,
+}
+
+pub struct Process {
+    pub member: Member,
+    /// What waits for the disk while a sync is in flight.
+    pub to_persist: Vec<Persist>,
+    /// The last persist of the write that is being synced.
+    pub syncing: Option<u64>,
+    pub to_apply: VecDeque<apply::Input>,
+    pub apply_planned: bool,
+    pub flush: Option<Flush>,
+    pub tokens: u64,
+    /// Which operation of the history waits under a token.
+    pub waiting: BTreeMap<Token, usize>,
+}
+
+impl Clock {
+    pub fn at(&self, now: u64) -> Instant {
+        let drift = now as i64 / 1_000 * self.parts_per_million / 1_000;
+        Instant((now as i64 + drift) as u64 + self.ahead)
+    }
+
+    /// How long, in true time, this clock takes for a span.
+    pub fn true_span(&self, span: u64) -> u64 {
+        (span as i64 - span as i64 * self.parts_per_million / 1_000_000) as u64
+    }
+}
+
+impl Process {
+    pub fn new(member: Member) -> Process {
+        Process {
+            member,
+            to_persist: Vec::new(),
+            syncing: None,
+            to_apply: VecDeque::new(),
+            apply_planned: false,
+            flush: None,
+            tokens: 0,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    pub fn applied(&self) -> Index {
+        self.member.apply.applied().index
+    }
+}
+
+/// What a client makes of an answer.
+pub fn outcome_of(result: Result<Reply, Code>) -> Outcome {
+    match result {
+        Ok(reply) => Outcome::Done(reply),
+        // The proposal may be in somebody's log.
+        Err(Code::Timeout | Code::NoLeader | Code::Stopped) => Outcome::Unknown,
+        Err(code) => Outcome::Refused(code),
+    }
+}

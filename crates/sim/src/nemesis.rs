@@ -1,0 +1,189 @@
+//! Whoever breaks things: processes, disks, clocks and links, one or many at a time.
+//! Every fault is drawn from the seed, undone after a while, and counted.
+
+use crate::history::Outcome;
+use crate::world::{Checked, Event, World};
+use node::Input;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// SIGKILL: the kernel keeps what was written, synced or not.
+    Killed,
+    /// The machine loses power: what was not synced is lost, torn or reordered.
+    PowerCut,
+    /// The process stopped itself because its disk failed; then the machine may go down with it.
+    Trouble,
+}
+
+impl World {
+    pub fn nemesis(&mut self) -> Checked {
+        if self.calm {
+            return Ok(());
+        }
+        let pause = self.rng.between(200_000, 4_000_000);
+        self.agenda.after(pause, Event::Nemesis);
+        let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+        match self.rng.between(0, 100) {
+            0..14 => self.strike(host, Death::Killed),
+            14..28 => self.strike(host, Death::PowerCut),
+            28..32 => self.strike_all(),
+            32..44 => self.split(),
+            44..52 => self.cut_one_way(),
+            52..58 => self.isolate_leader(),
+            58..68 => self.pause(host),
+            68..74 => self.fail_sync(host),
+            74..80 => self.fill_disk(host),
+            80..88 => self.cut_power_soon(host),
+            88..91 => self.jump_clock(host),
+            91..96 => self.slow_disks(),
+            _ => return self.transfer_leadership(),
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, host: usize, death: Death) {
+        if self.hosts[host].process.is_some() {
+            self.tally.faults += 1;
+            self.stop(host, death);
+        }
+    }
+
+    /// The whole cluster loses power at once.
+    pub fn strike_all(&mut self) {
+        for host in 0..self.hosts.len() {
+            self.strike(host, Death::PowerCut);
+        }
+    }
+
+    /// Ends a process and plans its return.
+    pub fn stop(&mut self, host: usize, death: Death) {
+        let Some(process) = self.hosts[host].process.take() else { return };
+        self.tally.deaths += 1;
+        let machine_too = match death {
+            Death::Killed => false,
+            Death::PowerCut => true,
+            Death::Trouble => self.hosts[host].disk.has_lost_power() || self.rng.chance(500_000),
+        };
+        let machine = &mut self.hosts[host];
+        machine.life += 1;
+        machine.paused = false;
+        if machine_too {
+            machine.disk.crash()
+        } else {
+            machine.disk.kill()
+        }
+        let waiting = process.waiting.clone();
+        drop(process);
+        for operation in waiting.into_values() {
+            self.settle(operation, Outcome::Unknown);
+        }
+        let gone = self.hosts[host].id;
+        for other in 0..self.hosts.len() {
+            // A kernel that lives on closes the dead process's connections at once.
+            if other != host && !machine_too && self.hosts[other].process.is_some() {
+                let life = self.hosts[other].life;
+                let delay = self.rng.between(100, 5_000);
+                self.agenda.after(delay, Event::Report { host: other, life, input: Input::Lost(gone) });
+            }
+        }
+        let delay = if self.calm { 100_000 } else { self.rng.between(20_000, 5_000_000) };
+        self.agenda.after(delay, Event::Restart { host });
+    }
+
+    fn split(&mut self) {
+        self.tally.faults += 1;
+        self.network.split(&mut self.rng);
+        self.heal_later();
+    }
+
+    fn cut_one_way(&mut self) {
+        self.tally.faults += 1;
+        self.network.cut_one_way(&mut self.rng);
+        self.heal_later();
+    }
+
+    fn isolate_leader(&mut self) {
+        if let Some(leader) = self.leader() {
+            self.tally.faults += 1;
+            self.network.isolate(leader);
+            self.heal_later();
+        }
+    }
+
+    fn heal_later(&mut self) {
+        let delay = self.rng.between(300_000, 8_000_000);
+        self.agenda.after(delay, Event::Heal);
+    }
+
+    fn pause(&mut self, host: usize) {
+        let machine = &mut self.hosts[host];
+        if machine.process.is_some() && !machine.paused {
+            self.tally.faults += 1;
+            machine.paused = true;
+            let delay = self.rng.between(50_000, 6_000_000);
+            self.agenda.after(delay, Event::Resume { host });
+        }
+    }
+
+    fn fail_sync(&mut self, host: usize) {
+        self.tally.faults += 1;
+        self.hosts[host].disk.fail_next_sync();
+    }
+
+    /// Every disk takes long over its syncs for a while; then, sometimes, the lights go out.
+    fn slow_disks(&mut self) {
+        self.tally.faults += 1;
+        let until = self.agenda.now() + self.rng.between(500_000, 4_000_000);
+        self.hosts.iter_mut().for_each(|host| host.slow_until = until);
+        if self.rng.chance(500_000) {
+            self.agenda.after(self.rng.between(100_000, 2_000_000), Event::Blackout);
+        }
+    }
+
+    fn fill_disk(&mut self, host: usize) {
+        self.tally.faults += 1;
+        let machine = &mut self.hosts[host];
+        machine.disk.set_space(0);
+        let delay = self.rng.between(100_000, 5_000_000);
+        self.agenda.after(delay, Event::SpaceReturns { host });
+    }
+
+    /// The power goes in the midst of whatever the disk does next.
+    fn cut_power_soon(&mut self, host: usize) {
+        if self.hosts[host].process.is_some() {
+            self.tally.faults += 1;
+            let operations = self.rng.between(0, 40);
+            self.hosts[host].disk.fail_after_ops(operations);
+        }
+    }
+
+    fn jump_clock(&mut self, host: usize) {
+        self.tally.faults += 1;
+        self.hosts[host].clock.ahead += self.rng.between(10_000, 10_000_000);
+    }
+
+    fn transfer_leadership(&mut self) -> Checked {
+        let Some(leader) = self.leader() else { return Ok(()) };
+        if self.hosts[leader].paused {
+            return Ok(());
+        }
+        self.tally.faults += 1;
+        let to = *self.rng.pick(&self.hosts.iter().map(|host| host.id).collect::<Vec<_>>());
+        self.drive(leader, Input::Transfer(to))
+    }
+
+    /// Faults stop: links heal, clocks run, disks have room, everybody starts again.
+    pub fn calm_down(&mut self) {
+        self.calm = true;
+        self.network.calm_down();
+        for host in 0..self.hosts.len() {
+            let machine = &mut self.hosts[host];
+            machine.paused = false;
+            machine.slow_until = 0;
+            machine.disk.set_space(u64::MAX);
+            machine.disk.cancel_faults();
+            self.agenda.after(1, Event::Restart { host });
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One seed from beginning to end: a stormy part, a calm part in which the cluster must come back, and then
+//! the judges. A panic of the product's own assertions is a finding like any other.
+
+use crate::durable;
+use crate::history::Outcome;
+use crate::linear::{self, Verdict};
+use crate::oracle::{Checker, Violation};
+use crate::tally::Tally;
+use crate::world::{Checked, World};
+use base::mutant::{self, Mutant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const STORM_US: u64 = 60_000_000;
+const CALM_US: u64 = 20_000_000;
+/// After the storm, answers must come by then.
+const RECOVERY_US: u64 = 10_000_000;
+const SETTLE_US: u64 = 5_000_000;
+
+/// True time that one seed covers.
+pub const SEED_US: u64 = STORM_US + CALM_US + 2 * SETTLE_US;
+
+pub struct Report {
+    pub seed: u64,
+    pub trace: u64,
+    pub tally: Tally,
+    pub violation: Option<Violation>,
+}
+
+pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
+    mutant::plant(planted);
+    let mut world = World::new(seed);
+    let checked = catch_unwind(AssertUnwindSafe(|| live_through(&mut world)));
+    mutant::plant(None);
+    let violation = match checked {
+        Ok(checked) => checked.err(),
+        Err(panic) => Some(Violation { checker: Checker::Assertion, what: words_of(panic) }),
+    };
+    Report { seed, trace: world.trace, tally: world.tally, violation }
+}
+
+fn live_through(world: &mut World) -> Checked {
+    world.run_until(STORM_US)?;
+    world.calm_down();
+    world.run_until(STORM_US + RECOVERY_US)?;
+    let answered = world.tally.answered;
+    world.run_until(STORM_US + CALM_US)?;
+    if world.tally.answered == answered {
+        return Err(not_live("nothing is answered although faults have stopped".into()));
+    }
+    world.clients.stopped = true;
+    world.run_until(STORM_US + CALM_US + SETTLE_US)?;
+    read_everything_everywhere(world)?;
+    same_everywhere(world)?;
+    judge(world)
+}
+
+/// One linearizable read through every member, after which the history shows whether anything was lost.
+fn read_everything_everywhere(world: &mut World) -> Checked {
+    let asked: Vec<usize> =
+        (0..world.hosts.len()).map(|host| world.ask_host(host, host, durable::read_everything())).collect();
+    world.run_until(SEED_US)?;
+    let unanswered =
+        asked.iter().find(|read| !matches!(world.clients.history[**read].outcome, Outcome::Done(_)));
+    match unanswered {
+        Some(_) => Err(not_live("a member of the healed cluster does not answer a read".into())),
+        None => Ok(()),
+    }
+}
+
+fn same_everywhere(world: &World) -> Checked {
+    let applied: Vec<_> = world
+        .hosts
+        .iter()
+        .map(|host| {
+            host.process.as_ref().map(|process| (process.applied(), process.member.apply.state_hash()))
+        })
+        .collect();
+    if applied.iter().any(|state| state.is_none() || *state != applied[0]) {
+        return Err(not_live(format!("members of the healed cluster differ: {applied:?}")));
+    }
+    Ok(())
+}
+
+fn judge(world: &World) -> Checked {
+    match linear::check_hinted(&world.clients.history, &|operation| world.truth.landed(operation)) {
+        Verdict::Lawful(_) => Ok(()),
+        Verdict::Violation(found) => {
+            Err(Violation { checker: Checker::Linearizable, what: found.to_string() })
+        }
+        Verdict::Undecided(stuck) => Err(Violation {
+            checker: Checker::Linearizable,
+            what: format!("the search ran out of its budget {stuck}"),
+        }),
+    }
+}
+
+fn not_live(what: String) -> Violation {
+    Violation { checker: Checker::Live, what }
+}
+
+fn words_of(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words").to_string()
+}

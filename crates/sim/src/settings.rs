@@ -1,0 +1,70 @@
+//! What a seed chooses about the world: its size, its pace, and how soon things overflow.
+//! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
+
+use crate::host::Host;
+use base::Rng;
+use engine::Params;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub members: usize,
+    pub clients: usize,
+    pub tick_us: u64,
+    pub think_us: u64,
+    slow_syncs_per_million: u64,
+    flush_interval: Duration,
+    flush_bytes: usize,
+    log_keep_entries: u64,
+    wal_segment_bytes: u64,
+}
+
+const HEARTBEAT_TICKS: usize = 1;
+const ELECTION_TICKS: usize = 10;
+const STORE_CACHE_BYTES: usize = 256 * 1024;
+const SNAPSHOT_CHUNK_BYTES: usize = 1024;
+
+impl Settings {
+    pub fn draw(rng: &mut Rng) -> Settings {
+        Settings {
+            members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
+            clients: 6,
+            tick_us: 100_000,
+            think_us: *rng.pick(&[200_000, 400_000, 800_000]),
+            slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
+            flush_interval: Duration::from_millis(*rng.pick(&[500, 2_000, 4_000])),
+            flush_bytes: *rng.pick(&[4 * 1024, 1024 * 1024]),
+            log_keep_entries: *rng.pick(&[0, 10, 100]),
+            wal_segment_bytes: *rng.pick(&[8 * 1024, 64 * 1024]),
+        }
+    }
+
+    pub fn member_params(&self, host: usize, hosts: &[Host]) -> Params {
+        let raft = raft::Params {
+            id: hosts[host].id,
+            voters: hosts.iter().map(|host| host.id).collect(),
+            heartbeat_ticks: HEARTBEAT_TICKS,
+            election_ticks: ELECTION_TICKS,
+            seed: host as u64,
+            log_keep_entries: self.log_keep_entries,
+            tail_was_cut: false,
+        };
+        Params {
+            consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
+            flush_interval: self.flush_interval,
+            flush_bytes: self.flush_bytes,
+            wal_segment_bytes: self.wal_segment_bytes,
+            store_cache_bytes: STORE_CACHE_BYTES,
+            snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+        }
+    }
+
+    /// How long a sync takes on a disk, which may be having a bad time.
+    pub fn sync_latency(&self, rng: &mut Rng, slow: bool) -> u64 {
+        if slow || rng.chance(self.slow_syncs_per_million) {
+            rng.between(10_000, 1_000_000)
+        } else {
+            rng.between(200, 5_000)
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What happened in a world, in numbers.
+
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub events: u64,
+    pub messages: u64,
+    pub answered: u64,
+    pub refused: u64,
+    pub unknown: u64,
+    pub faults: u64,
+    pub deaths: u64,
+    pub troubles: u64,
+    pub tails_cut: u64,
+    pub elections: u64,
+    pub snapshots: u64,
+    pub flushes: u64,
+}
+
+impl Tally {
+    pub fn operations(&self) -> u64 {
+        self.answered + self.refused + self.unknown
+    }
+
+    pub fn add(&mut self, other: &Tally) {
+        let Tally {
+            events,
+            messages,
+            answered,
+            refused,
+            unknown,
+            faults,
+            deaths,
+            troubles,
+            tails_cut,
+            elections,
+            snapshots,
+            flushes,
+        } = other;
+        self.events += events;
+        self.messages += messages;
+        self.answered += answered;
+        self.refused += refused;
+        self.unknown += unknown;
+        self.faults += faults;
+        self.deaths += deaths;
+        self.troubles += troubles;
+        self.tails_cut += tails_cut;
+        self.elections += elections;
+        self.snapshots += snapshots;
+        self.flushes += flushes;
+    }
+}

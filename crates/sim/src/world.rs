@@ -1,0 +1,511 @@
+//! The seeded world: hosts, the network between them, clients, and somebody who breaks things.
+//! It steps real members event by event in true time; whatever happens follows from the seed alone, and a
+//! rolling hash of the events proves it. See `run` for what is checked.
+
+use crate::agenda::Agenda;
+use crate::clients::Clients;
+use crate::host::{Clock, Host, Process};
+use crate::network::Network;
+use crate::oracle::{Checker, Oracle, Violation};
+use crate::settings::Settings;
+use crate::tally::Tally;
+use crate::truth::Truth;
+use base::rng::mix;
+use base::{Index, NodeId, Rng};
+use bytes::Bytes;
+use disk::SimDisk;
+use node::{Consensus, Frame, Input, Output, apply};
+use raft::Note;
+use std::sync::Arc;
+
+pub struct World {
+    pub agenda: Agenda<Event>,
+    pub rng: Rng,
+    pub hosts: Vec<Host>,
+    pub network: Network,
+    pub clients: Clients,
+    pub oracle: Oracle,
+    pub truth: Truth,
+    pub settings: Settings,
+    pub tally: Tally,
+    pub trace: u64,
+    /// Faults have stopped for good.
+    pub calm: bool,
+}
+
+/// Everything that can happen. Those with a `life` happen to one life of a process only.
+#[derive(Debug)]
+pub enum Event {
+    Tick { host: usize, life: u32 },
+    Deliver { from: usize, to: usize, bytes: Bytes },
+    Synced { host: usize, life: u32 },
+    ApplyTurn { host: usize, life: u32 },
+    Flush { host: usize, life: u32 },
+    Report { host: usize, life: u32, input: Input },
+    Ask { client: usize },
+    Arrive { host: usize, life: u32, operation: usize },
+    GiveUp { operation: usize },
+    Nemesis,
+    Restart { host: usize },
+    Resume { host: usize },
+    SpaceReturns { host: usize },
+    Heal,
+    Blackout,
+}
+
+pub type Checked = Result<(), Violation>;
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let mut rng = Rng::new(seed);
+        let settings = Settings::draw(&mut rng);
+        let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
+        let network = Network::new(&mut rng, settings.members);
+        let clients = Clients::new(settings.clients);
+        let mut world = World {
+            agenda: Agenda::new(),
+            rng,
+            hosts,
+            network,
+            clients,
+            oracle: Oracle::default(),
+            truth: Truth::new(),
+            settings,
+            tally: Tally::default(),
+            trace: mix(seed),
+            calm: false,
+        };
+        for host in 0..world.hosts.len() {
+            let delay = world.rng.between(0, 50_000);
+            world.agenda.after(delay, Event::Restart { host });
+        }
+        for client in 0..world.settings.clients {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Ask { client });
+        }
+        world.agenda.after(3_000_000, Event::Nemesis);
+        world
+    }
+
+    /// Lets everything happen that happens until then.
+    pub fn run_until(&mut self, until: u64) -> Checked {
+        while let Some(event) = self.agenda.next(until) {
+            self.tally.events += 1;
+            self.happen(event)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, event: Event) -> Checked {
+        self.trace = mix(self.trace ^ mix(self.agenda.now()) ^ event.mark());
+        if let Some((host, life)) = event.process() {
+            if self.hosts[host].life != life || self.hosts[host].process.is_none() {
+                return Ok(());
+            }
+            if self.hosts[host].paused {
+                // A stopped process finds everything when it goes on; until then it is asked again.
+                self.agenda.after(20_000, event);
+                return Ok(());
+            }
+        }
+        match event {
+            Event::Tick { host, life } => self.tick(host, life),
+            Event::Deliver { from, to, bytes } => self.deliver(from, to, bytes),
+            Event::Synced { host, .. } => self.synced(host),
+            Event::ApplyTurn { host, .. } => self.apply_turn(host),
+            Event::Flush { host, .. } => self.flush(host),
+            Event::Report { host, input, .. } => self.drive(host, input),
+            Event::Ask { client } => self.ask(client),
+            Event::Arrive { host, operation, .. } => self.arrive(host, operation),
+            Event::GiveUp { operation } => self.give_up(operation),
+            Event::Nemesis => self.nemesis(),
+            Event::Restart { host } => self.start(host),
+            Event::Resume { host } => {
+                self.hosts[host].paused = false;
+                Ok(())
+            }
+            Event::SpaceReturns { host } => {
+                self.hosts[host].disk.set_space(u64::MAX);
+                Ok(())
+            }
+            Event::Heal => {
+                self.network.heal();
+                Ok(())
+            }
+            Event::Blackout => {
+                if !self.calm {
+                    self.strike_all();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts the process of a host from its disk.
+    pub fn start(&mut self, host: usize) -> Checked {
+        if self.hosts[host].process.is_some() {
+            return Ok(());
+        }
+        let params = self.settings.member_params(host, &self.hosts);
+        let now = self.agenda.now();
+        let machine = &mut self.hosts[host];
+        let disk = Arc::new(machine.disk.clone());
+        let faults_before = faults_of(&machine.disk);
+        let member = match engine::open(disk, &params, machine.clock.at(now)) {
+            Ok(member) => member,
+            Err(_) if machine.disk.has_lost_power() || faults_of(&machine.disk) > faults_before => {
+                if machine.disk.has_lost_power() {
+                    machine.disk.crash()
+                } else {
+                    machine.disk.kill()
+                }
+                self.tally.troubles += 1;
+                self.agenda.after(500_000, Event::Restart { host });
+                return Ok(());
+            }
+            Err(error) => {
+                let what = format!("{} cannot start: {error}", machine.id);
+                return Err(Violation { checker: Checker::Restart, what });
+            }
+        };
+        machine.life += 1;
+        machine.paused = false;
+        let life = machine.life;
+        self.tally.tails_cut += u64::from(member.recovery.torn.is_some());
+        let applied = member.apply.applied().index;
+        let hash = member.apply.state_hash();
+        machine.process = Some(Process::new(member));
+        if applied > Index::ZERO {
+            self.oracle.applied(machine.id, applied, hash)?;
+        }
+        self.agenda.after(1_000, Event::Tick { host, life });
+        self.collect(host, Output::default())
+    }
+
+    fn tick(&mut self, host: usize, life: u32) -> Checked {
+        let span = self.hosts[host].clock.true_span(self.settings.tick_us);
+        self.agenda.after(span, Event::Tick { host, life });
+        self.to_apply(host, apply::Input::Tick);
+        self.drive(host, Input::Tick)
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, bytes: Bytes) -> Checked {
+        if self.network.is_cut(from, to) || self.hosts[to].process.is_none() {
+            return Ok(());
+        }
+        if self.hosts[to].paused {
+            self.agenda.after(20_000, Event::Deliver { from, to, bytes });
+            return Ok(());
+        }
+        let frame = Frame::decode(bytes).expect("a member sends what a member can read");
+        let from = self.hosts[from].id;
+        self.drive(to, Input::Received { from, frame })
+    }
+
+    /// One turn of the consensus thread.
+    pub fn drive(&mut self, host: usize, input: Input) -> Checked {
+        let mut out = Output::default();
+        let now = self.local_now(host);
+        self.consensus(host).step(now, input, &mut out);
+        self.collect(host, out)
+    }
+
+    fn collect(&mut self, host: usize, mut out: Output) -> Checked {
+        let now = self.local_now(host);
+        self.consensus(host).collect(now, &mut out);
+        self.perform(host, out)
+    }
+
+    fn perform(&mut self, host: usize, out: Output) -> Checked {
+        let Output { send, persist, committed, reads, refused, stage, snapshots, released, notes } = out;
+        let id = self.hosts[host].id;
+        for note in notes {
+            self.note(host, note)?;
+        }
+        for (to, frame) in send {
+            self.send(host, to, frame.encode());
+        }
+        for entry in &committed {
+            self.oracle.committed(id, entry)?;
+            self.truth.committed(entry, &self.clients.history);
+        }
+        // One entry at a time, so that states are compared at every index.
+        for entry in committed {
+            self.to_apply(host, apply::Input::Committed(vec![entry]));
+        }
+        for batch in reads {
+            self.to_apply(host, apply::Input::Read(batch));
+        }
+        for (token, code) in refused {
+            self.answer(host, token, Err(code));
+        }
+        let life = self.hosts[host].life;
+        for stage in stage {
+            let staged = self.process(host).member.vault.stage(stage);
+            let Some(staged) = self.unless_trouble(host, staged) else { return Ok(()) };
+            if let Some(staged) = staged {
+                let delay = self.rng.between(100, 20_000);
+                let input = Input::Staged { id: staged.id, at: staged.at };
+                self.agenda.after(delay, Event::Report { host, life, input });
+            }
+        }
+        for order in snapshots {
+            self.send_snapshot(host, order);
+        }
+        if let Some(index) = released {
+            let cut = self.process(host).member.journal.release(index);
+            if self.unless_trouble(host, cut).is_none() {
+                return Ok(());
+            }
+        }
+        self.process(host).to_persist.extend(persist);
+        self.persist(host)
+    }
+
+    fn note(&mut self, host: usize, note: Note) -> Checked {
+        match note {
+            Note::Leadership { term, role: raft::Role::Leader, .. } => {
+                let id = self.hosts[host].id;
+                self.oracle.leads(term, id)?;
+                self.tally.elections += 1;
+            }
+            Note::Installed(_) => self.tally.snapshots += 1,
+            Note::Leadership { .. } | Note::CaughtUp => {}
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, from: usize, to: NodeId, bytes: Bytes) {
+        let to = self.host_of(to);
+        self.tally.messages += 1;
+        for delay in self.network.fate(&mut self.rng).into_iter().flatten() {
+            self.agenda.after(delay, Event::Deliver { from, to, bytes: bytes.clone() });
+        }
+    }
+
+    fn send_snapshot(&mut self, host: usize, order: node::SnapshotOrder) {
+        let to = self.host_of(order.to);
+        let peer = order.to;
+        let stream = self.process(host).member.vault.snapshot(order);
+        let Some(stream) = self.unless_trouble(host, stream) else { return };
+        let now = self.agenda.now();
+        let mut sent = true;
+        let mut last = 0;
+        for frame in stream {
+            match self.network.stream_fate(&mut self.rng, now, (host, to)) {
+                Some(delay) => {
+                    last = delay;
+                    self.agenda.after(delay, Event::Deliver { from: host, to, bytes: frame.encode() });
+                }
+                None => sent = false,
+            }
+        }
+        // A stream that broke may be noticed by the sender or not.
+        let ok = sent || self.rng.chance(500_000);
+        let life = self.hosts[host].life;
+        let input = Input::SnapshotSent { to: peer, ok };
+        self.agenda.after(last + 1_000, Event::Report { host, life, input });
+    }
+
+    /// Writes what has gathered, if the disk is free; it is durable when `Synced` happens.
+    fn persist(&mut self, host: usize) -> Checked {
+        let process = self.process(host);
+        if process.syncing.is_some() || process.to_persist.is_empty() {
+            return Ok(());
+        }
+        let batch = std::mem::take(&mut process.to_persist);
+        process.syncing = batch.last().map(|persist| persist.seq);
+        for at in batch.iter().filter_map(|persist| persist.install) {
+            if !self.install(host, at)? {
+                return Ok(());
+            }
+        }
+        let written = self.process(host).member.journal.write(&batch);
+        if self.unless_trouble(host, written).is_some() {
+            let slow = self.agenda.now() < self.hosts[host].slow_until;
+            let delay = self.settings.sync_latency(&mut self.rng, slow);
+            let life = self.hosts[host].life;
+            self.agenda.after(delay, Event::Synced { host, life });
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, host: usize, at: base::Position) -> Result<bool, Violation> {
+        let now = self.local_now(host);
+        let installed = self.process(host).member.vault.install(at);
+        if self.unless_trouble(host, installed).is_none() {
+            return Ok(false);
+        }
+        let process = self.process(host);
+        // The flush under way was for the store that is gone.
+        process.flush = None;
+        let member = &mut process.member;
+        if let Err(corrupt) = member.apply.install(now, member.vault.view()) {
+            let what = format!("an installed snapshot cannot be read: {corrupt}");
+            return Err(Violation { checker: Checker::Restart, what });
+        }
+        let hash = member.apply.state_hash();
+        let id = self.hosts[host].id;
+        self.oracle.applied(id, at.index, hash)?;
+        Ok(true)
+    }
+
+    fn synced(&mut self, host: usize) -> Checked {
+        let synced = self.process(host).member.journal.sync();
+        if self.unless_trouble(host, synced).is_none() {
+            return Ok(());
+        }
+        let seq = self.process(host).syncing.take().expect("a sync follows a write");
+        self.drive(host, Input::Persisted(seq))?;
+        if self.hosts[host].process.is_some() { self.persist(host) } else { Ok(()) }
+    }
+
+    /// Hands something to the apply thread, which takes it when it comes to it.
+    fn to_apply(&mut self, host: usize, input: apply::Input) {
+        let delay = self.rng.between(10, 2_000);
+        let life = self.hosts[host].life;
+        let process = self.process(host);
+        process.to_apply.push_back(input);
+        if !process.apply_planned {
+            process.apply_planned = true;
+            self.agenda.after(delay, Event::ApplyTurn { host, life });
+        }
+    }
+
+    fn apply_turn(&mut self, host: usize) -> Checked {
+        let now = self.local_now(host);
+        let id = self.hosts[host].id;
+        let mut out = apply::Output::default();
+        let process = self.hosts[host].process.as_mut().expect("the event's life goes on");
+        process.apply_planned = false;
+        let before = process.applied();
+        for input in std::mem::take(&mut process.to_apply) {
+            let member = &mut process.member;
+            member.apply.step(now, member.vault.view(), input, &mut out);
+            self.oracle.applied(id, member.apply.applied().index, member.apply.state_hash())?;
+        }
+        let index = process.applied();
+        let life = self.hosts[host].life;
+        for (token, result) in out.replies {
+            self.answer(host, token, result);
+        }
+        if let Some(flush) = out.flush {
+            self.process(host).flush = Some(flush);
+            let delay = self.rng.between(500, 60_000);
+            self.agenda.after(delay, Event::Flush { host, life });
+        }
+        if index > before || !out.finished.is_empty() {
+            let input = Input::Applied { index, finished: out.finished };
+            let delay = self.rng.between(10, 1_000);
+            self.agenda.after(delay, Event::Report { host, life, input });
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, host: usize) -> Checked {
+        let Some(flush) = self.process(host).flush.take() else { return Ok(()) };
+        let flushed = self.process(host).member.vault.flush(&flush);
+        if self.unless_trouble(host, flushed).is_none() {
+            return Ok(());
+        }
+        self.tally.flushes += 1;
+        self.to_apply(host, apply::Input::Flushed(flush.number));
+        self.drive(host, Input::Flushed(flush.at))
+    }
+
+    /// Trouble with the disk ends the process; what the disk then holds depends on the trouble.
+    fn unless_trouble<T>(&mut self, host: usize, result: Result<T, engine::Error>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(_) => {
+                self.tally.troubles += 1;
+                self.stop(host, crate::nemesis::Death::Trouble);
+                None
+            }
+        }
+    }
+
+    pub fn process(&mut self, host: usize) -> &mut Process {
+        self.hosts[host].process.as_mut().expect("only a running process acts")
+    }
+
+    fn consensus(&mut self, host: usize) -> &mut Consensus {
+        &mut self.process(host).member.consensus
+    }
+
+    pub fn local_now(&self, host: usize) -> base::Instant {
+        self.hosts[host].clock.at(self.agenda.now())
+    }
+
+    fn host_of(&self, id: NodeId) -> usize {
+        self.hosts.iter().position(|host| host.id == id).expect("members know only members")
+    }
+
+    /// The host that leads, as far as it knows.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = |host: &Host| {
+            let status = host.process.as_ref()?.member.consensus.status();
+            (status.role == raft::Role::Leader).then_some(status.term)
+        };
+        (0..self.hosts.len())
+            .filter(|host| leads(&self.hosts[*host]).is_some())
+            .max_by_key(|host| leads(&self.hosts[*host]))
+    }
+}
+
+/// Faults of the disk that were felt so far.
+fn faults_of(disk: &SimDisk) -> u64 {
+    let counters = disk.counters();
+    counters.syncs_failed + counters.space_refused
+}
+
+fn new_host(number: usize, rng: &mut Rng) -> Host {
+    let parts_per_million = rng.between(0, 100_001) as i64 - 50_000;
+    Host {
+        // Ids are hashes in the product: neither small nor in a row.
+        id: NodeId(mix(number as u64 + 1)),
+        disk: SimDisk::new(rng.next_u64()),
+        process: None,
+        life: 0,
+        paused: false,
+        clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
+        slow_until: 0,
+    }
+}
+
+impl Event {
+    /// The process, in one of its lives, to which this happens.
+    fn process(&self) -> Option<(usize, u32)> {
+        match self {
+            Event::Tick { host, life }
+            | Event::Synced { host, life }
+            | Event::ApplyTurn { host, life }
+            | Event::Flush { host, life }
+            | Event::Report { host, life, .. }
+            | Event::Arrive { host, life, .. } => Some((*host, *life)),
+            _ => None,
+        }
+    }
+
+    /// A number for the trace.
+    fn mark(&self) -> u64 {
+        let (kind, who) = match self {
+            Event::Tick { host, .. } => (1, *host),
+            Event::Deliver { from, to, bytes } => (2, from * 8 + to + bytes.len() * 64),
+            Event::Synced { host, .. } => (3, *host),
+            Event::ApplyTurn { host, .. } => (4, *host),
+            Event::Flush { host, .. } => (5, *host),
+            Event::Report { host, .. } => (6, *host),
+            Event::Ask { client } => (7, *client),
+            Event::Arrive { host, operation, .. } => (8, host + operation * 8),
+            Event::GiveUp { operation } => (9, *operation),
+            Event::Nemesis => (10, 0),
+            Event::Restart { host } => (11, *host),
+            Event::Resume { host } => (12, *host),
+            Event::SpaceReturns { host } => (13, *host),
+            Event::Heal => (14, 0),
+            Event::Blackout => (15, 0),
+        };
+        mix(kind ^ (who as u64) << 8)
+    }
+}

@@ -1,0 +1,45 @@
+//! The simulator as part of every test run: seeds that must pass, seeds that once failed, runs that must
+//! repeat, and planted bugs that must be found.
+
+use base::mutant::Mutant;
+use sim::campaign::{self, Plan, Summary};
+use sim::run::run;
+
+fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> Plan {
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    Plan { first, seeds, until: None, threads, planted, stop_at_first: true }
+}
+
+fn told(summary: &Summary) -> String {
+    let lines = summary.violations.iter().filter_map(|report| {
+        let found = report.violation.as_ref()?;
+        Some(format!("seed {}: {}: {}", report.seed, found.checker.name(), found.what))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_few_hundred_seeds_show_no_violation() {
+    let summary = campaign::run(&plan(1, 300, None), &|_| {});
+    assert!(summary.violations.is_empty(), "{}", told(&summary));
+    // The world must have been as bad as it claims to be.
+    assert!(summary.tally.faults > 5_000, "{:?}", summary.tally);
+    assert!(summary.tally.snapshots > 500, "{:?}", summary.tally);
+    assert!(summary.tally.tails_cut > 0, "{:?}", summary.tally);
+    assert!(summary.tally.answered > 100_000, "{:?}", summary.tally);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in 1..=10 {
+        assert_eq!(run(seed, None).trace, run(seed, None).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    for mutant in Mutant::ALL {
+        let summary = campaign::run(&plan(1, 500, Some(*mutant)), &|_| {});
+        assert!(!summary.violations.is_empty(), "{} was not found in {} seeds", mutant.name(), summary.seeds);
+    }
+}
