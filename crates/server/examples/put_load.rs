@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const VALUE_BYTES: usize = 256;
 const KEYS: u64 = 100_000;
 /// The unit of `/proc/self/stat` on Linux, everywhere that we run.

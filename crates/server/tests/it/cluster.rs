@@ -3,6 +3,8 @@
 use crate::world::{World, eventually, put};
 use base::Code;
 use server::Server;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[test]
@@ -74,6 +76,34 @@ fn a_draining_leader_hands_over_and_nobody_waits_for_an_election() {
     assert!(!handle.status().is_leader);
     assert_eq!(world.ask_through(&handle, put("refused", "v")), Err(Code::Stopped));
     world.put((leader + 1) % 3, "l", "v");
+}
+
+#[test]
+fn callers_of_the_other_members_are_not_refused_while_the_leader_drains() {
+    let mut world = World::start(3, |_| {});
+    world.put(0, "k", "v");
+    let leader = world.leader();
+    let (answered, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let caller = |number: usize| {
+        let handle = world.handle((leader + 1 + number % 2) % 3);
+        let (answered, enough) = (answered.clone(), enough.clone());
+        world.spawn(async move {
+            while !enough.load(Ordering::Relaxed) {
+                handle.submit(put(&format!("k{number}"), "v")).await.unwrap();
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let callers = (0..16).map(caller).collect();
+    let await_more = || {
+        let so_far = answered.load(Ordering::Relaxed);
+        eventually(|| (answered.load(Ordering::Relaxed) > so_far + 200).then_some(()));
+    };
+    await_more();
+    world.take(leader).drain();
+    await_more();
+    enough.store(true, Ordering::Relaxed);
+    world.join(callers);
 }
 
 #[test]
