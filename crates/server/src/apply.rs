@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::fatal::fatal;
-use crate::storage;
+use crate::{consensus, storage};
 use base::{Index, Instant, Position};
 use disk::StoreView;
 use node::apply::{Input, Output};
@@ -126,7 +126,9 @@ impl Loop {
         if news {
             self.reported = index;
             let finished = std::mem::take(&mut self.out.finished);
-            self.core.report(node::Input::Applied { index, finished });
+            let applied = node::Input::Applied { index, finished };
+            // It is heard before the next request and before time passes: early enough.
+            self.core.consensus.push_quietly(consensus::Mail::Input(applied));
         }
         if let Some(flush) = self.out.flush.take() {
             self.send_flush(flush);

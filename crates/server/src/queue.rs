@@ -40,6 +40,15 @@ impl<T> Queue<T> {
         self.push_bytes(item, 0)
     }
 
+    /// For news that can wait until the taker is awake for another reason: waking it would cost more than the
+    /// news is worth.
+    pub fn push_quietly(&self, item: T) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.items.push(item);
+        }
+    }
+
     /// Never waits either; `wait_for_room` is called before by those who can.
     pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
         let mut state = self.lock();
@@ -126,6 +135,16 @@ mod tests {
         assert!(queue.take(&mut taken, None));
         assert_eq!(taken, [7]);
         assert!(pusher.join().unwrap());
+    }
+
+    #[test]
+    fn quiet_news_is_taken_with_what_comes_next() {
+        let queue = Queue::new();
+        queue.push_quietly(1);
+        queue.push(2);
+        let mut taken = Vec::new();
+        assert!(queue.take(&mut taken, None));
+        assert_eq!(taken, [1, 2]);
     }
 
     #[test]
