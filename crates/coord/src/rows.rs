@@ -47,21 +47,69 @@ pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 
 /// The rows of one change.
 pub fn change_rows(change: &Change, emit: &mut Emit<'_>) {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
-    log_key(change.revision, change.sub, &mut key);
-    log_value(change, &mut value);
-    emit(Table::Log, &key, Some(&value));
-    let ChangeKind::Put(record) = &change.kind else {
-        return emit(Table::Index, &change.key, None);
-    };
-    key.clear();
-    value.clear();
-    version_key(&change.key, change.revision, &mut key);
-    record_value(record, &mut value);
-    emit(Table::Versions, &key, Some(&value));
-    value.clear();
-    index_value(change.revision, record, &mut value);
-    emit(Table::Index, &change.key, Some(&value));
+    let mut row = Buffers::default();
+    row.log(change, emit);
+    row.version(change, emit);
+    row.index(change, emit);
+}
+
+/// The rows of many changes, which come in the order of their revisions. Within each table the rows come in
+/// the order of their keys, which spares the store much of its work, and of a key that changed several times
+/// only the last index row comes.
+pub fn flush_rows(changes: &[Change], emit: &mut Emit<'_>) {
+    let mut row = Buffers::default();
+    for change in changes {
+        row.log(change, emit);
+    }
+    let mut by_key: Vec<&Change> = changes.iter().collect();
+    // Stable: the changes of one key stay in the order of their revisions.
+    by_key.sort_by(|a, b| a.key.cmp(&b.key));
+    for change in &by_key {
+        row.version(change, emit);
+    }
+    for same_key in by_key.chunk_by(|a, b| a.key == b.key) {
+        row.index(same_key.last().expect("a chunk is not empty"), emit);
+    }
+}
+
+/// Where rows are encoded, kept from one to the next.
+#[derive(Default)]
+struct Buffers {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Buffers {
+    fn log(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        self.clear();
+        log_key(change.revision, change.sub, &mut self.key);
+        log_value(change, &mut self.value);
+        emit(Table::Log, &self.key, Some(&self.value));
+    }
+
+    /// A delete leaves no version.
+    fn version(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        if let ChangeKind::Put(record) = &change.kind {
+            self.clear();
+            version_key(&change.key, change.revision, &mut self.key);
+            record_value(record, &mut self.value);
+            emit(Table::Versions, &self.key, Some(&self.value));
+        }
+    }
+
+    fn index(&mut self, change: &Change, emit: &mut Emit<'_>) {
+        let ChangeKind::Put(record) = &change.kind else {
+            return emit(Table::Index, &change.key, None);
+        };
+        self.clear();
+        index_value(change.revision, record, &mut self.value);
+        emit(Table::Index, &change.key, Some(&self.value));
+    }
+
+    fn clear(&mut self) {
+        self.key.clear();
+        self.value.clear();
+    }
 }
 
 /// The rows beside those of the changes, as of `applied`. The origins are written whole: there is one short

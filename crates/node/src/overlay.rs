@@ -23,9 +23,7 @@ impl Flush {
 
     /// Every row, later ones replacing earlier ones of the same key.
     pub fn emit(&self, row: &mut rows::Emit<'_>) {
-        for change in self.changes.iter() {
-            rows::change_rows(change, row);
-        }
+        rows::flush_rows(&self.changes, row);
         for Row { table, key, value } in &self.state {
             row(*table, key, value.as_deref());
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use base::LeaseId;
+use base::rng::mix;
 use bytes::Bytes;
 use coord::request::{Put, Request};
 use server::{Config, Handle, Member, Server};
@@ -112,7 +113,8 @@ async fn put_until(handle: Handle, next: Arc<AtomicU64>, end: Instant) -> Vec<u3
         if start >= end {
             return latencies;
         }
-        let number = next.fetch_add(1, Ordering::Relaxed) % KEYS;
+        // In no order, as keys come.
+        let number = mix(next.fetch_add(1, Ordering::Relaxed)) % KEYS;
         let put = Put {
             key: Bytes::from(format!("key-{number:08}")),
             value: Some(value.clone()),

@@ -36,11 +36,8 @@ impl Outgoing {
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     Arc::new(move |event| match event {
         Event::Frames { from, frames } => on_frames(&core, from, frames),
-        Event::Connected { peer } => tracing::info!(peer = peer.0, "connected to a peer"),
-        Event::Lost { peer } => {
-            tracing::info!(peer = peer.0, "lost a peer");
-            core.report(Input::Lost(peer));
-        }
+        Event::Connected { .. } => {}
+        Event::Lost { peer } => core.report(Input::Lost(peer)),
     })
 }
 

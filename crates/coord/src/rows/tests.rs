@@ -102,3 +102,33 @@ fn no_bytes_make_a_reader_panic() {
         Meta::decode(row);
     }
 }
+
+#[test]
+fn a_flush_leaves_the_same_rows_as_its_changes_one_by_one_and_writes_each_once_in_order() {
+    let mut rng = Rng::new(7);
+    let changes: Vec<Change> = (0..200)
+        .map(|number| Change {
+            // A revision changes a key once.
+            key: Bytes::from(vec![b'a' + 3 * rng.between(0, 7) as u8 + (number % 3) as u8]),
+            revision: Revision(number / 3 + 2),
+            sub: (number % 3) as u32,
+            kind: if rng.chance(300_000) { ChangeKind::Delete } else { put_change().kind },
+            ..put_change()
+        })
+        .collect();
+    let mut one_by_one = BTreeMap::new();
+    for change in &changes {
+        change_rows(change, &mut |table, key, value| {
+            one_by_one.insert((table, key.to_vec()), value.map(<[u8]>::to_vec));
+        });
+    }
+    let mut flushed = Vec::new();
+    flush_rows(&changes, &mut |table, key, value| {
+        flushed.push(((table, key.to_vec()), value.map(<[u8]>::to_vec)));
+    });
+    for table in Table::ALL {
+        let keys = flushed.iter().map(|(row, _)| row).filter(|row| row.0 == table);
+        assert!(keys.is_sorted_by(|a, b| a < b), "{table:?}");
+    }
+    assert_eq!(flushed.into_iter().collect::<BTreeMap<_, _>>(), one_by_one);
+}
