@@ -9,6 +9,7 @@ use crate::grpc::{oversize, unserved};
 use crate::http;
 use axum::Router;
 use base::limits::GRPC_OVERHEAD_BYTES;
+use coord::request::Limits;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use server::Handle;
@@ -30,7 +31,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The size of one request that changes something.
+    /// The size of one request that changes something, as the core measures it; a message may be somewhat larger.
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
     pub txn_ops_max: usize,
@@ -69,7 +70,8 @@ pub async fn serve(
 
 fn routes(handle: Handle, settings: Settings) -> Routes {
     let message_bytes_max = settings.request_bytes_max + GRPC_OVERHEAD_BYTES;
-    let kv = KvServer::new(KvService::new(handle.clone(), settings))
+    let limits = Limits { txn_ops_max: settings.txn_ops_max, ..Limits::default() };
+    let kv = KvServer::new(KvService::new(handle.clone(), limits))
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let maintenance = MaintenanceServer::new(MaintenanceService::new(handle.clone()))

@@ -1,12 +1,14 @@
-//! Logging to standard error that never blocks the one who logs.
-//! Events go through a bounded queue to a thread of their own; when whoever reads standard error has stopped,
-//! lines are dropped and counted, and the count is written once there is room again.
+//! Logging to standard error that does not wait for whoever reads it.
+//! Events go through a bounded queue to a thread of their own; when the reader has stopped, lines are dropped and
+//! counted, and the count is written once there is room again. Only an error waits for a moment until it is out,
+//! because the process may end with it.
 
 mod queue;
 
 use queue::{Queue, QueueWriter};
 use std::io::IsTerminal;
 use std::time::Duration;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -47,5 +49,10 @@ impl<'a> MakeWriter<'a> for Lines {
 
     fn make_writer(&'a self) -> QueueWriter<'a> {
         self.0.writer()
+    }
+
+    /// An error may be the last thing that the process says.
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> QueueWriter<'a> {
+        if *meta.level() == Level::ERROR { self.0.urgent_writer() } else { self.0.writer() }
     }
 }

@@ -58,10 +58,9 @@ async fn run_until_signal(config: Config) -> Result<(), Error> {
         api::Settings { request_bytes_max: config.request_bytes_max, txn_ops_max: config.txn_ops_max };
 
     let server = Server::start(config.clone())?;
-    let handle = server.handle();
     announce(&config, client_addr);
     let (stop_clients, stopped) = oneshot::channel();
-    let mut clients = tokio::spawn(serve_clients(handle, listener, settings, stopped));
+    let mut clients = tokio::spawn(serve_clients(server.handle(), listener, settings, stopped));
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
@@ -74,7 +73,7 @@ async fn run_until_signal(config: Config) -> Result<(), Error> {
         Ok(ended) => ended.expect("serving clients does not panic")?,
         Err(_) => warn!(elapsed_ms = drain_timeout.as_millis() as u64, "gave up on requests under way"),
     }
-    tokio::task::block_in_place(|| server.drain());
+    server.drain();
     info!("stopped");
     Ok(())
 }

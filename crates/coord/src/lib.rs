@@ -24,7 +24,7 @@ mod validate;
 
 pub use change::{Change, ChangeKind, Record, Records};
 pub use command::Command;
-pub use proposal::{Position, Proposal};
+pub use proposal::Proposal;
 pub use request::Limits;
 pub use rows::Corrupt;
 pub use state::{Applied, State};

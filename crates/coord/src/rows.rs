@@ -5,10 +5,9 @@
 
 use crate::change::{Change, ChangeKind, Record};
 use crate::entry::{Current, Version};
-use crate::proposal::Position;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint};
-use base::{Index, LeaseId, NodeId, Revision, Table, Term, View};
+use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
 use bytes::Bytes;
 use std::fmt;
 

@@ -6,12 +6,12 @@ use crate::change::{Change, ChangeKind, Records};
 use crate::draft::{self, Draft, Revisions};
 use crate::index::Index;
 use crate::origins::Origins;
-use crate::proposal::{Position, Proposal};
+use crate::proposal::Proposal;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
 use crate::{range, txn};
 use base::checksum::hash64;
-use base::{Code, Revision};
+use base::{Code, Position, Revision};
 
 #[derive(Debug)]
 pub struct State {

@@ -12,7 +12,11 @@ use raft_rs::eraftpb::MessageType;
 pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Option<Message> {
     let raft = &node.raft;
     let from = message.from().0;
-    if message.to().0 != raft.id || from == raft.id || raft.prs().get(from).is_none() {
+    if !message.is_plausible()
+        || message.to().0 != raft.id
+        || from == raft.id
+        || raft.prs().get(from).is_none()
+    {
         return None;
     }
     if message.is_snapshot() && !message.voters().contains(&raft.id) {

@@ -223,7 +223,8 @@ impl Raft {
                 let status = if ok { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
                 self.node.report_snapshot(to.0, status);
             }
-            Input::Transfer(to) => self.node.transfer_leader(to.0),
+            Input::Transfer(to) if self.is_leader() => self.node.transfer_leader(to.0),
+            Input::Transfer(_) => return false,
             Input::Campaign => return self.abstention.is_none() && self.node.campaign().is_ok(),
         }
         true
@@ -268,7 +269,20 @@ impl Raft {
                 _ => {}
             }
         }
-        self.node.step(message.0).is_ok()
+        let from = message.0.from;
+        let taken = self.node.step(message.0).is_ok();
+        self.keep_next_above_match(from);
+        taken
+    }
+
+    /// A rejection that was overtaken by an acknowledgement makes the library probe below what it knows to
+    /// match (raft-rs #557): harmless while the log reaches back so far, a needless snapshot when it does not.
+    fn keep_next_above_match(&mut self, peer: u64) {
+        if let Some(progress) = self.node.raft.mut_prs().get_mut(peer)
+            && progress.next_idx <= progress.matched
+        {
+            progress.next_idx = progress.matched + 1;
+        }
     }
 
     fn step_propose(&mut self, data: Bytes) -> bool {

@@ -39,6 +39,7 @@ impl Maintenance for MaintenanceService {
         Ok(Response::new(StatusResponse {
             header: Some(who::header(&self.handle, status.revision)),
             version: ETCD_VERSION.to_owned(),
+            db_size: status.store_bytes as i64,
             leader: status.leader.map_or(0, |leader| leader.0),
             raft_index: status.committed.0,
             raft_term: status.term.0,

@@ -4,13 +4,15 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const LINES_MAX: usize = 4_096;
 const LINE_BYTES_MAX: usize = 8 * 1024;
+/// How long an urgent line is waited for.
+const URGENT_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often a full queue is tried again by the one who flushes.
 const FLUSH_RETRY: Duration = Duration::from_millis(1);
 
@@ -18,6 +20,7 @@ const FLUSH_RETRY: Duration = Duration::from_millis(1);
 pub struct Queue {
     items: SyncSender<Item>,
     dropped: Arc<AtomicU64>,
+    stuck: Arc<AtomicBool>,
 }
 
 enum Item {
@@ -29,30 +32,42 @@ enum Item {
 impl Queue {
     pub fn start(sink: impl Write + Send + 'static) -> io::Result<Queue> {
         let (items, received) = sync_channel(LINES_MAX);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let counted = dropped.clone();
-        thread::Builder::new().name("log".to_owned()).spawn(move || drain(received, &counted, sink))?;
-        Ok(Queue { items, dropped })
+        let queue = Queue { items, dropped: Arc::default(), stuck: Arc::default() };
+        let (dropped, stuck) = (queue.dropped.clone(), queue.stuck.clone());
+        let writer = thread::Builder::new().name("log".to_owned());
+        writer.spawn(move || drain(received, &dropped, &stuck, sink))?;
+        Ok(queue)
     }
 
     pub fn writer(&self) -> QueueWriter<'_> {
-        QueueWriter(self)
+        QueueWriter { queue: self, urgent: false }
     }
 
-    /// Waits until what is queued has been written, but never longer than this.
-    pub fn flush(&self, timeout: Duration) {
+    /// Its lines are waited for, briefly, unless the sink is known to be stuck.
+    pub fn urgent_writer(&self) -> QueueWriter<'_> {
+        QueueWriter { queue: self, urgent: true }
+    }
+
+    /// Waits until what is queued has been written, but never longer than this. True when it was written.
+    pub fn flush(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let (done, written) = sync_channel(1);
         let mut request = Item::Flush(done);
         while let Err(TrySendError::Full(back)) = self.items.try_send(request) {
             if Instant::now() >= deadline {
-                return;
+                return false;
             }
             request = back;
             thread::sleep(FLUSH_RETRY);
         }
-        // A sink that does not take the lines in time has lost them.
-        let _ = written.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        written.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
+    }
+
+    /// A sink that was waited for in vain is not waited for again until it has taken something.
+    fn flush_unless_stuck(&self) {
+        if !self.stuck.load(Ordering::Relaxed) && !self.flush(URGENT_TIMEOUT) {
+            self.stuck.store(true, Ordering::Relaxed);
+        }
     }
 
     fn push(&self, line: &[u8]) {
@@ -64,11 +79,17 @@ impl Queue {
 }
 
 /// Takes one event, which the formatter writes in one piece.
-pub struct QueueWriter<'a>(&'a Queue);
+pub struct QueueWriter<'a> {
+    queue: &'a Queue,
+    urgent: bool,
+}
 
 impl Write for QueueWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        self.queue.push(line);
+        if self.urgent {
+            self.queue.flush_unless_stuck();
+        }
         Ok(line.len())
     }
 
@@ -77,7 +98,7 @@ impl Write for QueueWriter<'_> {
     }
 }
 
-fn drain(items: Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
+fn drain(items: Receiver<Item>, dropped: &AtomicU64, stuck: &AtomicBool, mut sink: impl Write) {
     for item in items {
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -88,6 +109,7 @@ fn drain(items: Receiver<Item>, dropped: &AtomicU64, mut sink: impl Write) {
             Item::Line(line) => drop(sink.write_all(&line)),
             Item::Flush(done) => drop(done.send(())),
         }
+        stuck.store(false, Ordering::Relaxed);
     }
 }
 
@@ -132,7 +154,7 @@ mod tests {
         assert!((99..=100).contains(&lost), "{lost}: the thread may hold one line in its hands");
 
         open.send(()).unwrap();
-        queue.flush(patient());
+        assert!(queue.flush(patient()));
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         assert!(text.contains("log lines were dropped because nobody read them"), "{}", text.len());
         assert_eq!(text.matches("line\n").count(), LINES_MAX + 100 - lost as usize);
@@ -144,9 +166,30 @@ mod tests {
         let queue = Queue::start(Gated { gate: None, written: written.clone() }).unwrap();
         queue.writer().write_all(b"first\n").unwrap();
         queue.writer().write_all(&[b'x'; LINE_BYTES_MAX + 1]).unwrap();
-        queue.flush(patient());
+        assert!(queue.flush(patient()));
         let written = written.lock().unwrap();
         assert!(written.starts_with(b"first\n"));
         assert_eq!(written.len(), "first\n".len() + LINE_BYTES_MAX);
+    }
+
+    #[test]
+    fn an_urgent_line_is_out_when_it_is_written() {
+        let written = Arc::new(Mutex::new(vec![]));
+        let queue = Queue::start(Gated { gate: None, written: written.clone() }).unwrap();
+        queue.urgent_writer().write_all(b"the end\n").unwrap();
+        assert_eq!(*written.lock().unwrap(), b"the end\n");
+    }
+
+    #[test]
+    fn a_stuck_sink_is_waited_for_once() {
+        let (open, gate) = sync_channel(1);
+        let queue = Queue::start(Gated { gate: Some(gate), written: Arc::default() }).unwrap();
+        queue.urgent_writer().write_all(b"waited for in vain\n").unwrap();
+        assert!(queue.stuck.load(Ordering::Relaxed));
+        queue.urgent_writer().write_all(b"not waited for\n").unwrap();
+        open.send(()).unwrap();
+        assert!(queue.flush(patient()));
+        queue.urgent_writer().write_all(b"waited for again\n").unwrap();
+        assert!(!queue.stuck.load(Ordering::Relaxed));
     }
 }

@@ -1,6 +1,8 @@
 //! Tests of the binary as its users meet it: real processes, real sockets, etcd's wire protocol.
 //! Every test has its own ports and data directory, and waits for what it needs instead of sleeping.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
+
 mod config;
 mod differential;
 mod drain;

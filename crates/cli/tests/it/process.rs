@@ -1,9 +1,10 @@
 //! Real `althing` processes for tests: started, waited for, signalled, and killed when the test ends.
 
 use crate::etcd::Etcd;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,8 +72,12 @@ impl Plan {
         self
     }
 
-    pub fn data_dir(&self) -> &Path {
-        self.dir.path()
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("log")
     }
 
     pub fn command(&self) -> Command {
@@ -93,7 +98,11 @@ impl Plan {
 
     /// Starts the member and reads its one line.
     pub fn start(&self) -> Member {
-        Member::from_child(self.command().stderr(Stdio::inherit()).spawn().unwrap())
+        let log = self.log_path();
+        let file = File::options().create(true).append(true).open(&log).unwrap();
+        let mut member = Member::from_child(self.command().stderr(file).spawn().unwrap());
+        member.log = Some(log);
+        member
     }
 
     /// Starts the member and waits until it can serve.
@@ -109,6 +118,8 @@ pub struct Member {
     pub client: SocketAddr,
     /// The line that it printed on starting.
     pub announced: String,
+    /// Shown when the test fails.
+    log: Option<PathBuf>,
 }
 
 impl Member {
@@ -124,7 +135,7 @@ impl Member {
             let _ = child.kill();
             panic!("not the line of a member that serves: {announced:?}, {:?}", child.wait());
         };
-        Member { child, client, announced }
+        Member { child, client, announced, log: None }
     }
 
     pub fn endpoint(&self) -> String {
@@ -175,6 +186,10 @@ impl Drop for Member {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let log = self.log.as_ref().filter(|_| std::thread::panicking());
+        if let Some(text) = log.and_then(|path| std::fs::read_to_string(path).ok()) {
+            let _ = writeln!(std::io::stderr(), "the log of {}:\n{text}", self.announced);
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! The bytes of commands: they come back as they went, and no bytes do harm.
 
 use crate::generate;
-use crate::world::{do_all, op_put, proposal, put};
+use crate::world::{do_all, op_put, put};
 use base::Rng;
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
 use bytes::Bytes;
 use coord::request::Request;
-use coord::{Command, Limits, Proposal};
+use coord::{Command, Limits};
 use proptest::prelude::*;
 
 fn encoded(command: &Command) -> Bytes {
@@ -30,15 +30,11 @@ fn a_put_has_the_bytes_that_the_format_page_draws() {
 }
 
 #[test]
-fn commands_and_proposals_survive_a_round_trip() {
+fn commands_survive_a_round_trip() {
     let mut rng = Rng::new(1);
-    for seq in 0..3_000 {
+    for _ in 0..3_000 {
         let command = random_command(&mut rng);
-        assert_eq!(Command::decode(encoded(&command)), Some(command.clone()));
-        let proposal = proposal(seq, command);
-        let mut out = Vec::new();
-        proposal.encode(&mut out);
-        assert_eq!(Proposal::decode(Bytes::from(out)), Some(proposal));
+        assert_eq!(Command::decode(encoded(&command)), Some(command));
     }
 }
 
@@ -95,10 +91,9 @@ fn a_list_longer_than_any_transaction_may_have_is_refused_before_it_is_built() {
 proptest! {
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Some(command) = Command::decode(Bytes::from(bytes.clone())) {
+        if let Some(command) = Command::decode(Bytes::from(bytes)) {
             prop_assert_eq!(Command::decode(encoded(&command)), Some(command));
         }
-        Proposal::decode(Bytes::from(bytes));
     }
 
     #[test]

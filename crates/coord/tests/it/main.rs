@@ -4,7 +4,6 @@ mod command;
 mod duplicates;
 mod generate;
 mod model;
-#[cfg(feature = "mutants")]
 mod mutants;
 mod put_and_delete;
 mod ranges;

@@ -1,10 +1,12 @@
 //! A state machine with a store in memory, and short ways to ask it.
 
-use base::{Boot, Code, Index, KeyRange, LeaseId, NodeId, ProposalId, Revision, Row, Table, Term, View};
+use base::{
+    Boot, Code, Index, KeyRange, LeaseId, NodeId, Position, ProposalId, Revision, Row, Table, Term, View,
+};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Target, Txn};
-use coord::{Applied, Change, Command, Position, Proposal, Record, Records, State, rows};
+use coord::{Applied, Change, Command, Proposal, Record, Records, State, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 

@@ -1,1 +1,282 @@
+//! Three members in one process, stepped by hand: who waits for which disk, and who leads.
 
+use super::*;
+use crate::restore::Restoring;
+use std::collections::BTreeMap;
+
+const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
+const ELECTION_TICKS: usize = 10;
+
+fn member(id: NodeId, voters: &[NodeId], tail_was_cut: bool) -> Raft {
+    let params = Params {
+        id,
+        voters: voters.to_vec(),
+        heartbeat_ticks: 1,
+        election_ticks: ELECTION_TICKS,
+        seed: 7,
+        log_keep_entries: 0,
+        tail_was_cut,
+    };
+    let restored = Restoring::default().finish(Position::ORIGIN).unwrap();
+    Raft::new(params, restored)
+}
+
+/// Members whose disks obey the test: a persist completes when it is told to.
+struct Cluster {
+    members: BTreeMap<NodeId, Raft>,
+    /// Disks that complete at once.
+    prompt: Vec<NodeId>,
+    unsynced: BTreeMap<NodeId, Vec<u64>>,
+    in_flight: Vec<Message>,
+    committed: BTreeMap<NodeId, Vec<Entry>>,
+    reads: Vec<ReadReady>,
+    snapshots: Vec<Message>,
+}
+
+impl Cluster {
+    fn new() -> Cluster {
+        Cluster {
+            members: MEMBERS.iter().map(|id| (*id, member(*id, &MEMBERS, false))).collect(),
+            prompt: MEMBERS.to_vec(),
+            unsynced: BTreeMap::new(),
+            in_flight: Vec::new(),
+            committed: BTreeMap::new(),
+            reads: Vec::new(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    fn led_by(leader: NodeId) -> Cluster {
+        let mut cluster = Cluster::new();
+        cluster.step(leader, Input::Campaign);
+        cluster.settle();
+        assert!(cluster.members[&leader].is_leader());
+        cluster
+    }
+
+    fn step(&mut self, id: NodeId, input: Input) -> bool {
+        let taken = self.members.get_mut(&id).unwrap().step(input);
+        self.collect(id);
+        taken
+    }
+
+    fn collect(&mut self, id: NodeId) {
+        let mut out = Output::default();
+        self.members.get_mut(&id).unwrap().collect(&mut out);
+        self.in_flight.extend(out.send);
+        self.committed.entry(id).or_default().extend(out.committed);
+        self.reads.extend(out.reads);
+        self.snapshots.extend(out.snapshots);
+        let persists: Vec<u64> = out.persist.iter().map(|persist| persist.seq).collect();
+        let waiting = self.unsynced.entry(id).or_default();
+        waiting.extend(persists);
+        if self.prompt.contains(&id) {
+            self.sync(id);
+        }
+    }
+
+    fn sync(&mut self, id: NodeId) {
+        let last = self.unsynced.entry(id).or_default().drain(..).next_back();
+        if let Some(last) = last {
+            self.step(id, Input::Persisted(last));
+        }
+    }
+
+    /// Delivers everything until nobody has anything to say.
+    fn settle(&mut self) {
+        while !self.in_flight.is_empty() {
+            for message in std::mem::take(&mut self.in_flight) {
+                self.step(message.to(), Input::Received(message));
+            }
+        }
+    }
+
+    fn kinds_sent_by(&self, id: NodeId) -> Vec<MessageType> {
+        self.in_flight.iter().filter(|message| message.from() == id).map(Message::kind).collect()
+    }
+
+    fn tick_all(&mut self, ids: &[NodeId], ticks: usize) {
+        for _ in 0..ticks {
+            for id in ids {
+                self.step(*id, Input::Tick);
+            }
+            let lost = |message: &Message| !ids.contains(&message.to());
+            self.in_flight.retain(|message| !lost(message));
+            self.settle_among(ids);
+        }
+    }
+
+    fn settle_among(&mut self, ids: &[NodeId]) {
+        while !self.in_flight.is_empty() {
+            for message in std::mem::take(&mut self.in_flight) {
+                if ids.contains(&message.to()) {
+                    self.step(message.to(), Input::Received(message));
+                }
+            }
+        }
+    }
+}
+
+fn data(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+#[test]
+fn a_proposal_is_committed_everywhere_once() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    assert!(cluster.step(NodeId(1), Input::Propose(data("x"))));
+    cluster.settle();
+    for id in MEMBERS {
+        let committed = &cluster.committed[&id];
+        assert_eq!(committed.iter().filter(|entry| entry.data == "x").count(), 1, "{id}");
+    }
+    assert!(!cluster.step(NodeId(2), Input::Propose(data("y"))), "a follower does not order");
+}
+
+#[test]
+fn a_followers_vote_for_an_entry_waits_for_its_disk_and_a_heartbeats_answer_does_not() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.prompt.retain(|id| *id != NodeId(2));
+    cluster.step(NodeId(1), Input::Propose(data("x")));
+    let appends = std::mem::take(&mut cluster.in_flight);
+    for message in appends.into_iter().filter(|message| message.to() == NodeId(2)) {
+        cluster.step(NodeId(2), Input::Received(message));
+    }
+    assert_eq!(cluster.kinds_sent_by(NodeId(2)), [], "nothing vouches for what is not durable");
+    cluster.step(NodeId(1), Input::Tick);
+    let heartbeats = std::mem::take(&mut cluster.in_flight);
+    for message in heartbeats.into_iter().filter(|message| message.to() == NodeId(2)) {
+        cluster.step(NodeId(2), Input::Received(message));
+    }
+    assert_eq!(cluster.kinds_sent_by(NodeId(2)), [MessageType::MsgHeartbeatResponse]);
+    cluster.sync(NodeId(2));
+    assert!(cluster.kinds_sent_by(NodeId(2)).contains(&MessageType::MsgAppendResponse));
+}
+
+#[test]
+fn the_leader_commits_by_its_followers_disks_but_applies_only_what_its_own_disk_has() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.prompt.retain(|id| *id != NodeId(1));
+    cluster.step(NodeId(1), Input::Propose(data("x")));
+    cluster.settle();
+    let has_x = |cluster: &Cluster, id: NodeId| cluster.committed[&id].iter().any(|entry| entry.data == "x");
+    assert!(cluster.members[&NodeId(1)].status().committed >= cluster.members[&NodeId(1)].status().last);
+    assert!(!has_x(&cluster, NodeId(1)), "not before the local disk has it");
+    cluster.sync(NodeId(1));
+    assert!(has_x(&cluster, NodeId(1)));
+}
+
+#[test]
+fn a_single_member_does_not_commit_before_its_disk() {
+    let mut raft = member(NodeId(1), &[NodeId(1)], true);
+    let mut out = Output::default();
+    assert!(raft.step(Input::Campaign), "alone, there is nobody to abstain for");
+    raft.collect(&mut out);
+    assert!(raft.step(Input::Propose(data("x"))));
+    raft.collect(&mut out);
+    assert!(out.committed.is_empty());
+    let last = out.persist.last().unwrap().seq;
+    raft.step(Input::Persisted(last));
+    raft.collect(&mut out);
+    assert!(out.committed.iter().any(|entry| entry.data == "x"));
+}
+
+#[test]
+fn reads_are_confirmed_by_a_quorum_through_leader_and_follower() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    for (id, context) in [(NodeId(1), data("of the leader")), (NodeId(2), data("of a follower"))] {
+        cluster.step(id, Input::ReadIndex(context.clone()));
+        assert!(cluster.reads.is_empty(), "nobody is sure yet");
+        cluster.settle();
+        let committed = cluster.members[&NodeId(1)].status().committed;
+        assert_eq!(cluster.reads.drain(..).next(), Some(ReadReady { context, index: committed }));
+    }
+}
+
+#[test]
+fn followers_that_see_the_leader_vanish_elect_another_without_waiting_out_the_timeout() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    let rest = [NodeId(2), NodeId(3)];
+    for id in rest {
+        cluster.step(id, Input::Lost(NodeId(1)));
+    }
+    cluster.tick_all(&rest, ELECTION_TICKS / 2);
+    assert!(rest.iter().any(|id| cluster.members[id].is_leader()));
+}
+
+#[test]
+fn one_broken_connection_does_not_unseat_a_leader_that_others_hear() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(2), Input::Lost(NodeId(1)));
+    cluster.tick_all(&MEMBERS, ELECTION_TICKS * 3);
+    assert!(cluster.members[&NodeId(1)].is_leader());
+    assert_eq!(cluster.members[&NodeId(1)].status().term, Term(1));
+}
+
+#[test]
+fn a_member_with_a_cut_tail_does_not_vote_until_it_has_caught_up_or_nobody_leads() {
+    let mut cluster = Cluster::new();
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, true));
+    let pair = [NodeId(1), NodeId(2)];
+    cluster.tick_all(&pair, ELECTION_TICKS * 2);
+    assert!(!cluster.members[&NodeId(1)].is_leader(), "two of three, and one abstains");
+    cluster.tick_all(&pair, ELECTION_TICKS * 4);
+    assert!(pair.iter().any(|id| cluster.members[id].is_leader()), "the wait is bounded");
+}
+
+#[test]
+fn leadership_can_be_handed_over() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(1), Input::Transfer(NodeId(3)));
+    cluster.settle();
+    assert!(cluster.members[&NodeId(3)].is_leader());
+}
+
+#[test]
+fn a_follower_behind_the_cut_is_sent_a_snapshot() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    for _ in 0..20 {
+        cluster.step(NodeId(1), Input::Propose(data("x")));
+        cluster.settle_among(&[NodeId(1), NodeId(2)]);
+    }
+    let at = cluster.committed[&NodeId(1)].last().unwrap().at;
+    cluster.step(NodeId(1), Input::Applied(at.index));
+    cluster.step(NodeId(1), Input::Flushed(at));
+    cluster.tick_all(&MEMBERS, 3);
+    let announced = cluster.snapshots.first().and_then(Message::snapshot_at);
+    assert_eq!(announced, Some(at), "the log no longer reaches back to member 3");
+}
+
+#[test]
+fn messages_that_no_lawful_peer_sends_do_no_harm() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    let mut rng = base::Rng::new(5);
+    let kinds = [
+        MessageType::MsgHeartbeat,
+        MessageType::MsgAppend,
+        MessageType::MsgAppendResponse,
+        MessageType::MsgRequestVote,
+        MessageType::MsgHeartbeatResponse,
+        MessageType::MsgRequestPreVote,
+        MessageType::MsgTimeoutNow,
+    ];
+    for _ in 0..20_000 {
+        let number = |rng: &mut base::Rng| *rng.pick(&[0, 1, 2, 3, 50, 1 << 40, 1 << 62]);
+        let message = eraftpb::Message {
+            msg_type: *rng.pick(&kinds),
+            from: rng.between(0, 6),
+            to: rng.between(0, 6),
+            term: number(&mut rng) % (1 << 41),
+            log_term: number(&mut rng),
+            index: number(&mut rng),
+            commit: number(&mut rng),
+            commit_term: number(&mut rng),
+            reject_hint: number(&mut rng),
+            reject: rng.chance(500_000),
+            ..eraftpb::Message::default()
+        };
+        let id = *rng.pick(&MEMBERS);
+        cluster.step(id, Input::Received(Message(message)));
+        cluster.in_flight.clear();
+    }
+}

@@ -210,7 +210,6 @@ proptest::proptest! {
 }
 
 /// The planted bug does what its name says, so that a checker has something to find.
-#[cfg(feature = "mutants")]
 #[test]
 fn the_planted_bug_accepts_a_torn_frame() {
     use base::mutant::{Mutant, plant};
