@@ -35,6 +35,8 @@ pub const APPLY_LAG_ENTRIES_MAX: u64 = 5_000;
 pub const LOG_KEEP_ENTRIES: u64 = 5_000;
 /// Bytes of log kept for them.
 pub const LOG_KEEP_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of log kept while a follower is being sent a snapshot.
+pub const LOG_HOLD_BYTES: usize = 256 * 1024 * 1024;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 

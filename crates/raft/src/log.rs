@@ -3,7 +3,7 @@
 //! leave only when the store has flushed their effect, so a follower can be caught up from here or, if it is
 //! further behind, from a snapshot of the store.
 
-use base::limits::LOG_KEEP_BYTES;
+use base::limits::{LOG_HOLD_BYTES, LOG_KEEP_BYTES};
 use base::{Index, Position, Term};
 use raft_rs::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft_rs::{Error, GetEntriesContext, RaftState, Storage, StorageError, util};
@@ -63,14 +63,19 @@ impl Log {
     }
 
     /// The store now holds everything up to `at`. Cuts the log behind it, keeping up to `keep` entries (and
-    /// a bounded number of bytes) for followers that lag. Returns the new cut if it moved.
-    pub fn flush_to(&mut self, at: Position, keep: u64) -> Option<Index> {
+    /// a bounded number of bytes) for followers that lag, and, within a wider bound, everything behind the
+    /// snapshot at `held` that a follower is being sent: it would need another when it has this one. Returns
+    /// the new cut if it moved.
+    pub fn flush_to(&mut self, at: Position, keep: u64, held: Option<Index>) -> Option<Index> {
         if at.index > self.flushed.index {
             self.flushed = at;
         }
         let before = self.base.index;
+        let is_held =
+            |log: &Log| held.is_some_and(|held| log.base.index >= held) && log.bytes <= LOG_HOLD_BYTES;
         while self.base.index < self.flushed.index
             && (self.flushed.index.0 - self.base.index.0 > keep || self.bytes > LOG_KEEP_BYTES)
+            && !is_held(self)
         {
             let Some(gone) = self.entries.pop_front() else { break };
             self.bytes -= gone.data.len();
@@ -173,19 +178,28 @@ mod tests {
     fn the_cut_keeps_what_lagging_followers_may_need_and_never_passes_the_flushed_state() {
         let mut log = log_of(10);
         let at = Position { term: Term(1), index: Index(6) };
-        assert_eq!(log.flush_to(at, 4), Some(Index(2)));
+        assert_eq!(log.flush_to(at, 4, None), Some(Index(2)));
         assert_eq!((log.first(), log.last()), (3, 10));
         assert_eq!(log.term_at(2), Some(1), "the term before the first entry is kept for matching");
-        assert_eq!(log.flush_to(at, 0), Some(Index(6)));
-        assert_eq!(log.flush_to(at, 0), None, "the entries after the flushed state stay");
+        assert_eq!(log.flush_to(at, 0, None), Some(Index(6)));
+        assert_eq!(log.flush_to(at, 0, None), None, "the entries after the flushed state stay");
         assert_eq!(log.first(), 7);
+    }
+
+    #[test]
+    fn what_follows_a_snapshot_on_its_way_is_held() {
+        let mut log = log_of(10);
+        let at = |index| Position { term: Term(1), index: Index(index) };
+        assert_eq!(log.flush_to(at(9), 0, Some(Index(4))), Some(Index(4)));
+        assert_eq!(log.flush_to(at(9), 0, Some(Index(4))), None);
+        assert_eq!(log.flush_to(at(9), 0, None), Some(Index(9)), "the snapshot arrived");
     }
 
     #[test]
     fn a_snapshot_is_announced_at_the_flushed_position() {
         let mut log = log_of(10);
         assert!(log.snapshot(0, 2).is_err(), "nothing is flushed yet");
-        log.flush_to(Position { term: Term(1), index: Index(6) }, 0);
+        log.flush_to(Position { term: Term(1), index: Index(6) }, 0, None);
         let snapshot = log.snapshot(0, 2).unwrap();
         assert_eq!((snapshot.get_metadata().index, snapshot.get_metadata().term), (6, 1));
         assert!(log.snapshot(7, 2).is_err());

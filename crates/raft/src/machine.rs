@@ -14,7 +14,7 @@ use base::rng::mix;
 use base::{Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
 use raft_rs::eraftpb::{self, HardState, MessageType};
-use raft_rs::{Config, INVALID_ID, RawNode, Ready, SnapshotStatus, StateRole};
+use raft_rs::{Config, INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
@@ -155,7 +155,7 @@ impl Raft {
         let entries = restored.entries.iter().map(Entry::to_library).collect();
         let voters = params.voters.iter().map(|node| node.0).collect();
         let mut log = Log::new(restored.base, entries, hard_state, voters);
-        let released = log.flush_to(restored.applied, params.log_keep_entries);
+        let released = log.flush_to(restored.applied, params.log_keep_entries, None);
         let config = Config {
             id: params.id.0,
             election_tick: params.election_ticks,
@@ -323,8 +323,15 @@ impl Raft {
 
     fn step_flushed(&mut self, at: Position) {
         let keep = self.params.log_keep_entries;
-        let cut = self.node.raft.mut_store().flush_to(at, keep);
+        let held = self.oldest_snapshot_on_its_way();
+        let cut = self.node.raft.mut_store().flush_to(at, keep, held);
         self.released = cut.or(self.released);
+    }
+
+    fn oldest_snapshot_on_its_way(&self) -> Option<Index> {
+        let peers = self.node.raft.prs().iter();
+        let sent = peers.filter(|(_, progress)| progress.state == ProgressState::Snapshot);
+        sent.map(|(_, progress)| Index(progress.pending_snapshot)).min()
     }
 
     /// The leader's process is gone, as far as its kernel tells: do not wait out the election timeout. The

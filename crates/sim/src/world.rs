@@ -185,7 +185,7 @@ impl World {
     fn tick(&mut self, host: usize, life: u32) -> Checked {
         let span = self.hosts[host].clock.true_span(self.settings.tick_us);
         self.agenda.after(span, Event::Tick { host, life });
-        self.to_apply(host, apply::Input::Tick);
+        self.hand_to_apply(host, apply::Input::Tick);
         self.drive(host, Input::Tick)
     }
 
@@ -231,10 +231,10 @@ impl World {
         }
         // One entry at a time, so that states are compared at every index.
         for entry in committed {
-            self.to_apply(host, apply::Input::Committed(vec![entry]));
+            self.hand_to_apply(host, apply::Input::Committed(vec![entry]));
         }
         for batch in reads {
-            self.to_apply(host, apply::Input::Read(batch));
+            self.hand_to_apply(host, apply::Input::Read(batch));
         }
         for (token, code) in refused {
             self.answer(host, token, Err(code));
@@ -361,7 +361,7 @@ impl World {
     }
 
     /// Hands something to the apply thread, which takes it when it comes to it.
-    fn to_apply(&mut self, host: usize, input: apply::Input) {
+    fn hand_to_apply(&mut self, host: usize, input: apply::Input) {
         let delay = self.rng.between(10, 2_000);
         let life = self.hosts[host].life;
         let process = self.process(host);
@@ -409,7 +409,7 @@ impl World {
             return Ok(());
         }
         self.tally.flushes += 1;
-        self.to_apply(host, apply::Input::Flushed(flush.number));
+        self.hand_to_apply(host, apply::Input::Flushed(flush.number));
         self.drive(host, Input::Flushed(flush.at))
     }
 
