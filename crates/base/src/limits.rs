@@ -36,7 +36,10 @@ pub const LOG_KEEP_ENTRIES: u64 = 5_000;
 /// Bytes of log kept for them.
 pub const LOG_KEEP_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of log kept while a follower is being sent a snapshot.
-pub const LOG_HOLD_BYTES: usize = 256 * 1024 * 1024;
+pub const LOG_HOLD_BYTES: usize = 128 * 1024 * 1024;
+/// Bytes of log in memory, whoever needs them. A member whose store cannot keep up takes in no more: as
+/// leader it orders nothing further, as follower it lets the leader send again later.
+pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -45,4 +48,5 @@ const _: () = assert!(
     ENTRY_BYTES_MAX + APPEND_BYTES_SOFT + ENVELOPE_BYTES_SOFT < ENVELOPE_BYTES_MAX,
     "an envelope must hold the largest append message"
 );
+const _: () = assert!(LOG_KEEP_BYTES < LOG_HOLD_BYTES && LOG_HOLD_BYTES + ENTRY_BYTES_MAX < LOG_BYTES_MAX);
 const _: () = assert!(PROPOSALS_WAITING_BYTES_MAX >= 4 * REQUEST_BYTES_MAX);

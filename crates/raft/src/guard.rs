@@ -1,7 +1,7 @@
 //! Keeps from the library the messages on which it would panic.
 //! The library trusts its peers: a heartbeat that commits beyond our log, or an append that contradicts what
 //! is committed, ends the process. A peer that sends such a thing is broken or has lost data; we drop the
-//! message and stay up.
+//! message and stay up. Entries for which there is no room are dropped as well: the leader sends them again.
 
 use crate::log::Log;
 use crate::message::Message;
@@ -28,6 +28,9 @@ pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Option<Message
         // A leader that knows us to be further than we are (our tail was lost): take what we have.
         MessageType::MsgHeartbeat => m.commit = m.commit.min(last),
         MessageType::MsgAppend => {
+            if !m.entries.is_empty() && node.store().is_full() {
+                return None;
+            }
             let committed = raft.raft_log.committed;
             let contradicts = m.entries.iter().take_while(|entry| entry.index <= committed).any(|entry| {
                 entry.index >= raft.raft_log.first_index()

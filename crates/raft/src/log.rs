@@ -3,7 +3,7 @@
 //! leave only when the store has flushed their effect, so a follower can be caught up from here or, if it is
 //! further behind, from a snapshot of the store.
 
-use base::limits::{LOG_HOLD_BYTES, LOG_KEEP_BYTES};
+use base::limits::{LOG_BYTES_MAX, LOG_HOLD_BYTES, LOG_KEEP_BYTES};
 use base::{Index, Position, Term};
 use raft_rs::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft_rs::{Error, GetEntriesContext, RaftState, Storage, StorageError, util};
@@ -82,6 +82,11 @@ impl Log {
             self.base = Position { term: Term(gone.term), index: Index(gone.index) };
         }
         (self.base.index > before).then_some(self.base.index)
+    }
+
+    /// No more can be taken in until the store has flushed and the log is cut.
+    pub fn is_full(&self) -> bool {
+        self.bytes >= LOG_BYTES_MAX
     }
 
     pub fn term_at(&self, index: u64) -> Option<u64> {

@@ -286,7 +286,7 @@ impl Raft {
     }
 
     fn step_propose(&mut self, data: Bytes) -> bool {
-        if !self.is_leader() {
+        if !self.is_leader() || self.node.store().is_full() {
             return false;
         }
         let entry = eraftpb::Entry { data, ..eraftpb::Entry::default() };
