@@ -109,8 +109,8 @@ fn fill(values: &mut Values, id: Id, text: String) {
 }
 
 fn own_address(members: &str, name: &str) -> Option<String> {
-    let own = members.split(',').filter_map(|member| member.trim().split_once('='));
-    own.into_iter().find(|(listed, _)| *listed == name).map(|(_, address)| address.to_owned())
+    let mut listed = members.split(',').filter_map(|member| member.trim().split_once('='));
+    listed.find(|(listed, _)| *listed == name).map(|(_, address)| address.to_owned())
 }
 
 #[cfg(test)]
