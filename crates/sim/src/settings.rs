@@ -32,8 +32,8 @@ impl Settings {
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
-            flush_interval: Duration::from_millis(*rng.pick(&[500, 2_000, 4_000])),
-            flush_bytes: *rng.pick(&[4 * 1024, 1024 * 1024]),
+            flush_interval: Duration::from_millis(*rng.pick(&[1_000, 2_000, 4_000])),
+            flush_bytes: *rng.pick(&[16 * 1024, 1024 * 1024]),
             log_keep_entries: *rng.pick(&[0, 10, 100]),
             wal_segment_bytes: *rng.pick(&[8 * 1024, 64 * 1024]),
         }
