@@ -74,6 +74,23 @@ impl Range {
     }
 }
 
+impl Range {
+    /// Everything about these keys as they are now.
+    pub fn of(keys: KeyRange) -> Range {
+        Range {
+            keys,
+            revision: Revision::ZERO,
+            limit: 0,
+            sort: None,
+            serializable: false,
+            keys_only: false,
+            count_only: false,
+            mod_revisions: Bounds::default(),
+            create_revisions: Bounds::default(),
+        }
+    }
+}
+
 /// Inclusive bounds on a revision; zero means unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {

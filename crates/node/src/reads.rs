@@ -99,21 +99,11 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{KeyRange, Revision};
-    use coord::request::{Bounds, Range};
+    use base::KeyRange;
+    use coord::request::Range;
 
     fn read(token: u64) -> Read {
-        let range = Range {
-            keys: KeyRange::single(Bytes::from_static(b"k")),
-            revision: Revision::ZERO,
-            limit: 0,
-            sort: None,
-            serializable: false,
-            keys_only: false,
-            count_only: false,
-            mod_revisions: Bounds::default(),
-            create_revisions: Bounds::default(),
-        };
+        let range = Range::of(KeyRange::single(Bytes::from_static(b"k")));
         Read { token: Token(token), deadline: Instant(token * 10), request: Request::Range(range) }
     }
 

@@ -5,7 +5,7 @@ use base::{
 };
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Target, Txn};
+use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 use coord::{Applied, Change, Command, Proposal, Record, Records, State, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -171,17 +171,7 @@ pub fn everything() -> KeyRange {
 }
 
 pub fn all_of(keys: KeyRange) -> Range {
-    Range {
-        keys,
-        revision: Revision::ZERO,
-        limit: 0,
-        sort: None,
-        serializable: false,
-        keys_only: false,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    }
+    Range::of(keys)
 }
 
 pub fn put(key: &'static str, value: &'static str) -> Put {
