@@ -76,6 +76,11 @@ impl Plan {
         self.dir.path().join("data")
     }
 
+    /// What the member has logged so far, over all its lives.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap()
+    }
+
     fn log_path(&self) -> PathBuf {
         self.dir.path().join("log")
     }
@@ -171,6 +176,17 @@ impl Member {
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether the member says that it leads.
+    pub fn leads(&self) -> bool {
+        self.http("GET", "/metrics").body.lines().any(|line| line == "etcd_server_is_leader 1")
     }
 
     pub fn wait_exit(&mut self) -> ExitStatus {
