@@ -60,6 +60,14 @@ impl Journal {
         reply
     }
 
+    /// Until what was just noted and what comes next no longer overlap in whole microseconds.
+    pub async fn let_time_pass(&self) {
+        let noted = self.now_us() + 1;
+        while self.now_us() <= noted {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn put_until_acknowledged(&self, etcd: &mut Etcd) {
         for attempt in self.invoked.load(Ordering::Relaxed).. {
             if self.call(DRIVER, etcd, unique_put("driver", DRIVER, attempt)).await.is_some() {

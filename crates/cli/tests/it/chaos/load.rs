@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 
 const CLIENTS: u64 = 8;
 const KEYS: u64 = 8;
-/// A client thinks this long at most between two operations, and never so little that they seem to overlap.
-const THINK_US: (u64, u64) = (50, 1_500);
+/// Of a hundred operations, so many are followed by a pause, so that the load has some holes.
+const PAUSES_PERCENT: u64 = 10;
+const PAUSE: Duration = Duration::from_millis(3);
 
 pub struct Load {
     stop: Arc<AtomicBool>,
@@ -55,14 +56,24 @@ struct Client {
 impl Client {
     async fn run(mut self, book: Arc<Book>, journal: Arc<Journal>, stop: Arc<AtomicBool>) {
         while !stop.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_micros(self.rng.between(THINK_US.0, THINK_US.1))).await;
-            let Some(mut etcd) = book.pick(&mut self.rng) else { continue };
+            let Some(mut etcd) = book.pick(&mut self.rng) else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             let key = format!("key{}", self.rng.between(0, KEYS));
             let request = self.draw(&key);
             if let Some(reply) = journal.call(self.id, &mut etcd, request).await {
                 self.learn(&key, &reply);
             }
+            self.pause(&journal).await;
         }
+    }
+
+    async fn pause(&mut self, journal: &Journal) {
+        if self.rng.between(0, 100) < PAUSES_PERCENT {
+            tokio::time::sleep(PAUSE).await;
+        }
+        journal.let_time_pass().await;
     }
 
     fn draw(&mut self, key: &str) -> Request {
