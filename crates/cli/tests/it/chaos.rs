@@ -21,6 +21,8 @@ const SEED: u64 = 2;
 const KILLS: u64 = 8;
 /// Every so many kills the victim is the leader, whoever that is.
 const LEADER_EVERY: u64 = 2;
+/// About as many answers as clients get while a member starts.
+const STARTING_ANSWERS: u64 = 100;
 const BLACKOUTS: u64 = 3;
 const PAUSE: Duration = Duration::from_millis(2_500);
 /// Within this, somebody else takes writes when the leader is lost. Typically it is a tenth of a second after a
@@ -68,6 +70,11 @@ impl Scene {
         for mut etcd in self.cluster.all() {
             self.cluster.block_on(self.journal.read_everything(&mut etcd));
         }
+        tell(&format!(
+            "{} snapshots were taken, {} torn tails were cut",
+            self.cluster.times_logged("took a snapshot"),
+            self.cluster.times_logged("cut the end of the write-ahead log"),
+        ));
         judge(&self.journal);
     }
 }
@@ -107,6 +114,8 @@ fn no_kill_under_load_loses_what_was_acknowledged() {
         let role = if victim == leader { "leader" } else { "follower" };
         scene.tell_failover(since, &format!("kill {kill}, the {role} {victim}"));
         scene.let_work();
+        let moment = scene.rng.between(0, STARTING_ANSWERS);
+        scene.cluster.restart_in_vain(victim, || scene.journal.wait_for_answers(moment));
         scene.cluster.restart(victim);
         // The next one dies when this one can be done without.
         scene.cluster.wait_ready();

@@ -103,11 +103,15 @@ impl Plan {
 
     /// Starts the member and reads its one line.
     pub fn start(&self) -> Member {
-        let log = self.log_path();
-        let file = File::options().create(true).append(true).open(&log).unwrap();
-        let mut member = Member::from_child(self.command().stderr(file).spawn().unwrap());
-        member.log = Some(log);
+        let mut member = Member::from_child(self.spawn());
+        member.log = Some(self.log_path());
         member
+    }
+
+    /// Starts the member and waits for nothing.
+    pub fn spawn(&self) -> Child {
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        self.command().stderr(log).spawn().unwrap()
     }
 
     /// Starts the member and waits until it can serve.

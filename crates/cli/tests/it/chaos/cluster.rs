@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex};
 use tokio::runtime::Runtime;
 
 pub const MEMBERS: usize = 3;
+/// Segments roll, and logs are cut, so early that it happens while members die: one that was away for long gets a
+/// snapshot.
+const EAGER: [&str; 4] = ["--wal-segment-bytes", "1048576", "--log-keep-entries", "300"];
 
 /// By member: how to reach it, unless it is down. A member has a new address in each of its lives.
 pub struct Book(Mutex<Vec<Option<Etcd>>>);
@@ -38,11 +41,7 @@ pub struct Cluster {
 impl Cluster {
     pub fn start() -> Cluster {
         let mut cluster = Cluster {
-            // Segments as small as they may be, so that they roll while members die.
-            plans: Plan::cluster(MEMBERS)
-                .into_iter()
-                .map(|plan| plan.with(&["--wal-segment-bytes", "1048576"]))
-                .collect(),
+            plans: Plan::cluster(MEMBERS).into_iter().map(|plan| plan.with(&EAGER)).collect(),
             processes: (0..MEMBERS).map(|_| None).collect(),
             book: Arc::new(Book(Mutex::new(vec![None; MEMBERS]))),
             runtime: tokio::runtime::Builder::new_multi_thread()
@@ -110,6 +109,19 @@ impl Cluster {
         let process = self.plans[member].start();
         self.book.enter(member, self.block_on(process.etcd()));
         self.processes[member] = Some(process);
+    }
+
+    /// Starts the member and kills it after `moment`, so early that it may not have read its log yet.
+    pub fn restart_in_vain(&self, member: usize, moment: impl FnOnce()) {
+        let mut child = self.plans[member].spawn();
+        moment();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// How often any member has logged these words.
+    pub fn times_logged(&self, words: &str) -> usize {
+        self.plans.iter().map(|plan| plan.log().matches(words).count()).sum()
     }
 
     /// Stops the process where it stands. New callers are sent elsewhere, except those who use what is returned.
