@@ -17,6 +17,7 @@ use sim::linear::{Verdict, check};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Unless `CHAOS_SEED` gives another.
 const SEED: u64 = 2;
 const KILLS: u64 = 8;
 /// Every so many kills the victim is the leader, whoever that is.
@@ -42,7 +43,9 @@ struct Scene {
 }
 
 impl Scene {
-    fn open(seed: u64) -> Scene {
+    fn open() -> Scene {
+        let seed = std::env::var("CHAOS_SEED").map_or(SEED, |seed| seed.parse().unwrap());
+        tell(&format!("seed {seed}"));
         let cluster = Cluster::start();
         let journal = Arc::new(Journal::default());
         let load = Load::start(&cluster, &journal, seed);
@@ -103,7 +106,7 @@ fn tell(line: &str) {
 
 #[test]
 fn no_kill_under_load_loses_what_was_acknowledged() {
-    let mut scene = Scene::open(SEED);
+    let mut scene = Scene::open();
     for kill in 0..KILLS {
         scene.let_work();
         let leader = scene.cluster.leader();
@@ -125,7 +128,7 @@ fn no_kill_under_load_loses_what_was_acknowledged() {
 
 #[test]
 fn killing_all_at_once_loses_nothing_that_was_acknowledged() {
-    let mut scene = Scene::open(SEED + 1);
+    let mut scene = Scene::open();
     let everybody: Vec<usize> = (0..cluster::MEMBERS).collect();
     for blackout in 0..BLACKOUTS {
         scene.let_work();
@@ -140,7 +143,7 @@ fn killing_all_at_once_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn a_leader_that_was_paused_tells_nobody_the_past() {
-    let mut scene = Scene::open(SEED + 2);
+    let mut scene = Scene::open();
     scene.let_work();
     let old = scene.cluster.leader();
     let since = Instant::now();
