@@ -1,6 +1,7 @@
 //! Bringing a member back from its files, whatever state a crash left them in.
-//! The order matters: the log is replayed, the store tells what was applied, the two are joined, and the new
-//! start is counted durably before the first proposal can carry its number.
+//! The order matters: the log is replayed, the store tells what was applied, the two are joined (if a crash kept
+//! from the log that a snapshot was installed, it hears of it now), and the new start is counted durably before
+//! the first proposal can carry its number.
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
@@ -37,7 +38,9 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let vault = Vault::open(disk, params.store_cache_bytes, params.snapshot_chunk_bytes)?;
     let restored = restoring.finish(vault.position()?)?;
     let boot = member::next_boot(restored.boot);
-    wal.write(&[to_disk(&Record::Boot(boot))])?;
+    let installed = restored.unheard.map(Record::Installed);
+    let records: Vec<_> = installed.iter().chain(&[Record::Boot(boot)]).map(to_disk).collect();
+    wal.write(&records)?;
     wal.sync()?;
     let mut consensus_params = params.consensus.clone();
     consensus_params.raft.tail_was_cut = recovery.torn.is_some();

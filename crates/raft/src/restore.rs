@@ -29,6 +29,9 @@ pub struct Restored {
     pub boot: Boot,
     /// What the store holds.
     pub applied: Position,
+    /// The log has not heard that this store was installed. It must, before anything is written behind it:
+    /// else the next replay meets entries that do not join on to those before them.
+    pub unheard: Option<Position>,
 }
 
 /// The log does not reach back to the store: entries that the store lacks are gone.
@@ -86,6 +89,7 @@ impl Restoring {
         let agrees = store == self.base
             || store.index == self.base.index && self.base.term == Term::ZERO
             || in_log.is_some_and(|entry| entry.at == store);
+        let unheard = (!agrees).then_some(store);
         if agrees {
             self.forget_unknown_base(store);
         } else {
@@ -103,6 +107,7 @@ impl Restoring {
             entries: self.entries,
             boot: self.boot,
             applied: store,
+            unheard,
         })
     }
 
@@ -164,12 +169,14 @@ mod tests {
         assert_eq!((restored.base, restored.entries.len()), (at(2, 9), 0));
         assert_eq!((restored.term, restored.vote), (Term(2), None), "no vote was cast in the newer term");
         assert_eq!(restored.commit, Index(9));
+        assert_eq!(restored.unheard, Some(at(2, 9)));
     }
 
     #[test]
     fn a_store_on_another_branch_wins_over_the_log() {
         let restored = restore(vec![entries(1, 1..=9)], at(2, 5)).unwrap();
         assert_eq!((restored.base, restored.entries.len()), (at(2, 5), 0));
+        assert_eq!(restored.unheard, Some(at(2, 5)));
     }
 
     #[test]
@@ -177,6 +184,7 @@ mod tests {
         let records = vec![entries(1, 1..=5), Record::Installed(at(3, 20)), entries(3, 21..=22)];
         let restored = restore(records, at(3, 20)).unwrap();
         assert_eq!((restored.base, restored.entries.len()), (at(3, 20), 2));
+        assert_eq!(restored.unheard, None);
     }
 
     #[test]
