@@ -103,9 +103,13 @@ impl Plan {
 
     /// Starts the member and reads its one line.
     pub fn start(&self) -> Member {
-        let mut member = Member::from_child(self.spawn());
-        member.log = Some(self.log_path());
-        member
+        match Member::read_line_of(self.spawn()) {
+            Ok(mut member) => {
+                member.log = Some(self.log_path());
+                member
+            }
+            Err(why) => panic!("{why}; its log:\n{}", self.log()),
+        }
     }
 
     /// Starts the member and waits for nothing.
@@ -132,7 +136,12 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn from_child(mut child: Child) -> Member {
+    pub fn from_child(child: Child) -> Member {
+        Member::read_line_of(child).unwrap()
+    }
+
+    /// The member, unless it does not say that it serves.
+    fn read_line_of(mut child: Child) -> Result<Member, String> {
         let mut announced = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut announced).unwrap();
@@ -142,9 +151,9 @@ impl Member {
             .and_then(|address| address.parse().ok());
         let Some(client) = client else {
             let _ = child.kill();
-            panic!("not the line of a member that serves: {announced:?}, {:?}", child.wait());
+            return Err(format!("not the line of a member that serves: {announced:?}, {:?}", child.wait()));
         };
-        Member { child, client, announced, log: None }
+        Ok(Member { child, client, announced, log: None })
     }
 
     pub fn endpoint(&self) -> String {

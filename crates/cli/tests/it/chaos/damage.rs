@@ -14,6 +14,9 @@ const WRITES: usize = 100;
 const GARBAGE: u8 = 0xa5;
 const GARBAGE_BYTES: usize = 64;
 
+const SEGMENT: &str = "wal-0000000000000001";
+const STORE: &str = "store.redb";
+
 struct Scene {
     plans: Vec<Plan>,
     /// Those that stay up.
@@ -44,8 +47,6 @@ impl Scene {
         (path, end as u64)
     }
 }
-
-const SEGMENT: &str = "wal-0000000000000001";
 
 /// The writes of one client, one after the other, so that each lies behind one that is durable.
 fn write_through(member: &Member, prefix: &str) {
@@ -117,5 +118,28 @@ fn a_member_with_a_torn_log_cuts_it_and_catches_up() {
         etcd.put(put("after", "value")).await.unwrap();
         let mut other = scene.others[0].etcd().await;
         assert_eq!(other.range(get("after")).await.unwrap().count, 1);
+    });
+}
+
+#[test]
+fn a_member_killed_between_taking_a_snapshot_and_logging_it_comes_back_every_time() {
+    let mut scene = Scene::open();
+    write_through(&scene.others[0], "without");
+    let mut giver = scene.others.remove(0);
+    giver.signal("TERM");
+    assert!(giver.wait_exit().success());
+    // So it looks when a snapshot has just been put in place: a store far ahead of the log beside it.
+    std::fs::copy(scene.plans[1].data_dir().join(STORE), scene.victim().data_dir().join(STORE)).unwrap();
+
+    let mut member = scene.victim().start_ready();
+    write_through(&member, "behind");
+    member.kill();
+    // Its log now goes on behind the snapshot.
+    let member = scene.victim().start_ready();
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        for prefix in ["before", "without", "behind"] {
+            assert_eq!(count_of(&mut etcd, prefix).await, WRITES, "{prefix}");
+        }
     });
 }
