@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::restore::Restored;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
-use base::{Index, NodeId, Position, Term, limits};
+use base::{Boot, Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
 use raft_rs::eraftpb::{self, HardState, MessageType};
 use raft_rs::{Config, INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
@@ -136,13 +136,32 @@ struct InFlight {
     then_send: Vec<Message>,
 }
 
+/// A member that may have forgotten what it vouched for does not help to elect anybody who lacks it.
 struct Abstention {
+    why: Doubt,
     ticks_left: usize,
     until: Option<Index>,
 }
 
-/// Elections that an abstaining member sits out before it must assume that nobody else can lead.
-const ABSTAIN_ELECTIONS: usize = 3;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// The end of the log was cut. Almost always it was never acknowledged to anybody.
+    TailCut,
+    /// The data directory is empty. Either the cluster is new, and then so is everybody's log; or this member
+    /// takes the place of one whose disk is gone, and has forgotten its votes and entries.
+    Empty,
+}
+
+impl Doubt {
+    /// Elections that the member sits out before it must assume that nobody else can lead.
+    fn elections(self) -> usize {
+        match self {
+            Doubt::TailCut => 3,
+            Doubt::Empty => 20,
+        }
+    }
+}
+
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -172,9 +191,15 @@ impl Raft {
         };
         let silence = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, log, &silence).expect("the parameters were checked");
-        let abstains = params.tail_was_cut && params.voters.len() > 1;
-        let abstention = abstains
-            .then(|| Abstention { ticks_left: params.election_ticks * ABSTAIN_ELECTIONS, until: None });
+        let doubt = match restored.boot {
+            Boot(0) => Some(Doubt::Empty),
+            _ => params.tail_was_cut.then_some(Doubt::TailCut),
+        };
+        let abstention = doubt.filter(|_| params.voters.len() > 1).map(|why| Abstention {
+            why,
+            ticks_left: params.election_ticks * why.elections(),
+            until: None,
+        });
         Raft {
             node,
             params,
@@ -249,11 +274,15 @@ impl Raft {
         }
     }
 
-    /// A member that abstains does not stand for election. Nor does one whose snapshot is being installed:
-    /// between the log it had and the log it will have there is nothing to stand on, and the library would
-    /// look for entries there.
+    fn doubts(&self, why: Doubt) -> bool {
+        self.abstention.as_ref().is_some_and(|abstention| abstention.why == why)
+    }
+
+    /// A member that abstains does not stand for election; an empty one may, for only the empty will elect it.
+    /// Nor does one whose snapshot is being installed: between the log it had and the log it will have there
+    /// is nothing to stand on, and the library would look for entries there.
     fn may_stand(&self) -> bool {
-        self.abstention.is_none() && !self.in_flight.iter().any(|flight| flight.installs)
+        !self.doubts(Doubt::TailCut) && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
@@ -270,7 +299,14 @@ impl Raft {
 
     fn step_received(&mut self, message: Message) -> bool {
         let Some(message) = guard::admit(&self.node, message) else { return false };
-        if message.kind() == MessageType::MsgTimeoutNow && !self.may_stand() {
+        let drops = match message.kind() {
+            MessageType::MsgTimeoutNow => !self.may_stand(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.doubts(Doubt::Empty) && message.0.index > 0
+            }
+            _ => false,
+        };
+        if drops {
             return false;
         }
         if let Some(abstention) = &mut self.abstention
@@ -443,7 +479,7 @@ impl Raft {
             message.kind(),
             MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
         );
-        self.abstention.is_some() && vote && !message.0.reject
+        self.doubts(Doubt::TailCut) && vote && !message.0.reject
     }
 
     fn route(&self, message: Message, out: &mut Output) {
