@@ -8,7 +8,9 @@ use base::rng::mix;
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -199,10 +201,13 @@ impl Draft<'_> {
         }
         kvs.retain(|kv| within(kv.mod_revision, range.mod_revisions));
         kvs.retain(|kv| within(kv.create_revision, range.create_revisions));
+        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+            kvs.truncate(range.limit as usize + 1);
+        }
         if let Some(sort) = range.sort {
             kvs.sort_by(|left, right| sorted(sort, left, right));
         }
-        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
         if more {
             kvs.truncate(range.limit as usize);
         }
@@ -257,7 +262,7 @@ fn sorted(sort: Sort, left: &KeyValue, right: &KeyValue) -> Ordering {
         SortTarget::Mod => left.mod_revision.cmp(&right.mod_revision),
         SortTarget::Value => left.value.cmp(&right.value),
     };
-    if sort.descending { order.reverse() } else { order }
+    if sort.order == Order::Descending { order.reverse() } else { order }
 }
 
 #[cfg(test)]

@@ -152,9 +152,16 @@ impl Member {
 
     /// One request over plain HTTP/1.1.
     pub fn http(&self, method: &str, target: &str) -> HttpAnswer {
+        self.http_with(method, target, "")
+    }
+
+    pub fn http_with(&self, method: &str, target: &str, body: &str) -> HttpAnswer {
         let mut stream = TcpStream::connect(self.client).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        let request = format!(
+            "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();

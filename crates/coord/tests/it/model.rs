@@ -5,7 +5,7 @@ use crate::world::{World, everything};
 use base::{Code, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Compare, Delete, Put, Range, Relation, Request, SortTarget, Target, Txn};
+use coord::request::{Compare, Delete, Order, Put, Range, Relation, Request, SortTarget, Target, Txn};
 use coord::{Change, ChangeKind, Limits};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -102,6 +102,10 @@ impl Model {
             !outside(kv.mod_revision, range.mod_revisions.min, range.mod_revisions.max)
                 && !outside(kv.create_revision, range.create_revisions.min, range.create_revisions.max)
         });
+        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+            kvs.truncate(range.limit as usize + 1);
+        }
         if let Some(sort) = range.sort {
             kvs.sort_by(|a, b| {
                 let rising = match sort.target {
@@ -111,10 +115,9 @@ impl Model {
                     SortTarget::Mod => a.mod_revision.cmp(&b.mod_revision),
                     SortTarget::Value => a.value.cmp(&b.value),
                 };
-                if sort.descending { rising.reverse() } else { rising }
+                if sort.order == Order::Descending { rising.reverse() } else { rising }
             });
         }
-        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
         if more {
             kvs.truncate(range.limit as usize);
         }

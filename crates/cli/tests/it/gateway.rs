@@ -1,0 +1,109 @@
+//! The JSON gateway as curl meets it. With `ETCD` set to a binary, the same requests go to etcd.
+
+use crate::process::Plan;
+
+fn without_ids(body: &str) -> String {
+    // The header is first; what it says of cluster, member and term differs from run to run.
+    let mut out = String::new();
+    let mut rest = body;
+    for field in ["\"cluster_id\":\"", "\"member_id\":\"", "\"raft_term\":\""] {
+        let Some((before, after)) = rest.split_once(field) else { continue };
+        let (_, after) = after.split_once('"').unwrap();
+        out.push_str(before);
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    out + rest
+}
+
+#[test]
+fn keys_are_written_and_read_as_json() {
+    let member = Plan::single().start_ready();
+    let post = |path: &str, body: &str| {
+        let answer = member.http_with("POST", path, body);
+        (answer.status, without_ids(&answer.body))
+    };
+    let ok = |body: &str| (200, body.to_owned());
+
+    assert_eq!(
+        post("/v3/kv/put", r#"{"key":"Zm9v","value":"YmFy","bogus":1}"#),
+        ok(r#"{"header":{"revision":"2",}}"#)
+    );
+    let foo = r#"{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}"#;
+    assert_eq!(
+        post("/v3/kv/range", r#"{"key":"AA==","rangeEnd":"AA==","sortOrder":"ASCEND","limit":"5"}"#),
+        ok(&format!(r#"{{"header":{{"revision":"2",}},"kvs":[{foo}],"count":"1"}}"#))
+    );
+    assert_eq!(
+        post(
+            "/v3/kv/txn",
+            r#"{"compare":[{"target":"VERSION","key":"Zm9v","version":"1","result":"EQUAL"}],
+                "success":[{"requestRange":{"key":"Zm9v"}}]}"#
+        ),
+        ok(&format!(
+            r#"{{"header":{{"revision":"2",}},"succeeded":true,"responses":[{{"response_range":{{"header":{{"revision":"2"}},"kvs":[{foo}],"count":"1"}}}}]}}"#
+        ))
+    );
+    assert_eq!(
+        post("/v3/kv/deleterange", r#"{"key":"Zm9v","prev_kv":true}"#),
+        ok(&format!(r#"{{"header":{{"revision":"3",}},"deleted":"1","prev_kvs":[{foo}]}}"#))
+    );
+}
+
+#[test]
+fn the_cluster_and_its_members_are_told_as_json() {
+    let member = Plan::single().start_ready();
+    let post = |path: &str| member.http_with("POST", path, "{}").body;
+    let members = post("/v3/cluster/member/list");
+    assert!(members.contains(r#""name":"m0","peerURLs":["http://127.0.0.1:"#), "{members}");
+    assert!(members.contains(&format!(r#""clientURLs":["{}"]"#, member.endpoint())), "{members}");
+    let status = post("/v3/maintenance/status");
+    assert!(status.contains(r#""version":"3.6.0","dbSize":""#), "{status}");
+    assert_eq!(without_ids(&post("/v3/maintenance/alarm")), r#"{"header":{"revision":"1",}}"#);
+    assert_eq!(without_ids(&post("/v3/maintenance/defragment")), r#"{"header":{"revision":"1",}}"#);
+    let hash = without_ids(&post("/v3/maintenance/hashkv"));
+    assert_eq!(
+        hash, r#"{"header":{"revision":"1",},"compact_revision":"-1","hash_revision":"1"}"#,
+        "of nothing"
+    );
+    assert!(post("/v3/maintenance/hash").contains(r#""hash":"#));
+}
+
+#[test]
+fn refusals_are_json_with_the_status_of_their_code() {
+    let member = Plan::single().start_ready();
+    let post = |path: &str, body: &str| {
+        let answer = member.http_with("POST", path, body);
+        assert!(answer.head.contains("content-type: application/json"), "{}", answer.head);
+        (answer.status, answer.body)
+    };
+    let refusal =
+        |status, code, message: &str| (status, format!(r#"{{"code":{code},"message":"{message}"}}"#));
+    assert_eq!(post("/v3/kv/range", ""), refusal(400, 3, "etcdserver: key is not provided"));
+    assert_eq!(
+        post("/v3/kv/range", r#"{"key":"Zm9v","revision":"99"}"#),
+        refusal(400, 11, "etcdserver: mvcc: required revision is a future revision")
+    );
+    assert_eq!(
+        post("/v3/kv/put", r#"{"key":"Zm9v","lease":"7"}"#),
+        refusal(404, 5, "etcdserver: requested lease not found")
+    );
+    assert_eq!(
+        post("/v3/maintenance/transfer-leadership", r#"{"targetID":"5"}"#),
+        refusal(400, 9, "etcdserver: bad leader transferee")
+    );
+    assert_eq!(post("/v3/kv/range", "{nojson").0, 400);
+    assert_eq!(post("/v3/maintenance/snapshot", "{}").0, 501);
+    assert_eq!(post("/v3/cluster/member/add", "{}").0, 501);
+
+    let large = format!(r#"{{"key":"Zm9v","value":"{}"}}"#, "AAAA".repeat(600_000));
+    assert_eq!(post("/v3/kv/put", &large), refusal(400, 3, "etcdserver: request is too large"));
+}
+
+#[test]
+fn a_wrong_method_or_path_is_refused_in_plain_text() {
+    let member = Plan::single().start_ready();
+    let refused = member.http("GET", "/v3/kv/range");
+    assert_eq!((refused.status, refused.body.as_str()), (405, "Method Not Allowed\n"));
+    let refused = member.http_with("POST", "/v3/nothing", "{}");
+    assert_eq!((refused.status, refused.body.as_str()), (404, "Not Found\n"));
+}
