@@ -36,7 +36,9 @@ impl Outgoing {
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     Arc::new(move |event| match event {
         Event::Frames { from, frames } => on_frames(&core, from, frames),
-        Event::Connected { peer } => drop(core.consensus.push(Mail::Connected(peer))),
+        Event::Connected { peer } => {
+            core.consensus.push(Mail::Connected(peer));
+        }
         Event::Lost { peer } => core.report(Input::Lost(peer)),
     })
 }

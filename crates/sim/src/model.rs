@@ -71,6 +71,10 @@ impl Drop for Moment {
 
 /// Carries out one request.
 pub fn step(state: &State, request: &Request) -> Result<(State, Reply), Code> {
+    if let Request::Put(put) = request {
+        // Inside a transaction the key is looked for first.
+        check_lease(put)?;
+    }
     check(state, request)?;
     let mut draft = Draft { before: state, changed: None, hash: state.hash() };
     let body = draft.run(request);
@@ -90,15 +94,19 @@ fn check(state: &State, request: &Request) -> Result<(), Code> {
 }
 
 fn check_put(state: &State, put: &Put) -> Result<(), Code> {
-    // No request grants a lease, so none can exist.
-    if put.lease.is_some_and(|lease| lease != LeaseId::NONE) {
-        return Err(Code::LeaseNotFound);
-    }
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && !state.keys().contains_key(&put.key) {
         return Err(Code::KeyNotFound);
     }
-    Ok(())
+    check_lease(put)
+}
+
+/// No request grants a lease, so none can exist.
+fn check_lease(put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
+    }
 }
 
 /// Which way a transaction goes, and what it does there.

@@ -33,6 +33,9 @@ impl Model {
     fn run(&mut self, request: &Request) -> Result<Reply, Code> {
         let before = self.newest().clone();
         let mut after = before.clone();
+        if let Request::Put(put) = request {
+            check_lease(put)?;
+        }
         let body = self.operate(&before, &mut after, request)?;
         let wrote =
             after.values().any(|kv| kv.mod_revision.0 > self.revision()) || after.len() < before.len();
@@ -60,13 +63,11 @@ impl Model {
     }
 
     fn put(&self, now: &mut Keys, put: &Put) -> Result<PutReply, Code> {
-        if put.lease.is_some_and(|lease| lease != LeaseId::NONE) {
-            return Err(Code::LeaseNotFound);
-        }
         let prev = now.get(&put.key).cloned();
         if (put.value.is_none() || put.lease.is_none()) && prev.is_none() {
             return Err(Code::KeyNotFound);
         }
+        check_lease(put)?;
         let next = Revision(self.revision() + 1);
         let mut kv = prev.clone().unwrap_or(KeyValue {
             key: put.key.clone(),
@@ -125,6 +126,14 @@ impl Model {
             kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
         }
         Ok(RangeReply { kvs, more, count })
+    }
+}
+
+/// No lease exists. A put on its own is refused for it before anything else, one in a transaction last.
+fn check_lease(put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
     }
 }
 

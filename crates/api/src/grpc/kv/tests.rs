@@ -198,8 +198,8 @@ fn operations_inside_are_held_to_the_same_rules() {
     let inner = txn_of(vec![wire::RequestOp::default()]);
     assert_eq!(refused(op(WireOp::RequestTxn(inner))), Code::KeyNotFound);
     assert_eq!(
-        refused(op(WireOp::RequestRange(wire::RangeRequest { revision: -1, ..range() }))),
-        Code::Compacted
+        refused(op(WireOp::RequestRange(wire::RangeRequest { sort_order: 9, ..range() }))),
+        Code::InvalidSortOption
     );
     let failure = wire::TxnRequest { failure: vec![wire::RequestOp::default()], ..Default::default() };
     assert_eq!(parse_txn(failure), Err(Code::KeyNotFound), "the other branch is checked too");
