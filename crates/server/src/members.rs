@@ -75,3 +75,38 @@ impl Members {
 fn url(address: &str) -> String {
     format!("http://{address}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members() -> Members {
+        let info = |id, name: &str| (NodeId(id), (name.to_owned(), url(&format!("{name}:2380"))));
+        Members {
+            me: NodeId(1),
+            own_url: url("a:2379"),
+            list: BTreeMap::from([info(1, "a"), info(2, "b")]),
+            client_urls: Mutex::new(BTreeMap::from([(NodeId(1), url("a:2379"))])),
+        }
+    }
+
+    #[test]
+    fn a_member_is_listed_without_a_client_address_until_it_has_told() {
+        let members = members();
+        let client_urls = || members.list().into_iter().map(|member| member.client_url).collect::<Vec<_>>();
+        assert_eq!(client_urls(), [Some(url("a:2379")), None]);
+        members.learn(NodeId(2), url("b:2379"));
+        assert_eq!(client_urls(), [Some(url("a:2379")), Some(url("b:2379"))]);
+        members.learn(NodeId(2), url("b:9999"));
+        assert_eq!(client_urls()[1], Some(url("b:9999")), "it may move");
+    }
+
+    #[test]
+    fn nobody_speaks_for_this_member_and_strangers_are_not_listed() {
+        let members = members();
+        members.learn(NodeId(1), url("elsewhere:1"));
+        members.learn(NodeId(3), url("c:2379"));
+        assert_eq!(members.list().len(), 2);
+        assert_eq!(members.list()[0].client_url, Some(url("a:2379")));
+    }
+}

@@ -21,14 +21,14 @@ const REQUESTS_PER_SEED: usize = 400;
 /// Transactions within transactions.
 const DEPTH: u64 = 2;
 
-struct RealEtcd {
+pub struct RealEtcd {
     child: Child,
-    endpoint: String,
+    pub endpoint: String,
     _dir: tempfile::TempDir,
 }
 
 impl RealEtcd {
-    fn start(binary: &str) -> RealEtcd {
+    pub fn start(binary: &str) -> RealEtcd {
         let dir = tempfile::TempDir::new().unwrap();
         let (client, peer) = (free_port(), free_port());
         let url = |port| format!("http://127.0.0.1:{port}");

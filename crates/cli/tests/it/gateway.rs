@@ -1,6 +1,8 @@
 //! The JSON gateway as curl meets it: names, numbers, statuses and words are those of etcd.
 
-use crate::process::Plan;
+use crate::differential::RealEtcd;
+use crate::process::{Plan, http_at};
+use std::io::Write;
 
 fn without_ids(body: &str) -> String {
     // The header is first; what it says of cluster, member and term differs from run to run.
@@ -109,4 +111,69 @@ fn a_wrong_method_or_path_is_refused_in_plain_text() {
     assert_eq!((refused.status, refused.body.as_str()), (405, "Method Not Allowed\n"));
     let refused = member.http_with("POST", "/v3/nothing", "{}");
     assert_eq!((refused.status, refused.body.as_str()), (404, "Not Found\n"));
+}
+
+/// What is asked in turn, of etcd and of us.
+const QUESTIONS: &[(&str, &str)] = &[
+    ("put", r#"{"key":"YQ==","value":"MQ=="}"#),
+    ("put", r#"{"key":"Yg==","value":"Mg==","prevKv":true}"#),
+    ("put", r#"{"key":"Yg==","value":"Mw==","prev_kv":true}"#),
+    ("put", r#"{"key":"Yg==","ignoreValue":true,"value":"Mw=="}"#),
+    ("put", r#"{"key":"Yg==","lease":"99"}"#),
+    ("put", r#"{"value":"Mw=="}"#),
+    ("range", r#"{"key":"AA==","range_end":"AA==","sort_order":"DESCEND","sort_target":"MOD"}"#),
+    ("range", r#"{"key":"AA==","rangeEnd":"AA==","sortTarget":4,"limit":1,"keysOnly":true}"#),
+    ("range", r#"{"key":"AA==","rangeEnd":"AA==","countOnly":true}"#),
+    ("range", r#"{"key":"YQ==","revision":"99"}"#),
+    ("range", r#"{"key":"YQ==","revision":-5,"unknown":[{"x":1}]}"#),
+    ("range", r#"{"key":"YQ==","serializable":true,"min_mod_revision":"2"}"#),
+    ("range", r#"{"key":"eg=="}"#),
+    ("range", r#"{"key":"YQ==","sort_order":9}"#),
+    ("range", ""),
+    ("txn", "{}"),
+    ("txn", r#"{"success":[{"requestRange":{"key":"YQ==","revision":"-2"}}]}"#),
+    (
+        "txn",
+        r#"{"compare":[{"target":"VALUE","key":"YQ==","value":"MQ=="}],
+        "success":[{"request_put":{"key":"Yw==","value":"NA=="}},{"request_range":{"key":"YQ=="}}],
+        "failure":[{"requestDeleteRange":{"key":"YQ=="}}]}"#,
+    ),
+    (
+        "txn",
+        r#"{"compare":[{"result":"LESS","target":"CREATE","key":"YQ==","createRevision":"2"}],
+        "failure":[{"requestTxn":{"success":[{"requestDeleteRange":{"key":"Yw==","prevKv":true}}]}}]}"#,
+    ),
+    ("txn", r#"{"success":[{}]}"#),
+    ("txn", r#"{"success":[{"request_put":{"key":"YQ=="}},{"request_put":{"key":"YQ=="}}]}"#),
+    ("deleterange", r#"{"key":"YQ==","rangeEnd":"eg==","prevKv":true}"#),
+    ("deleterange", r#"{"key":"YQ=="}"#),
+];
+
+/// etcd 3.5 repeats the message of a refusal under another name.
+fn without_error(body: &str) -> String {
+    match body.strip_prefix("{\"error\":\"").and_then(|rest| rest.split_once("\",")) {
+        Some((_, rest)) => format!("{{{rest}"),
+        None => body.to_owned(),
+    }
+}
+
+#[test]
+fn the_gateway_answers_as_etcds_does() {
+    let Ok(binary) = std::env::var("ETCD") else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED the_gateway_answers_as_etcds_does: set ETCD to a binary to run it"
+        );
+        return;
+    };
+    let etcd = RealEtcd::start(&binary);
+    let theirs = etcd.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
+    let ours = Plan::single().start_ready();
+    for (path, body) in QUESTIONS {
+        let ask = |address| {
+            let answer = http_at(address, "POST", &format!("/v3/kv/{path}"), body);
+            (answer.status, without_ids(&without_error(&answer.body)))
+        };
+        assert_eq!(ask(ours.client), ask(theirs), "{path} {body}");
+    }
 }

@@ -156,16 +156,7 @@ impl Member {
     }
 
     pub fn http_with(&self, method: &str, target: &str, body: &str) -> HttpAnswer {
-        let mut stream = TcpStream::connect(self.client).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!(
-            "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        HttpAnswer::parse(&text)
+        http_at(self.client, method, target, body)
     }
 
     pub fn rss_bytes(&self) -> u64 {
@@ -198,6 +189,20 @@ impl Drop for Member {
             let _ = writeln!(std::io::stderr(), "the log of {}:\n{text}", self.announced);
         }
     }
+}
+
+/// One request over plain HTTP/1.1, to whoever listens there.
+pub fn http_at(address: SocketAddr, method: &str, target: &str, body: &str) -> HttpAnswer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    HttpAnswer::parse(&text)
 }
 
 pub struct HttpAnswer {
