@@ -128,7 +128,6 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("range", r#"{"key":"YQ==","revision":-5,"unknown":[{"x":1}]}"#),
     ("range", r#"{"key":"YQ==","serializable":true,"min_mod_revision":"2"}"#),
     ("range", r#"{"key":"eg=="}"#),
-    ("range", r#"{"key":"YQ==","sort_order":9}"#),
     ("range", ""),
     ("txn", "{}"),
     ("txn", r#"{"success":[{"requestRange":{"key":"YQ==","revision":"-2"}}]}"#),
