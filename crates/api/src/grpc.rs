@@ -1,6 +1,10 @@
 //! etcd's services over gRPC: each file is one service or one concern they share.
 //! Wire messages go in and come out; between the two is nothing but `server::Handle`.
 
+pub mod calls;
+pub mod cluster;
+pub mod health;
+pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod maintenance;

@@ -3,6 +3,8 @@
 //! client sends may panic here or take memory without bound.
 
 mod door;
+mod figures;
+mod gateway;
 mod grpc;
 mod http;
 mod serve;

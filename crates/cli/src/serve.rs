@@ -48,11 +48,15 @@ fn run_member(config: Config) -> Result<(), Error> {
     outcome
 }
 
-async fn run_until_signal(config: Config) -> Result<(), Error> {
+async fn run_until_signal(mut config: Config) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(Error::Signals)?;
     let listener = TcpListener::bind(config.client_addr)
         .map_err(|reason| Error::Listen { address: config.client_addr, reason })?;
     let client_addr = listener.local_addr().unwrap_or(config.client_addr);
+    if config.advertise_client == config.client_addr.to_string() {
+        // The kernel may have chosen the port.
+        config.advertise_client = client_addr.to_string();
+    }
     let drain_timeout = config.drain_timeout;
     let settings =
         api::Settings { request_bytes_max: config.request_bytes_max, txn_ops_max: config.txn_ops_max };

@@ -3,7 +3,9 @@
 //! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
-use crate::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use crate::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
 use base::{KeyRange, LeaseId, RangeEnd, Revision};
@@ -220,7 +222,8 @@ mod range_flag {
     pub const SORTED: u8 = 8;
     pub const DESCENDING: u8 = 16;
     pub const BOUNDED: u8 = 32;
-    pub const ALL: u8 = 63;
+    pub const UNASKED: u8 = 64;
+    pub const ALL: u8 = 127;
 }
 
 fn encode_range(range: &Range, out: &mut Vec<u8>) {
@@ -231,7 +234,7 @@ fn encode_range(range: &Range, out: &mut Vec<u8>) {
             | flag(range.keys_only, range_flag::KEYS_ONLY)
             | flag(range.count_only, range_flag::COUNT_ONLY)
             | flag(range.sort.is_some(), range_flag::SORTED)
-            | flag(range.sort.is_some_and(|sort| sort.descending), range_flag::DESCENDING)
+            | range.sort.map_or(0, |sort| order_flag(sort.order))
             | flag(range.is_filtered(), range_flag::BOUNDED),
     );
     encode_keys(&range.keys, out);
@@ -264,8 +267,8 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
     let revision = Revision(reader.signed()?);
     let limit = reader.varint()?;
     let sort = match has(range_flag::SORTED) {
-        true => Some(Sort { target: decode_sort_target(reader)?, descending: has(range_flag::DESCENDING) }),
-        false if has(range_flag::DESCENDING) => return None,
+        true => Some(Sort { target: decode_sort_target(reader)?, order: order_of(flags)? }),
+        false if has(range_flag::DESCENDING) || has(range_flag::UNASKED) => return None,
         false => None,
     };
     let (mod_revisions, create_revisions) = match has(range_flag::BOUNDED) {
@@ -283,6 +286,23 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
         mod_revisions,
         create_revisions,
     })
+}
+
+fn order_flag(order: Order) -> u8 {
+    match order {
+        Order::Ascending => 0,
+        Order::Descending => range_flag::DESCENDING,
+        Order::Unasked => range_flag::UNASKED,
+    }
+}
+
+fn order_of(flags: u8) -> Option<Order> {
+    match flags & (range_flag::DESCENDING | range_flag::UNASKED) {
+        0 => Some(Order::Ascending),
+        range_flag::DESCENDING => Some(Order::Descending),
+        range_flag::UNASKED => Some(Order::Unasked),
+        _ => None,
+    }
 }
 
 fn decode_sort_target(reader: &mut Reader) -> Option<SortTarget> {

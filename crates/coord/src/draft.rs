@@ -51,12 +51,15 @@ impl<'a> Draft<'a> {
         self.index
     }
 
-    /// Where to read for an asked revision; zero and below mean the newest.
+    /// Where to read for an asked revision; zero means the newest. So does one below zero that etcd does not
+    /// take for compacted: in a store where nothing was, its floor is at -1.
     pub fn at(&self, revision: Revision) -> Result<At, Code> {
+        let floor = if self.compacted == Revision::ZERO { Revision(-1) } else { self.compacted };
         match revision {
-            revision if revision <= Revision::ZERO => Ok(At::Now),
+            Revision::ZERO => Ok(At::Now),
+            revision if revision < floor => Err(Code::Compacted),
+            revision if revision < Revision::ZERO => Ok(At::Now),
             revision if revision > self.revision => Err(Code::FutureRevision),
-            revision if revision < self.compacted => Err(Code::Compacted),
             revision => Ok(At::Past(revision)),
         }
     }

@@ -15,7 +15,11 @@ use bytes::Bytes;
 
 pub fn run_command(draft: &mut Draft<'_>, command: &Command) -> Result<Body, Code> {
     match command {
-        Command::Put(put) => run_put(draft, put).map(Body::Put),
+        Command::Put(put) => {
+            // Outside a transaction etcd looks for the lease before it looks for the key.
+            check_lease(put)?;
+            run_put(draft, put).map(Body::Put)
+        }
         Command::Delete(delete) => run_delete(draft, delete).map(Body::Delete),
         Command::Txn(txn) => run_txn(draft, txn).map(Body::Txn),
     }
@@ -62,14 +66,12 @@ fn branch(txn: &Txn, succeeded: bool) -> &[Request] {
 }
 
 fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
-    if let Some(lease) = put.lease {
-        check_lease(lease)?;
-    }
     let before = draft.current(&put.key);
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && before.is_none() {
         return Err(Code::KeyNotFound);
     }
+    check_lease(put)?;
     let prev = before
         .filter(|_| put.prev_kv || put.value.is_none())
         .map(|before| stored(draft, put.key.clone(), before.modified));
@@ -86,10 +88,10 @@ fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
 }
 
 /// No lease exists yet, so every lease that is named is unknown.
-fn check_lease(lease: LeaseId) -> Result<(), Code> {
-    match lease {
-        LeaseId::NONE => Ok(()),
-        _ => Err(Code::LeaseNotFound),
+fn check_lease(put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
     }
 }
 

@@ -214,6 +214,16 @@ impl Apply {
         self.state.revision()
     }
 
+    /// The oldest revision that can be read; zero while nothing was compacted.
+    pub fn compacted(&self) -> Revision {
+        self.state.compacted()
+    }
+
+    /// Live keys.
+    pub fn key_count(&self) -> usize {
+        self.state.key_count()
+    }
+
     /// Equal on every member that has applied the same index.
     pub fn state_hash(&self) -> u64 {
         self.state.hash()

@@ -178,6 +178,8 @@ impl Consensus {
             }
             Frame::Raft(_) => {}
             Frame::Forward(batch) => self.on_forward(batch),
+            // The shell keeps it.
+            Frame::ClientUrl(_) => {}
             Frame::Snapshot { id, number, part } => {
                 let committed = self.raft.status().committed;
                 match self.staging.on_part(from, id, number, part, committed) {

@@ -17,6 +17,8 @@ pub enum Frame {
         number: u32,
         part: Part,
     },
+    /// Where the sender serves clients.
+    ClientUrl(String),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +34,9 @@ const FORWARD: u8 = 2;
 const SNAPSHOT_BEGIN: u8 = 3;
 const SNAPSHOT_ROWS: u8 = 4;
 const SNAPSHOT_END: u8 = 5;
+const CLIENT_URL: u8 = 6;
+
+const CLIENT_URL_BYTES_MAX: usize = 1024;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -60,6 +65,10 @@ impl Frame {
                     Part::End => {}
                 }
             }
+            Frame::ClientUrl(url) => {
+                out.push(CLIENT_URL);
+                out.extend_from_slice(url.as_bytes());
+            }
         }
         out.into()
     }
@@ -85,6 +94,9 @@ impl Frame {
                 };
                 Some(Frame::Snapshot { id, number, part })
             }
+            CLIENT_URL if reader.remaining() <= CLIENT_URL_BYTES_MAX => {
+                String::from_utf8(reader.rest().into()).ok().map(Frame::ClientUrl)
+            }
             _ => None,
         }
     }
@@ -100,6 +112,7 @@ mod tests {
             Frame::Forward(Bytes::from_static(b"batch")),
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
             Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
+            Frame::ClientUrl("http://db1.example.com:2379".to_owned()),
         ];
         for frame in frames {
             assert_eq!(Frame::decode(frame.encode()), Some(frame));
@@ -108,7 +121,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_frame_is_refused() {
-        for bytes in [&b""[..], b"\0", b"\x01", b"\x06abc", b"\x05\x01", b"\x05\x01\x01x", b"\x04\xff"] {
+        for bytes in
+            [&b""[..], b"\0", b"\x01", b"\x06\xff", b"\x07abc", b"\x05\x01", b"\x05\x01\x01x", b"\x04\xff"]
+        {
             assert_eq!(Frame::decode(Bytes::copy_from_slice(bytes)), None, "{bytes:?}");
         }
     }

@@ -47,6 +47,25 @@ trusted!(
     StatusResponse
 );
 
+/// Requests of a few fields, none of which holds others, and what is answered to them.
+macro_rules! flat {
+    ($($service:ident: $($message:ident),*;)*) => {
+        $($(impl Frugal for crate::$service::$message {})*)*
+    };
+}
+
+flat! {
+    etcdserverpb: DefragmentRequest, HashRequest, HashKvRequest, SnapshotRequest, MoveLeaderRequest,
+        DowngradeRequest;
+    etcdserverpb: DefragmentResponse, HashResponse, HashKvResponse, SnapshotResponse, MoveLeaderResponse,
+        DowngradeResponse;
+    etcdserverpb: MemberAddRequest, MemberRemoveRequest, MemberUpdateRequest, MemberListRequest,
+        MemberPromoteRequest;
+    etcdserverpb: MemberAddResponse, MemberRemoveResponse, MemberUpdateResponse, MemberListResponse,
+        MemberPromoteResponse;
+    health: HealthCheckRequest, HealthCheckResponse;
+}
+
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {
         let mut parts_left = PARTS_MAX;

@@ -5,6 +5,11 @@
 pub mod codec;
 mod frugal;
 
+pub use frugal::Frugal;
+
+/// The files of `proto/`, compiled: an encoded `FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 /// One version of a key.
 pub mod mvccpb {
     tonic::include_proto!("mvccpb");
@@ -13,4 +18,9 @@ pub mod mvccpb {
 /// etcd's services and their messages.
 pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
+}
+
+/// gRPC's own health checking.
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
 }

@@ -174,6 +174,6 @@ impl Loop {
     }
 
     fn show(&self) {
-        self.core.board.set_applied(self.machine.applied_index(), self.machine.revision());
+        self.core.board.set_applied(&self.machine);
     }
 }

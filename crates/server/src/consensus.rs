@@ -20,8 +20,17 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 4;
 const TICKS_AT_ONCE_MAX: u32 = 3;
 
 pub(crate) enum Mail {
-    Request { deadline: Instant, work: Work, caller: Caller },
-    Frames { from: NodeId, frames: Vec<Frame> },
+    Request {
+        deadline: Instant,
+        work: Work,
+        caller: Caller,
+    },
+    Frames {
+        from: NodeId,
+        frames: Vec<Frame>,
+    },
+    /// The stream to this peer is up.
+    Connected(NodeId),
     Input(Input),
 }
 
@@ -90,6 +99,10 @@ impl Loop {
                 for frame in frames {
                     self.machine.step(now, Input::Received { from, frame }, &mut self.out);
                 }
+            }
+            Mail::Connected(peer) => {
+                let url = self.core.members.own_url().to_owned();
+                self.outgoing.add(peer, &Frame::ClientUrl(url));
             }
             Mail::Input(input) => self.machine.step(now, input, &mut self.out),
         }

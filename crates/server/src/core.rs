@@ -2,6 +2,7 @@
 //! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
 
 use crate::clock::Clock;
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::status::Board;
@@ -18,12 +19,13 @@ pub(crate) struct Core {
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
+    pub members: Members,
     /// New requests are refused.
     pub draining: AtomicBool,
 }
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members) -> Core {
         Core {
             clock,
             consensus: Queue::new(),
@@ -33,6 +35,7 @@ impl Core {
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,
+            members,
             draining: AtomicBool::new(false),
         }
     }

@@ -4,14 +4,15 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::status::{Identity, Status};
-use base::Code;
+use base::{Code, NodeId};
 use coord::Command;
 use coord::reply::Reply;
 use coord::request::Request;
-use node::Work;
+use node::{Input, Work};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -73,6 +74,29 @@ impl Handle {
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 
+    /// Every member of the cluster, ordered by id.
+    pub fn members(&self) -> Vec<MemberInfo> {
+        self.shared.core.members.list()
+    }
+
+    /// Hands leadership to another member and waits until it leads.
+    pub async fn move_leader(&self, to: NodeId) -> Result<(), Code> {
+        let core = &*self.shared.core;
+        if !self.status().is_leader {
+            return Err(Code::NotLeader);
+        }
+        if !core.members.contains(to) {
+            return Err(Code::BadLeaderTransferee);
+        }
+        core.report(Input::Transfer(to));
+        let moved = async {
+            while self.status().leader != Some(to) {
+                tokio::time::sleep(LEADER_POLL).await;
+            }
+        };
+        tokio::time::timeout(self.shared.request_timeout, moved).await.map_err(|_| Code::Timeout)
+    }
+
     fn work_of(&self, request: Request) -> Result<Work, Code> {
         if request.is_read_only() {
             return Ok(Work::Read(request));
@@ -86,7 +110,7 @@ impl Handle {
         }
     }
 
-    /// The text of `/metrics`.
+    /// The figures of the core as text for Prometheus, without the mark of its end.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
         let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
@@ -99,5 +123,7 @@ impl Handle {
     }
 }
 
+/// How often a change of leadership is looked for.
+const LEADER_POLL: Duration = Duration::from_millis(5);
 /// Most commands fit without their buffer growing.
 const COMMAND_BYTES_USUAL: usize = 256;

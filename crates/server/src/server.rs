@@ -8,8 +8,9 @@ use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
+use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::peer::{self, Peers, Timing};
+use crate::peer::{self, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
@@ -74,13 +75,14 @@ impl Server {
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity)));
+        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity), Members::new(&config)));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
             listen,
             peers: roster.others.clone(),
             timing: Timing::default(),
+            on_round_trip: observe_round_trips(core.clone()),
         };
         let peers = Arc::new(Peers::start(params, post::incoming(core.clone())).map_err(Error::Thread)?);
         let others: Vec<NodeId> = roster.others.iter().map(|(id, _)| *id).collect();
@@ -218,6 +220,10 @@ impl Directory {
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
     }
+}
+
+fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
+    Arc::new(move |peer, time| core.metrics.observe_round_trip(peer, time))
 }
 
 fn tick(config: &Config) -> Duration {

@@ -1,7 +1,9 @@
 //! What every service asks of the member it runs on: the response header, and whether there is a leader for
 //! those clients that insist on one.
 
-use base::{Code, Revision};
+use base::{Code, KeyRange, Revision};
+use bytes::Bytes;
+use coord::request::{Range, Request};
 use proto::etcdserverpb::ResponseHeader;
 use server::Handle;
 use tonic::metadata::MetadataMap;
@@ -17,6 +19,17 @@ pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
         revision: revision.0,
         raft_term: handle.status().term.0,
     }
+}
+
+/// Waits until this member has everything that was committed when it was asked.
+pub async fn catch_up(handle: &Handle) -> Result<(), Code> {
+    handle.submit(probe(false)).await.map(drop)
+}
+
+/// The smallest read there is, linearizable or local.
+pub fn probe(serializable: bool) -> Request {
+    let keys = KeyRange::single(Bytes::from_static(b"health"));
+    Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::all_of(keys) })
 }
 
 /// A client that requires a leader would rather go elsewhere than wait for an election here.

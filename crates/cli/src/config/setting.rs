@@ -82,7 +82,7 @@ settings! {
     DataDir "data-dir" Kind::Path, Value("./althing-data"),
         "Where the member keeps everything it must not forget.";
     ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
-        "Where clients are served: the etcd API over gRPC, /health, /metrics, /version.";
+        "Where clients are served: the etcd API over gRPC and JSON, /health, /metrics, /version.";
     PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
         "Where the other members of the cluster are listened to.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod chaos;
+mod cluster;
 mod config;
 mod differential;
 mod drain;
 mod etcd;
 mod etcdctl;
+mod gateway;
 mod http;
 mod log;
 mod malformed;

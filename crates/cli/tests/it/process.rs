@@ -170,13 +170,11 @@ impl Member {
 
     /// One request over plain HTTP/1.1.
     pub fn http(&self, method: &str, target: &str) -> HttpAnswer {
-        let mut stream = TcpStream::connect(self.client).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        HttpAnswer::parse(&text)
+        self.http_with(method, target, "")
+    }
+
+    pub fn http_with(&self, method: &str, target: &str, body: &str) -> HttpAnswer {
+        http_at(self.client, method, target, body)
     }
 
     pub fn rss_bytes(&self) -> u64 {
@@ -220,6 +218,20 @@ impl Drop for Member {
             let _ = writeln!(std::io::stderr(), "the log of {}:\n{text}", self.announced);
         }
     }
+}
+
+/// One request over plain HTTP/1.1, to whoever listens there.
+pub fn http_at(address: SocketAddr, method: &str, target: &str, body: &str) -> HttpAnswer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    HttpAnswer::parse(&text)
 }
 
 pub struct HttpAnswer {

@@ -3,7 +3,9 @@
 
 use base::{KeyRange, LeaseId, RangeEnd, Revision, Rng};
 use bytes::Bytes;
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 
 const KEYS: [&[u8]; 10] = [b"a", b"a\0", b"a\0\0", b"a\0b", b"aa", b"b", b"b\xff", b"b\xff\xff", b"c", b"\0"];
 const VALUES: [&[u8]; 5] = [b"", b"x", b"y", b"xx", b"\0\0\0"];
@@ -51,7 +53,8 @@ fn bounds(rng: &mut Rng, newest: i64) -> Bounds {
 fn sort(rng: &mut Rng) -> Option<Sort> {
     let targets =
         [SortTarget::Key, SortTarget::Version, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
-    half(rng).then(|| Sort { target: *rng.pick(&targets), descending: half(rng) })
+    let orders = [Order::Ascending, Order::Descending, Order::Unasked];
+    half(rng).then(|| Sort { target: *rng.pick(&targets), order: *rng.pick(&orders) })
 }
 
 pub fn range(rng: &mut Rng, newest: i64) -> Range {

@@ -5,7 +5,7 @@ use crate::world::{World, everything};
 use base::{Code, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Compare, Delete, Put, Range, Relation, Request, SortTarget, Target, Txn};
+use coord::request::{Compare, Delete, Order, Put, Range, Relation, Request, SortTarget, Target, Txn};
 use coord::{Change, ChangeKind, Limits};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -33,6 +33,9 @@ impl Model {
     fn run(&mut self, request: &Request) -> Result<Reply, Code> {
         let before = self.newest().clone();
         let mut after = before.clone();
+        if let Request::Put(put) = request {
+            check_lease(put)?;
+        }
         let body = self.operate(&before, &mut after, request)?;
         let wrote =
             after.values().any(|kv| kv.mod_revision.0 > self.revision()) || after.len() < before.len();
@@ -60,13 +63,11 @@ impl Model {
     }
 
     fn put(&self, now: &mut Keys, put: &Put) -> Result<PutReply, Code> {
-        if put.lease.is_some_and(|lease| lease != LeaseId::NONE) {
-            return Err(Code::LeaseNotFound);
-        }
         let prev = now.get(&put.key).cloned();
         if (put.value.is_none() || put.lease.is_none()) && prev.is_none() {
             return Err(Code::KeyNotFound);
         }
+        check_lease(put)?;
         let next = Revision(self.revision() + 1);
         let mut kv = prev.clone().unwrap_or(KeyValue {
             key: put.key.clone(),
@@ -102,6 +103,10 @@ impl Model {
             !outside(kv.mod_revision, range.mod_revisions.min, range.mod_revisions.max)
                 && !outside(kv.create_revision, range.create_revisions.min, range.create_revisions.max)
         });
+        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+            kvs.truncate(range.limit as usize + 1);
+        }
         if let Some(sort) = range.sort {
             kvs.sort_by(|a, b| {
                 let rising = match sort.target {
@@ -111,10 +116,9 @@ impl Model {
                     SortTarget::Mod => a.mod_revision.cmp(&b.mod_revision),
                     SortTarget::Value => a.value.cmp(&b.value),
                 };
-                if sort.descending { rising.reverse() } else { rising }
+                if sort.order == Order::Descending { rising.reverse() } else { rising }
             });
         }
-        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
         if more {
             kvs.truncate(range.limit as usize);
         }
@@ -122,6 +126,14 @@ impl Model {
             kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
         }
         Ok(RangeReply { kvs, more, count })
+    }
+}
+
+/// No lease exists. A put on its own is refused for it before anything else, one in a transaction last.
+fn check_lease(put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
     }
 }
 
