@@ -5,15 +5,18 @@
 use crate::door::{CONNECTIONS_MAX, Door};
 use crate::grpc::kv_service::KvService;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{oversize, unserved};
 use crate::http;
 use axum::Router;
+use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use server::Handle;
 use std::time::Duration;
+use tokio::sync::watch::Receiver;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -53,6 +56,12 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     listener.set_nonblocking(true)?;
+    // Streams of watches never end by themselves.
+    let (stop_watches, stopping) = tokio::sync::watch::channel(false);
+    let shutdown = async move {
+        shutdown.await;
+        stop_watches.send_replace(true);
+    };
     let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX);
     Server::builder()
         .accept_http1(true)
@@ -62,13 +71,13 @@ pub async fn serve(
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_routes(routes(handle, settings))
+        .add_routes(routes(handle, settings, stopping))
         .serve_with_incoming_shutdown(door, shutdown)
         .await?;
     Ok(())
 }
 
-fn routes(handle: Handle, settings: Settings) -> Routes {
+fn routes(handle: Handle, settings: Settings, stopping: Receiver<bool>) -> Routes {
     let message_bytes_max = settings.request_bytes_max + GRPC_OVERHEAD_BYTES;
     let limits = Limits { txn_ops_max: settings.txn_ops_max, ..Limits::default() };
     let kv = KvServer::new(KvService::new(handle.clone(), limits))
@@ -76,7 +85,9 @@ fn routes(handle: Handle, settings: Settings) -> Routes {
         .max_encoding_message_size(usize::MAX);
     let maintenance = MaintenanceServer::new(MaintenanceService::new(handle.clone()))
         .max_decoding_message_size(message_bytes_max);
+    let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
     let grpc = Router::new()
+        .route(watch::PATH, post(watch::serve).with_state(watches))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .layer(axum::middleware::map_response(oversize::reword));
