@@ -64,7 +64,14 @@ impl WatchService {
         let reader = tokio::spawn(forward(request.into_inner(), requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
-        Ok(Frames { handle: self.handle, responses, batch, term: 0, reader: Reader(Some(reader)), ended: Some(ended) })
+        Ok(Frames {
+            handle: self.handle,
+            responses,
+            batch,
+            term: 0,
+            reader: Reader(Some(reader)),
+            ended: Some(ended),
+        })
     }
 }
 
@@ -112,8 +119,7 @@ pub fn parse(wire: WatchRequest, stream: StreamId) -> Option<Input> {
 
 fn parse_create(wire: WatchCreateRequest, stream: StreamId) -> Create {
     let filtered = |kind: FilterType| wire.filters.contains(&(kind as i32));
-    let filters =
-        Filters { no_put: filtered(FilterType::Noput), no_delete: filtered(FilterType::Nodelete) };
+    let filters = Filters { no_put: filtered(FilterType::Noput), no_delete: filtered(FilterType::Nodelete) };
     let key = if wire.key.is_empty() { Bytes::from_static(b"\0") } else { wire.key };
     Create {
         stream,

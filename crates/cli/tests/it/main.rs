@@ -14,3 +14,4 @@ mod malformed;
 mod process;
 mod raw;
 mod tour;
+mod watch;

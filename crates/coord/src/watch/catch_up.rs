@@ -35,8 +35,7 @@ impl Hub {
         let Some((from, _, _)) = self.ready.first().copied() else { return };
         let piece = self.read_piece(now, from);
         let within = |it: &&(Revision, StreamId, WatchId)| it.0 <= piece.upto;
-        let chosen: Vec<_> =
-            self.ready.iter().take_while(within).take(WATCHES_PER_TURN).copied().collect();
+        let chosen: Vec<_> = self.ready.iter().take_while(within).take(WATCHES_PER_TURN).copied().collect();
         let mut shares = BTreeMap::new();
         for (next, stream, watch) in chosen {
             self.advance(now, &piece, (next, stream, watch), &mut shares, out);

@@ -4,8 +4,8 @@
 
 use super::hub::Hub;
 use super::{Kind, Response, StreamId, WatchId};
-use base::mutant::{Mutant, planted};
 use base::Instant;
+use base::mutant::{Mutant, planted};
 
 impl Hub {
     /// Says nothing unless it is true of every watch of the stream.

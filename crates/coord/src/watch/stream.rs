@@ -2,8 +2,8 @@
 //! A watch is in one place at a time: it hears changes as they come, or reads what it missed, or waits for a
 //! revision that is yet to come.
 
-use super::interest::InterestId;
 use super::WatchId;
+use super::interest::InterestId;
 use base::{Instant, Revision};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,13 +61,7 @@ pub enum Place {
 
 impl Stream {
     pub fn new(credit: Credit) -> Stream {
-        Stream {
-            watches: BTreeMap::new(),
-            next_id: 0,
-            credit,
-            behind: BTreeSet::new(),
-            progress_due: None,
-        }
+        Stream { watches: BTreeMap::new(), next_id: 0, credit, behind: BTreeSet::new(), progress_due: None }
     }
 
     /// The id for a new watch, unless the client chose one that is taken.

@@ -218,8 +218,7 @@ fn ranges_and_keys_hear_of_their_own_and_nothing_else() {
     world.watch(range("b", "d")).watch(range("c", "\0")).watch(key("c"));
     world.sent();
     world.txn(&["a=1"]).txn(&["b=1"]).txn(&["c=1"]).txn(&["d=1"]);
-    let expected =
-        ["w0@3 b=1@3", "w2@4 c=1@4", "w0@4 c=1@4", "w1@4 c=1@4", "w1@5 d=1@5"];
+    let expected = ["w0@3 b=1@3", "w2@4 c=1@4", "w0@4 c=1@4", "w1@4 c=1@4", "w1@5 d=1@5"];
     let mut sent = world.sent();
     let mut expected = expected.map(str::to_owned).to_vec();
     sent.sort();
