@@ -7,7 +7,7 @@ use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -20,6 +20,8 @@ pub(crate) struct Core {
     pub metrics: Metrics,
     /// New requests are refused.
     pub draining: AtomicBool,
+    /// The number of the next stream of watches.
+    pub watch_streams: AtomicU64,
 }
 
 impl Core {
@@ -34,6 +36,7 @@ impl Core {
             board: Board::default(),
             metrics,
             draining: AtomicBool::new(false),
+            watch_streams: AtomicU64::new(1),
         }
     }
 

@@ -9,7 +9,7 @@ use base::limits::{WATCH_REQUESTS_MAX, WATCH_WINDOW_BYTES, WATCH_WINDOW_RESPONSE
 use coord::watch::{Credit, Input, Response, StreamId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
@@ -18,10 +18,8 @@ use tokio::sync::{Notify, Semaphore};
 pub(crate) const WINDOW: Credit =
     Credit { responses: WATCH_WINDOW_RESPONSES as i64, bytes: WATCH_WINDOW_BYTES as i64 };
 
-static STREAMS: AtomicU64 = AtomicU64::new(1);
-
 pub(crate) fn open(core: &Arc<Core>) -> (Requests, Responses) {
-    let stream = StreamId(STREAMS.fetch_add(1, Ordering::Relaxed));
+    let stream = StreamId(core.watch_streams.fetch_add(1, Ordering::Relaxed));
     let (sender, inbox) = unbounded_channel();
     let waiting = Arc::new(Waiting::default());
     let outlet = Outlet { sender, waiting: waiting.clone(), pending: Vec::new() };

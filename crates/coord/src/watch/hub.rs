@@ -226,7 +226,8 @@ impl Hub {
             }
             Place::Live => {}
         }
-        if place == Place::Live || planted(Mutant::WatchLiveBeforeHistory) {
+        let too_soon = matches!(place, Place::Behind(_)) && planted(Mutant::WatchLiveBeforeHistory);
+        if place == Place::Live || too_soon {
             self.interests.get_mut(interest).live.insert((stream, watch));
         }
     }
@@ -315,7 +316,8 @@ impl Hub {
         }
         let last = parts.len() - 1;
         for (nth, batch) in parts.iter().enumerate() {
-            let kind = Kind::Events { batch: batch.clone(), fragment: nth < last };
+            let fragment = nth < last && !planted(Mutant::WatchRevisionSplit);
+            let kind = Kind::Events { batch: batch.clone(), fragment };
             let response = Response { stream, watch, revision, kind };
             state.credit = state.credit.minus(response.cost());
             out.push(response);
@@ -383,12 +385,13 @@ impl Hub {
 impl Params {
     /// A batch as the responses that carry it.
     pub(super) fn parts(&self, shape: &Shape, batch: Batch) -> Vec<Arc<Batch>> {
-        let halves = planted(Mutant::WatchRevisionSplit) && batch.events().len() > 1;
-        if halves {
-            return batch.split(1).into_iter().map(Arc::new).collect();
-        }
-        match shape.fragment && batch.bytes() >= self.fragment_bytes {
-            true => batch.split(self.fragment_bytes).into_iter().map(Arc::new).collect(),
+        let bytes_max = match shape.fragment {
+            _ if planted(Mutant::WatchRevisionSplit) => 1,
+            true => self.fragment_bytes,
+            false => usize::MAX,
+        };
+        match batch.bytes() >= bytes_max {
+            true => batch.split(bytes_max).into_iter().map(Arc::new).collect(),
             false => vec![Arc::new(batch)],
         }
     }

@@ -3,6 +3,7 @@
 //! sent everything; in rounds for single watches that asked for it.
 
 use super::hub::Hub;
+use super::stream::Watch;
 use super::{Kind, Response, StreamId, WatchId};
 use base::Instant;
 use base::mutant::{Mutant, planted};
@@ -11,8 +12,8 @@ impl Hub {
     /// Says nothing unless it is true of every watch of the stream.
     pub(super) fn report_progress(&mut self, stream: StreamId, out: &mut Vec<Response>) {
         let Some(state) = self.streams.get(&stream) else { return };
-        let ahead = planted(Mutant::WatchProgressAhead);
-        let synced = state.watches.values().all(|watch| watch.is_synced(self.current) || ahead);
+        let ahead = |watch: &Watch| planted(Mutant::WatchProgressAhead) && self.current >= watch.start;
+        let synced = state.watches.values().all(|watch| watch.is_synced(self.current) || ahead(watch));
         if synced && !state.watches.is_empty() {
             self.tell(stream, WatchId::NONE, Kind::Progress, out);
         }
