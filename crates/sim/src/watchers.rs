@@ -156,7 +156,7 @@ impl World {
             watches: BTreeMap::new(),
         });
         let responses = if slow { self.rng.between(1, 4) } else { 64 } as i64;
-        self.to_hub(host, Input::Open { stream, credit: Credit { responses, bytes: 256 * 1024 } });
+        self.tell_hub(host, Input::Open { stream, credit: Credit { responses, bytes: 256 * 1024 } });
         self.resume_watches(watcher);
         Ok(())
     }
@@ -191,10 +191,10 @@ impl World {
         let (host, stream) = (connection.host, connection.stream);
         let Wanted { keys, prev_kv, filters, fragment, progress_notify } = wanted;
         let create = Create { stream, id: None, keys, start, prev_kv, filters, progress_notify, fragment };
-        self.to_hub(host, Input::Create(create));
+        self.tell_hub(host, Input::Create(create));
     }
 
-    fn to_hub(&mut self, host: usize, input: Input) {
+    fn tell_hub(&mut self, host: usize, input: Input) {
         if self.hosts[host].process.is_some() {
             self.hand_to_apply(host, apply::Input::Watch(input));
         }
@@ -224,7 +224,7 @@ impl World {
             self.tally.watched += 1;
             self.see(response);
         }
-        self.to_hub(host, Input::Credit { stream, credit });
+        self.tell_hub(host, Input::Credit { stream, credit });
         Ok(())
     }
 
@@ -273,12 +273,12 @@ impl World {
         let count = connection.watches.len() + connection.asked.len();
         let one = connection.watches.keys().next().copied();
         match self.rng.between(0, 10) {
-            0..6 => self.to_hub(host, Input::Progress(stream)),
+            0..6 => self.tell_hub(host, Input::Progress(stream)),
             6 => self.leave(watcher),
             7 if count < 5 => self.create_any_watch(watcher),
             8 => {
                 if let Some(watch) = one {
-                    self.to_hub(host, Input::Cancel { stream, watch });
+                    self.tell_hub(host, Input::Cancel { stream, watch });
                 }
             }
             _ => {}
@@ -289,7 +289,7 @@ impl World {
     fn leave(&mut self, watcher: usize) {
         if let Some((host, life, stream)) = self.watchers.disconnect(watcher) {
             if self.hosts[host].life == life {
-                self.to_hub(host, Input::Close(stream));
+                self.tell_hub(host, Input::Close(stream));
             }
             self.agenda.after(self.rng.between(1_000, 300_000), Event::Watch { watcher });
         }
