@@ -11,4 +11,5 @@ pub mod maintenance;
 pub mod oversize;
 pub mod refusal;
 pub mod unserved;
+pub mod watch;
 pub mod who;

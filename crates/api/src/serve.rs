@@ -9,9 +9,11 @@ use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, unserved};
 use crate::http;
 use axum::Router;
+use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
@@ -22,7 +24,7 @@ use proto::health::health_server::HealthServer;
 use server::Handle;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -66,7 +68,8 @@ pub async fn serve(
     let figures = Arc::new(Figures::new(&pool));
     let traffic = figures.traffic.clone();
     let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX, traffic);
-    let (stop, stopping) = watch::channel(false);
+    // Streams never end by themselves.
+    let (stop, stopping) = channel(false);
     let shutdown = async move {
         shutdown.await;
         stop.send_replace(true);
@@ -92,7 +95,7 @@ struct Parts {
     pool: DescriptorPool,
     figures: Arc<Figures>,
     /// Becomes true when nothing new is accepted any more.
-    stopping: watch::Receiver<bool>,
+    stopping: Receiver<bool>,
 }
 
 fn routes(parts: Parts) -> Routes {
@@ -112,8 +115,11 @@ fn routes(parts: Parts) -> Routes {
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
     let maintenance =
         MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
-    let health = HealthServer::new(HealthService::new(stopping)).max_decoding_message_size(message_bytes_max);
+    let health =
+        HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
+    let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
     let grpc = Router::new()
+        .route(watch::PATH, post(watch::serve).with_state(watches))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::ops::Bound;
 
 /// Where a range stops.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RangeEnd {
     /// The range is exactly its start key.
     Single,
@@ -16,7 +16,7 @@ pub enum RangeEnd {
 }
 
 /// A set of keys; `start` is included.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyRange {
     pub start: Bytes,
     pub end: RangeEnd,

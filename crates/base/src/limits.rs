@@ -40,6 +40,16 @@ pub const LOG_HOLD_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes of log in memory, whoever needs them. A member whose store cannot keep up takes in no more: as
 /// leader it orders nothing further, as follower it lets the leader send again later.
 pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Responses that wait for the client of one stream of watches.
+pub const WATCH_WINDOW_RESPONSES: usize = 4_096;
+/// Bytes of them; one response may exceed it.
+pub const WATCH_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// Requests of one stream of watches that wait to be looked at.
+pub const WATCH_REQUESTS_MAX: usize = 128;
+/// Revisions that are read at once for watches that are behind, as in etcd.
+pub const WATCH_BATCH_REVISIONS: u64 = 1_000;
+/// A response with events is closed at the first revision that takes it to this size.
+pub const WATCH_BATCH_BYTES_SOFT: usize = 1024 * 1024;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
@@ -50,3 +60,4 @@ const _: () = assert!(
 );
 const _: () = assert!(LOG_KEEP_BYTES < LOG_HOLD_BYTES && LOG_HOLD_BYTES + ENTRY_BYTES_MAX < LOG_BYTES_MAX);
 const _: () = assert!(PROPOSALS_WAITING_BYTES_MAX >= 4 * REQUEST_BYTES_MAX);
+const _: () = assert!(WATCH_BATCH_BYTES_SOFT <= WATCH_WINDOW_BYTES);

@@ -55,6 +55,22 @@ mutants! {
     ApplyNotDeterministic = "apply-not-deterministic",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
+    /// A watch that read a piece of history goes live, whether there is more or not.
+    WatchHistoryGap = "watch-history-gap",
+    /// A watch that still reads history is sent changes as they come.
+    WatchLiveBeforeHistory = "watch-live-before-history",
+    /// Events for a client that cannot take them now are dropped.
+    WatchSlowDropped = "watch-slow-dropped",
+    /// Progress is reported although watches of the stream are behind.
+    WatchProgressAhead = "watch-progress-ahead",
+    /// The events of one revision come in several responses.
+    WatchRevisionSplit = "watch-revision-split",
+    /// The previous version in an event is not the one that was replaced.
+    WatchPrevWrong = "watch-prev-wrong",
+    /// Watches go on after a snapshot without what it skipped.
+    WatchLostOverInstall = "watch-lost-over-install",
+    /// A watch on a future revision is sent what comes before it.
+    WatchFutureEarly = "watch-future-early",
 }
 
 #[cfg(feature = "mutants")]

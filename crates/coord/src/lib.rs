@@ -21,6 +21,7 @@ pub mod rows;
 pub mod state;
 mod txn;
 mod validate;
+pub mod watch;
 
 pub use change::{Change, ChangeKind, Record, Records};
 pub use command::Command;

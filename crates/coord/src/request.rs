@@ -69,7 +69,7 @@ pub struct Range {
 
 impl Range {
     /// These keys as they are now, all of each.
-    pub fn all_of(keys: KeyRange) -> Range {
+    pub fn of(keys: KeyRange) -> Range {
         Range {
             keys,
             revision: Revision::ZERO,
@@ -86,23 +86,6 @@ impl Range {
     /// Some keys of the range may be left out by their revisions.
     pub fn is_filtered(&self) -> bool {
         self.mod_revisions != Bounds::default() || self.create_revisions != Bounds::default()
-    }
-}
-
-impl Range {
-    /// Everything about these keys as they are now.
-    pub fn of(keys: KeyRange) -> Range {
-        Range {
-            keys,
-            revision: Revision::ZERO,
-            limit: 0,
-            sort: None,
-            serializable: false,
-            keys_only: false,
-            count_only: false,
-            mod_revisions: Bounds::default(),
-            create_revisions: Bounds::default(),
-        }
     }
 }
 

@@ -32,6 +32,10 @@ impl Corrupt {
     pub(crate) fn new(table: Table, key: &[u8], what: &'static str) -> Corrupt {
         Corrupt { table, key: Bytes::copy_from_slice(key), what }
     }
+
+    pub fn malformed(table: Table, key: &[u8]) -> Corrupt {
+        Corrupt::new(table, key, "malformed")
+    }
 }
 
 impl fmt::Display for Corrupt {
@@ -289,6 +293,15 @@ pub struct Logged {
 }
 
 impl Logged {
+    /// The same of a change that is not a row yet.
+    pub fn of(change: &Change) -> Logged {
+        let put = match &change.kind {
+            ChangeKind::Put(record) => Some((record.create, record.version)),
+            ChangeKind::Delete => None,
+        };
+        Logged { key: change.key.clone(), prev: change.prev, put }
+    }
+
     pub fn from_row(row: Bytes) -> Option<Logged> {
         let mut reader = formatted(row)?;
         let kind = reader.u8()?;

@@ -20,6 +20,7 @@ pub struct Params {
     pub wal_segment_bytes: u64,
     pub store_cache_bytes: usize,
     pub snapshot_chunk_bytes: usize,
+    pub watch: coord::watch::Params,
 }
 
 /// A member that has read its files and has not yet done anything.
@@ -47,6 +48,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         boot,
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
+        watch: params.watch.clone(),
     };
     Ok(Member {
         apply: Apply::restore(apply_params, now, vault.view())?,

@@ -4,11 +4,13 @@
 
 use crate::batch;
 use crate::overlay::Overlay;
+use crate::past::Layered;
 use crate::reads::{Read, ReadBatch};
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Token, View};
 use coord::reply::Reply;
-use coord::{Applied, Command, Corrupt, Record, Records, State, rows};
+use coord::watch::{self, Hub};
+use coord::{Applied, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
@@ -22,12 +24,14 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
+    pub watch: watch::Params,
 }
 
 #[derive(Debug)]
 pub enum Input {
     Committed(Vec<Entry>),
     Read(ReadBatch),
+    Watch(watch::Input),
     /// The flush of this number is durable and visible in the view given with this input.
     Flushed(u64),
     Tick,
@@ -39,6 +43,8 @@ pub struct Output {
     /// Proposals of this member that were applied.
     pub finished: Vec<u64>,
     pub flush: Option<Flush>,
+    /// In the order in which each stream must get them.
+    pub watch: Vec<watch::Response>,
 }
 
 pub struct Apply {
@@ -51,6 +57,7 @@ pub struct Apply {
     flushes: u64,
     /// Reads whose index is not applied yet.
     waiting: Vec<ReadBatch>,
+    hub: Hub,
 }
 
 impl Apply {
@@ -58,6 +65,7 @@ impl Apply {
     pub fn restore(params: Params, now: Instant, view: &dyn View) -> Result<Apply, Corrupt> {
         let (state, applied) = load(view)?;
         Ok(Apply {
+            hub: Hub::new(params.watch.clone(), state.revision()),
             params,
             state,
             overlay: Overlay::default(),
@@ -71,8 +79,9 @@ impl Apply {
 
     pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
         match input {
-            Input::Committed(entries) => self.on_committed(view, entries, out),
+            Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(view, batch, out),
+            Input::Watch(input) => self.on_watch(now, view, input, out),
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
@@ -80,22 +89,23 @@ impl Apply {
             }
             Input::Tick => self.expire_reads(now, out),
         }
+        self.turn_watches(now, view, out);
         self.flush_when_due(now, out);
     }
 
-    fn on_committed(&mut self, view: &dyn View, entries: Vec<Entry>, out: &mut Output) {
+    fn on_committed(&mut self, now: Instant, view: &dyn View, entries: Vec<Entry>, out: &mut Output) {
         for entry in entries {
             // After a restart or an installed snapshot the log may begin before the store's position.
             if entry.at.index <= self.applied.index {
                 continue;
             }
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
-            self.apply_entry(view, entry, out);
+            self.apply_entry(now, view, entry, out);
         }
         self.serve_waiting(view, out);
     }
 
-    fn apply_entry(&mut self, view: &dyn View, entry: Entry, out: &mut Output) {
+    fn apply_entry(&mut self, now: Instant, view: &dyn View, entry: Entry, out: &mut Output) {
         self.applied = entry.at;
         // A leader lets only whole batches into the log; should one not be, every member skips it alike.
         for proposal in batch::decode(entry.data).unwrap_or_default() {
@@ -110,6 +120,8 @@ impl Apply {
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 continue;
             };
+            let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
+            self.hub.observe(&watched, &changes, &mut out.watch);
             self.overlay.add(changes);
             if ours {
                 out.finished.push(id.seq);
@@ -136,6 +148,18 @@ impl Apply {
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
         let records = Layered { overlay: &self.overlay, view };
         out.replies.push((read.token, self.state.read(&records, &read.request)));
+    }
+
+    fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
+        let past = Layered { overlay: &self.overlay, view };
+        let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &past };
+        self.hub.step(&watched, input, &mut out.watch);
+    }
+
+    fn turn_watches(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
+        let past = Layered { overlay: &self.overlay, view };
+        let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &past };
+        self.hub.turn(&watched, &mut out.watch);
     }
 
     fn expire_reads(&mut self, now: Instant, out: &mut Output) {
@@ -186,6 +210,7 @@ impl Apply {
         assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
         self.state = state;
         self.applied = applied;
+        self.hub.installed(self.state.revision());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
         }
@@ -200,6 +225,11 @@ impl Apply {
     /// So much waits for the store that the caller should wait too.
     pub fn is_full(&self) -> bool {
         self.overlay.is_flushing() && self.overlay.bytes() >= 2 * self.params.flush_bytes
+    }
+
+    /// Watches that are behind could be sent more: the next step should not wait for news.
+    pub fn is_catching_up(&self) -> bool {
+        self.hub.is_busy()
     }
 
     pub fn applied(&self) -> Position {
@@ -233,18 +263,4 @@ impl Apply {
 fn load(view: &dyn View) -> Result<(State, Position), Corrupt> {
     let applied = rows::Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied);
     Ok((State::load(view)?.unwrap_or_else(State::empty), applied))
-}
-
-/// Versions from memory first, then from the store.
-struct Layered<'a> {
-    overlay: &'a Overlay,
-    view: &'a dyn View,
-}
-
-impl Records for Layered<'_> {
-    fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
-        let stored =
-            || rows::read_record(self.view, key, revision).unwrap_or_else(|corrupt| panic!("{corrupt}"));
-        self.overlay.find(key, revision).or_else(stored)
-    }
 }

@@ -9,6 +9,7 @@ pub mod consensus;
 pub mod frame;
 pub mod member;
 mod overlay;
+mod past;
 mod pending;
 mod reads;
 mod staging;

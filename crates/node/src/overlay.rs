@@ -3,7 +3,8 @@
 //! Changes come in revision order, so a version is found by bisection and no map is kept.
 
 use base::{Position, Revision, Row};
-use coord::{Change, ChangeKind, Record, rows};
+use coord::rows::{self, Logged};
+use coord::{Change, ChangeKind, Record};
 use std::sync::Arc;
 
 /// One atomic write to the store: the changes and the state's own rows at one position of the log.
@@ -76,6 +77,25 @@ impl Overlay {
     /// The planted bug of an applied index that runs ahead: the newest change misses the flush that claims it.
     pub fn keep_back_newest(&mut self) -> Option<Change> {
         self.growing.pop()
+    }
+
+    /// From here on everything is in memory; `None` when nothing is.
+    pub fn first_revision(&self) -> Option<Revision> {
+        self.generations().flatten().next().map(|change| change.revision)
+    }
+
+    /// Visits the changes of these revisions that are in memory, in order.
+    pub fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, Logged)) {
+        for changes in self.generations() {
+            let first = changes.partition_point(|change| change.revision < from);
+            let wanted = changes[first..].iter().take_while(|change| change.revision <= upto);
+            wanted.for_each(|change| visit(change.revision, Logged::of(change)));
+        }
+    }
+
+    /// The older one first.
+    fn generations(&self) -> impl Iterator<Item = &Vec<Change>> {
+        self.flushing.as_deref().into_iter().chain([&self.growing])
     }
 
     pub fn find(&self, key: &[u8], revision: Revision) -> Option<Record> {

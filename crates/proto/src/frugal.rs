@@ -5,7 +5,7 @@
 use crate::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
     DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -30,6 +30,7 @@ impl Frugal for DeleteRangeRequest {}
 impl Frugal for CompactionRequest {}
 impl Frugal for AlarmRequest {}
 impl Frugal for StatusRequest {}
+impl Frugal for WatchRequest {}
 
 /// A client believes the server it asked.
 macro_rules! trusted {
@@ -44,7 +45,8 @@ trusted!(
     TxnResponse,
     CompactionResponse,
     AlarmResponse,
-    StatusResponse
+    StatusResponse,
+    WatchResponse
 );
 
 /// Requests of a few fields, none of which holds others, and what is answered to them.

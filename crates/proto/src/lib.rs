@@ -3,6 +3,7 @@
 //! `bytes` field as a `bytes::Bytes` that shares the frame's memory. Names and numbers are the wire contract.
 
 pub mod codec;
+pub mod frame;
 mod frugal;
 
 pub use frugal::Frugal;

@@ -5,8 +5,10 @@
 
 use crate::core::Core;
 use crate::fatal::fatal;
+use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, storage};
 use base::{Index, Instant, Position};
+use coord::watch::{self, StreamId};
 use disk::StoreView;
 use node::apply::{Input, Output};
 use node::{Apply, Flush, ReadBatch};
@@ -15,10 +17,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) enum Mail {
     /// What follows from one turn of the consensus machine.
     Work { committed: Vec<Entry>, reads: Vec<ReadBatch> },
+    /// A stream of watches begins.
+    WatchOpen { stream: StreamId, outlet: Outlet },
+    /// Something that its client wants or tells; the permit is given back when it has been dealt with.
+    Watch { input: watch::Input, permit: Option<OwnedSemaphorePermit> },
     /// The flush of this number is durable and visible in this view.
     Flushed { number: u64, view: Arc<StoreView> },
     /// Put the staged store in the place of the live one.
@@ -39,6 +46,7 @@ pub(crate) struct Loop {
     tick: Duration,
     next_tick: Instant,
     out: Output,
+    outlets: Outlets,
 }
 
 impl Loop {
@@ -47,20 +55,26 @@ impl Loop {
         let next_tick = core.clock.now().after(tick);
         let backlog = VecDeque::new();
         let out = Output::default();
-        let new = Loop { core, machine, view, backlog, flushing: None, reported, tick, next_tick, out };
+        let outlets = Outlets::default();
+        let new =
+            Loop { core, machine, view, backlog, flushing: None, reported, tick, next_tick, out, outlets };
         new.show();
         new
     }
 
     pub fn run(mut self) {
         loop {
-            self.take_mail(Some(self.next_tick));
+            // Watches that are behind do not wait for news.
+            let until = if self.machine.is_catching_up() { Instant::ZERO } else { self.next_tick };
+            self.take_mail(Some(until));
             let now = self.core.clock.now();
             while !self.machine.is_full()
                 && let Some(item) = self.backlog.pop_front()
             {
                 match item {
                     Mail::Work { committed, reads } => self.run_work(now, committed, reads),
+                    Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
+                    Mail::Watch { input, permit } => self.run_watch(now, input, permit),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
                     Mail::Finish { flush } => return self.finish(flush),
@@ -106,8 +120,21 @@ impl Loop {
         }
     }
 
+    fn open_watches(&mut self, now: Instant, stream: StreamId, outlet: Outlet) {
+        self.outlets.open(stream, outlet);
+        self.step(now, Input::Watch(watch::Input::Open { stream, credit: WINDOW }));
+    }
+
+    fn run_watch(&mut self, now: Instant, input: watch::Input, permit: Option<OwnedSemaphorePermit>) {
+        if let watch::Input::Close(stream) = &input {
+            self.outlets.close(*stream);
+        }
+        self.step(now, Input::Watch(input));
+        drop(permit);
+    }
+
     fn tick_when_due(&mut self, now: Instant) {
-        if self.next_tick <= now {
+        if self.next_tick <= now || self.machine.is_catching_up() {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
         }
@@ -123,6 +150,7 @@ impl Loop {
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
+        self.outlets.deliver(&mut self.out.watch);
         if news {
             self.reported = index;
             let finished = std::mem::take(&mut self.out.finished);

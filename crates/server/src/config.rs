@@ -29,6 +29,8 @@ pub struct Config {
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,
+    /// After so long without an event, a watch that asked for it is told how far it is.
+    pub watch_progress_interval: Duration,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }

@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -22,6 +22,8 @@ pub(crate) struct Core {
     pub members: Members,
     /// New requests are refused.
     pub draining: AtomicBool,
+    /// The number of the next stream of watches.
+    pub watch_streams: AtomicU64,
 }
 
 impl Core {
@@ -37,6 +39,7 @@ impl Core {
             metrics,
             members,
             draining: AtomicBool::new(false),
+            watch_streams: AtomicU64::new(1),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::status::{Identity, Status};
+use crate::watch::{self, Requests, Responses};
 use base::{Code, NodeId};
 use coord::Command;
 use coord::reply::Reply;
@@ -30,19 +31,22 @@ struct Shared {
     peers: Weak<Peers>,
     request_timeout: Duration,
     request_bytes_max: usize,
+    election: Duration,
 }
 
 pub(crate) struct Params {
     pub identity: Identity,
     pub request_timeout: Duration,
     pub request_bytes_max: usize,
+    pub election: Duration,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: Params) -> Handle {
-        let Params { identity, request_timeout, request_bytes_max } = params;
+        let Params { identity, request_timeout, request_bytes_max, election } = params;
         let peers = Arc::downgrade(peers);
-        Handle { shared: Arc::new(Shared { identity, core, peers, request_timeout, request_bytes_max }) }
+        let shared = Shared { identity, core, peers, request_timeout, request_bytes_max, election };
+        Handle { shared: Arc::new(shared) }
     }
 
     pub fn identity(&self) -> &Identity {
@@ -108,6 +112,20 @@ impl Handle {
             true => Ok(Work::Propose(bytes.into())),
             false => Err(Code::RequestTooLarge),
         }
+    }
+
+    /// Begins a stream of watches: one end takes requests, the other gives responses. It ends when the
+    /// latter is dropped.
+    pub fn watch_stream(&self) -> Result<(Requests, Responses), Code> {
+        match self.shared.core.draining.load(Ordering::Relaxed) {
+            true => Err(Code::Stopped),
+            false => Ok(watch::open(&self.shared.core)),
+        }
+    }
+
+    /// How long a cluster may be without a leader before an election begins.
+    pub fn election_timeout(&self) -> Duration {
+        self.shared.election
     }
 
     /// The figures of the core as text for Prometheus, without the mark of its end.

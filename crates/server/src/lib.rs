@@ -26,6 +26,7 @@ pub mod status;
 mod storage;
 mod thread;
 mod waiters;
+pub mod watch;
 
 pub use config::{Config, Member};
 pub use error::Error;

@@ -16,7 +16,9 @@ use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, persist, post, storage};
 use base::NodeId;
-use base::limits::SNAPSHOT_CHUNK_BYTES;
+use base::limits::{
+    GRPC_OVERHEAD_BYTES, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS,
+};
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
 use node::Input;
@@ -93,6 +95,7 @@ impl Server {
             identity: roster.identity,
             request_timeout: config.request_timeout,
             request_bytes_max: config.request_bytes_max,
+            election: config.election,
         };
         let handle = Handle::new(core.clone(), &peers, params);
         let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
@@ -145,6 +148,7 @@ impl Server {
         threads.persist.join();
         self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
         threads.apply.join();
+        self.core.apply.close();
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
@@ -250,6 +254,12 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         wal_segment_bytes: config.wal_segment_bytes,
         store_cache_bytes: STORE_CACHE_BYTES,
         snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+        watch: coord::watch::Params {
+            progress_interval: config.watch_progress_interval,
+            fragment_bytes: config.request_bytes_max + GRPC_OVERHEAD_BYTES,
+            batch_revisions: WATCH_BATCH_REVISIONS,
+            batch_bytes: WATCH_BATCH_BYTES_SOFT,
+        },
     }
 }
 

@@ -20,6 +20,8 @@ mod settings;
 mod show;
 pub mod tally;
 mod truth;
+mod watched;
+mod watchers;
 mod workload;
 mod world;
 

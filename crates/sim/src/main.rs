@@ -211,7 +211,7 @@ fn print_summary(summary: &Summary, threads: usize) {
     );
     println!("faults: {} (processes ended {}, disk trouble {})", tally.faults, tally.deaths, tally.troubles);
     println!(
-        "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}",
-        tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages
+        "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}, watch responses: {}",
+        tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages, tally.watched
     );
 }

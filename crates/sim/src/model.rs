@@ -49,6 +49,11 @@ impl State {
         self.0.hash
     }
 
+    /// The state before the last change.
+    pub fn past(&self) -> Option<&State> {
+        self.0.past.as_ref()
+    }
+
     /// The state at a revision, if it lies in this one's past or present.
     pub fn at(&self, revision: Revision) -> Option<&State> {
         let mut state = self;

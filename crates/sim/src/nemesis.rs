@@ -78,6 +78,7 @@ impl World {
         for operation in waiting.into_values() {
             self.settle(operation, Outcome::Unknown);
         }
+        self.lose_watchers(host);
         let gone = self.hosts[host].id;
         for other in 0..self.hosts.len() {
             // A kernel that lives on closes the dead process's connections at once.

@@ -27,6 +27,7 @@ pub enum Checker {
     SameState,
     Linearizable,
     Serializable,
+    Watch,
     Live,
     Restart,
     /// An assertion of the product itself.
@@ -41,6 +42,7 @@ impl Checker {
             Checker::SameState => "same state",
             Checker::Linearizable => "linearizability",
             Checker::Serializable => "serializable reads",
+            Checker::Watch => "watch",
             Checker::Live => "liveness",
             Checker::Restart => "restart",
             Checker::Assertion => "assertion",

@@ -6,6 +6,7 @@ use crate::history::Outcome;
 use crate::linear::{self, Verdict};
 use crate::oracle::{Checker, Violation};
 use crate::tally::Tally;
+use crate::watched;
 use crate::world::{Checked, World};
 use base::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +52,8 @@ fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US + CALM_US + SETTLE_US)?;
     read_everything_everywhere(world)?;
     same_everywhere(world)?;
-    judge(world)
+    judge(world)?;
+    watched::check(&world.watchers, &world.truth)
 }
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub struct Settings {
     pub members: usize,
     pub clients: usize,
+    pub watchers: usize,
     pub tick_us: u64,
     pub think_us: u64,
     slow_syncs_per_million: u64,
@@ -17,6 +18,7 @@ pub struct Settings {
     flush_bytes: usize,
     log_keep_entries: u64,
     wal_segment_bytes: u64,
+    watch: coord::watch::Params,
 }
 
 const HEARTBEAT_TICKS: usize = 1;
@@ -29,6 +31,7 @@ impl Settings {
         Settings {
             members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
+            watchers: 4,
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
@@ -36,6 +39,12 @@ impl Settings {
             flush_bytes: *rng.pick(&[16 * 1024, 1024 * 1024]),
             log_keep_entries: *rng.pick(&[0, 10, 100]),
             wal_segment_bytes: *rng.pick(&[8 * 1024, 64 * 1024]),
+            watch: coord::watch::Params {
+                progress_interval: Duration::from_millis(*rng.pick(&[1_000, 5_000])),
+                fragment_bytes: *rng.pick(&[64, 1024 * 1024]),
+                batch_revisions: *rng.pick(&[1, 5, 1_000]),
+                batch_bytes: *rng.pick(&[1, 200, 1024 * 1024]),
+            },
         }
     }
 
@@ -56,6 +65,7 @@ impl Settings {
             wal_segment_bytes: self.wal_segment_bytes,
             store_cache_bytes: STORE_CACHE_BYTES,
             snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+            watch: self.watch.clone(),
         }
     }
 

@@ -14,6 +14,8 @@ pub struct Tally {
     pub elections: u64,
     pub snapshots: u64,
     pub flushes: u64,
+    /// Responses that watchers took.
+    pub watched: u64,
 }
 
 impl Tally {
@@ -35,6 +37,7 @@ impl Tally {
             elections,
             snapshots,
             flushes,
+            watched,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -48,5 +51,6 @@ impl Tally {
         self.elections += elections;
         self.snapshots += snapshots;
         self.flushes += flushes;
+        self.watched += watched;
     }
 }

@@ -65,6 +65,15 @@ impl Truth {
         self.seen.insert(id)
     }
 
+    /// The newest state that was committed, and through it all before.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.state.revision()
+    }
+
     pub fn landed(&self, operation: usize) -> Option<Revision> {
         self.landed.get(&operation).copied()
     }

@@ -10,9 +10,11 @@ use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use crate::truth::Truth;
+use crate::watchers::Watchers;
 use base::rng::mix;
 use base::{Index, NodeId, Rng};
 use bytes::Bytes;
+use coord::watch::StreamId;
 use disk::SimDisk;
 use node::{Consensus, Frame, Input, Output, apply};
 use raft::Note;
@@ -24,6 +26,7 @@ pub struct World {
     pub hosts: Vec<Host>,
     pub network: Network,
     pub clients: Clients,
+    pub watchers: Watchers,
     pub oracle: Oracle,
     pub truth: Truth,
     pub settings: Settings,
@@ -46,6 +49,9 @@ pub enum Event {
     Ask { client: usize },
     Arrive { host: usize, life: u32, operation: usize },
     GiveUp { operation: usize },
+    Watch { watcher: usize },
+    Consume { watcher: usize, stream: StreamId },
+    Whim { watcher: usize },
     Nemesis,
     Restart { host: usize },
     Resume { host: usize },
@@ -63,12 +69,14 @@ impl World {
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
+        let watchers = Watchers::new(settings.watchers);
         let mut world = World {
             agenda: Agenda::new(),
             rng,
             hosts,
             network,
             clients,
+            watchers,
             oracle: Oracle::default(),
             truth: Truth::new(),
             settings,
@@ -83,6 +91,11 @@ impl World {
         for client in 0..world.settings.clients {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Ask { client });
+        }
+        for watcher in 0..world.settings.watchers {
+            let delay = world.rng.between(500_000, 5_000_000);
+            world.agenda.after(delay, Event::Watch { watcher });
+            world.agenda.after(delay, Event::Whim { watcher });
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
@@ -120,6 +133,9 @@ impl World {
             Event::Ask { client } => self.ask(client),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
             Event::GiveUp { operation } => self.give_up(operation),
+            Event::Watch { watcher } => self.connect_watcher(watcher),
+            Event::Consume { stream, .. } => self.consume(stream),
+            Event::Whim { watcher } => self.have_whim(watcher),
             Event::Nemesis => self.nemesis(),
             Event::Restart { host } => self.start(host),
             Event::Resume { host } => {
@@ -377,7 +393,7 @@ impl World {
     }
 
     /// Hands something to the apply thread, which takes it when it comes to it.
-    fn hand_to_apply(&mut self, host: usize, input: apply::Input) {
+    pub fn hand_to_apply(&mut self, host: usize, input: apply::Input) {
         let delay = self.rng.between(10, 2_000);
         let life = self.hosts[host].life;
         let process = self.process(host);
@@ -401,7 +417,14 @@ impl World {
             self.oracle.applied(id, member.apply.applied().index, member.apply.state_hash())?;
         }
         let index = process.applied();
+        let catching_up = process.member.apply.is_catching_up();
         let life = self.hosts[host].life;
+        if catching_up {
+            self.hand_to_apply(host, apply::Input::Tick);
+        }
+        for response in out.watch {
+            self.send_to_watcher(response);
+        }
         for (token, result) in out.replies {
             self.answer(host, token, result);
         }
@@ -522,7 +545,10 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
-            Event::Write { host, .. } => (16, *host),
+            Event::Write { host, .. } => (19, *host),
+            Event::Watch { watcher } => (16, *watcher),
+            Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
+            Event::Whim { watcher } => (18, *watcher),
         };
         mix(kind ^ (who as u64) << 8)
     }

@@ -38,7 +38,7 @@ async fn read_page(
     revision: Revision,
 ) -> Result<RangeReply, Code> {
     let keys = KeyRange::from_wire(start, Bytes::from_static(b"\0"));
-    let range = Range { limit, revision, serializable: true, ..Range::all_of(keys) };
+    let range = Range { limit, revision, serializable: true, ..Range::of(keys) };
     match handle.submit(Request::Range(range)).await? {
         Reply { body: Body::Range(reply), .. } => Ok(reply),
         other => unreachable!("a range is answered by a range, not {other:?}"),

@@ -201,7 +201,7 @@ fn changes_something(body: &Body) -> bool {
     }
 }
 
-fn render_key_value(kv: KeyValue) -> mvccpb::KeyValue {
+pub fn render_key_value(kv: KeyValue) -> mvccpb::KeyValue {
     mvccpb::KeyValue {
         key: kv.key,
         create_revision: kv.create_revision.0,

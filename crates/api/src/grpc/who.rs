@@ -12,12 +12,17 @@ use tonic::metadata::MetadataMap;
 const REQUIRE_LEADER: &str = "hasleader";
 
 pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
+    header_at(handle, revision, handle.status().term.0)
+}
+
+/// The header for a term that was looked up before.
+pub fn header_at(handle: &Handle, revision: Revision, raft_term: u64) -> ResponseHeader {
     let identity = handle.identity();
     ResponseHeader {
         cluster_id: identity.cluster.0,
         member_id: identity.member.0,
         revision: revision.0,
-        raft_term: handle.status().term.0,
+        raft_term,
     }
 }
 
@@ -29,13 +34,16 @@ pub async fn catch_up(handle: &Handle) -> Result<(), Code> {
 /// The smallest read there is, linearizable or local.
 pub fn probe(serializable: bool) -> Request {
     let keys = KeyRange::single(Bytes::from_static(b"health"));
-    Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::all_of(keys) })
+    Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::of(keys) })
+}
+
+pub fn requires_leader(metadata: &MetadataMap) -> bool {
+    metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true")
 }
 
 /// A client that requires a leader would rather go elsewhere than wait for an election here.
 pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
-    let required = metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true");
-    if required && handle.status().leader.is_none() {
+    if requires_leader(metadata) && handle.status().leader.is_none() {
         return Err(Code::NoLeader);
     }
     Ok(())

@@ -102,6 +102,7 @@ fn assemble(values: &Values) -> Checked {
         flush_bytes: bytes(Id::FlushBytes),
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
+        watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
     };
     Checked {

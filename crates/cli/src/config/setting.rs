@@ -113,6 +113,8 @@ settings! {
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),
         "Log entries kept behind the flushed state; a follower further behind is sent a snapshot.";
+    WatchProgressIntervalMs "watch-progress-interval-ms" ms(100, 86_400_000), Count(600_000),
+        "After so long without an event, a watch that asked for it is told how far it is.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),

@@ -2,7 +2,7 @@
 
 use crate::process::{Member, Plan, until};
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 struct Etcdctl<'a> {
     binary: String,
@@ -19,8 +19,8 @@ fn binary(test: &str) -> Option<String> {
 }
 
 impl Etcdctl<'_> {
-    fn run(&self, args: &[&str], input: &str) -> String {
-        let mut child = Command::new(&self.binary)
+    fn start(&self, args: &[&str]) -> Child {
+        Command::new(&self.binary)
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &self.member.client.to_string()])
             .args(args)
@@ -28,7 +28,11 @@ impl Etcdctl<'_> {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    fn run(&self, args: &[&str], input: &str) -> String {
+        let mut child = self.start(args);
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -101,4 +105,28 @@ fn etcdctl_looks_after_a_cluster() {
     assert!(leads(&heir));
     let refused = run(leader, &["move-leader", &heir_id]);
     assert!(refused.contains("no leader endpoint given"), "{refused}");
+}
+
+#[test]
+fn etcdctl_watches() {
+    let Ok(binary) = std::env::var("ETCDCTL") else {
+        let _ = writeln!(std::io::stderr(), "SKIPPED etcdctl_watches: set ETCDCTL to a binary to run it");
+        return;
+    };
+    let member = Plan::single().start_ready();
+    let etcdctl = Etcdctl { binary, member: &member };
+    for (key, value) in [("a", "1"), ("b", "2"), ("a", "3")] {
+        etcdctl.run(&["put", key, value], "");
+    }
+    let mut child = etcdctl.start(&["watch", "a", "--rev", "2", "--prev-kv"]);
+    let mut heard = String::new();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap());
+    etcdctl.run(&["del", "a"], "");
+    while !heard.contains("DELETE\na\n3\n") {
+        use std::io::BufRead;
+        assert!(lines.read_line(&mut heard).unwrap() > 0, "etcdctl ended after {heard}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(heard.starts_with("PUT\na\n1\nPUT\na\n1\na\n3\nDELETE\na\n3\n"), "{heard}");
 }

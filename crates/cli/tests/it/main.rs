@@ -17,3 +17,4 @@ mod malformed;
 mod process;
 mod raw;
 mod tour;
+mod watch;

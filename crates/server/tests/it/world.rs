@@ -58,6 +58,7 @@ impl World {
             flush_bytes: 8 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
+            watch_progress_interval: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(5),
         };
         (self.tune)(&mut config);

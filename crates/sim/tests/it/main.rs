@@ -27,6 +27,7 @@ fn a_few_hundred_seeds_show_no_violation() {
     assert!(summary.tally.snapshots > 500, "{:?}", summary.tally);
     assert!(summary.tally.tails_cut > 0, "{:?}", summary.tally);
     assert!(summary.tally.answered > 100_000, "{:?}", summary.tally);
+    assert!(summary.tally.watched > 100_000, "{:?}", summary.tally);
 }
 
 /// Each of these found a bug once; crates/sim/README.md says which. What a seed means changes with the world,

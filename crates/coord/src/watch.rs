@@ -1,0 +1,158 @@
+//! Watch: who wants to hear of which changes, and what each has heard.
+//! Requests of clients, credit of their streams and changes as they are applied go in; responses come out, in
+//! the order in which they must reach each stream. A watch hears every event of its keys from its first
+//! revision on, once, in order, a revision whole; or it hears that what it needs has been compacted.
+
+mod catch_up;
+mod event;
+mod hub;
+mod interest;
+mod progress;
+mod ranges;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use crate::change::Records;
+use crate::rows::Logged;
+use base::{Code, KeyRange, Revision};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use event::{Batch, Event};
+pub use hub::{Hub, Now};
+pub use stream::Credit;
+
+/// One client's stream of watches. Never used twice in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u64);
+
+/// A watch within its stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WatchId(pub i64);
+
+impl WatchId {
+    /// Stands for no watch, or for all of a stream.
+    pub const NONE: WatchId = WatchId(-1);
+}
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// A watch that asked for it and heard nothing for so long hears how far it is.
+    pub progress_interval: Duration,
+    /// A response above this size is split for those who can put it together again.
+    pub fragment_bytes: usize,
+    /// Revisions that are read at once for watches that are behind.
+    pub batch_revisions: u64,
+    /// A response is closed at the first revision that takes it to this size.
+    pub batch_bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A stream begins, and can take this much.
+    Open {
+        stream: StreamId,
+        credit: Credit,
+    },
+    Create(Create),
+    Cancel {
+        stream: StreamId,
+        watch: WatchId,
+    },
+    /// The client asks how far its stream is.
+    Progress(StreamId),
+    /// The client has taken responses that cost this much.
+    Credit {
+        stream: StreamId,
+        credit: Credit,
+    },
+    Close(StreamId),
+}
+
+#[derive(Clone, Debug)]
+pub struct Create {
+    pub stream: StreamId,
+    /// Chosen by the client, or else by the hub.
+    pub id: Option<WatchId>,
+    pub keys: KeyRange,
+    /// The first revision to be heard of; zero means what comes after now.
+    pub start: Revision,
+    pub prev_kv: bool,
+    pub filters: Filters,
+    pub progress_notify: bool,
+    pub fragment: bool,
+}
+
+/// What a watch does not want to hear of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Filters {
+    pub no_put: bool,
+    pub no_delete: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Response {
+    pub stream: StreamId,
+    pub watch: WatchId,
+    /// The header's.
+    pub revision: Revision,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Created,
+    /// Created and canceled in one, without an id.
+    Refused(Refusal),
+    Events {
+        batch: Arc<Batch>,
+        /// Further events of the same revisions follow in the next response.
+        fragment: bool,
+    },
+    /// On request; or because what the watch needs next lies below this compacted revision.
+    Canceled {
+        compacted: Option<Revision>,
+    },
+    /// Everything up to the header's revision has been sent.
+    Progress,
+}
+
+/// Why a watch cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NegativeStart,
+    EmptyRange,
+    DuplicateId,
+}
+
+impl Refusal {
+    /// As etcd words it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refusal::NegativeStart => Code::Compacted.message(),
+            Refusal::EmptyRange => "mvcc: watcher range is empty",
+            Refusal::DuplicateId => "mvcc: duplicate watch ID provided on the WatchStream",
+        }
+    }
+}
+
+impl Response {
+    /// What the response takes of its stream's credit, and gives back when it has been taken.
+    pub fn cost(&self) -> Credit {
+        let events = match &self.kind {
+            Kind::Events { batch, .. } => batch.bytes(),
+            _ => 0,
+        };
+        Credit { responses: 1, bytes: (RESPONSE_OVERHEAD_BYTES + events) as i64 }
+    }
+}
+
+/// A response without its events.
+const RESPONSE_OVERHEAD_BYTES: usize = 64;
+
+/// What was applied before, for watches that are behind.
+pub trait Past: Records {
+    /// Visits the changes of these revisions, both ends included, in order.
+    fn log(&self, from: Revision, upto: Revision, visit: &mut dyn FnMut(Revision, Logged));
+}

@@ -1,0 +1,110 @@
+//! Watches that are behind read what they missed from the log, a bounded piece in each turn.
+//! One reading of the log serves every watch that needs something from it. A response ends at the end of a
+//! revision, and a watch that has come to the end of the log is live: `settle` sees to it that nothing lies
+//! between.
+
+use super::event::{Batch, Event, Gathering, Line, Previous};
+use super::hub::{Hub, Now};
+use super::interest::{InterestId, Shape};
+use super::{Response, StreamId, WatchId};
+use crate::rows::Logged;
+use base::Revision;
+use base::mutant::{Mutant, planted};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Watches that are sent something in one turn.
+const WATCHES_PER_TURN: usize = 1_024;
+
+/// A piece of the log.
+struct Piece {
+    lines: Vec<(Revision, Logged)>,
+    upto: Revision,
+}
+
+/// What one interest gets of a piece, from some revision on; the same for all its watches there.
+#[derive(Clone)]
+struct Share {
+    /// Nothing, if the piece holds no event for it.
+    parts: Vec<Arc<Batch>>,
+    next: Revision,
+}
+
+impl Hub {
+    pub(super) fn catch_up(&mut self, now: &Now<'_>, out: &mut Vec<Response>) {
+        let Some((from, _, _)) = self.ready.first().copied() else { return };
+        let piece = self.read_piece(now, from);
+        let within = |it: &&(Revision, StreamId, WatchId)| it.0 <= piece.upto;
+        let chosen: Vec<_> = self.ready.iter().take_while(within).take(WATCHES_PER_TURN).copied().collect();
+        let mut shares = BTreeMap::new();
+        for (next, stream, watch) in chosen {
+            self.advance(now, &piece, (next, stream, watch), &mut shares, out);
+        }
+    }
+
+    fn read_piece(&self, now: &Now<'_>, from: Revision) -> Piece {
+        let furthest = from.0.saturating_add(self.params.batch_revisions as i64 - 1);
+        let upto = Revision(furthest.min(self.current.0));
+        let mut lines = Vec::new();
+        now.past.log(from, upto, &mut |revision, logged| lines.push((revision, logged)));
+        Piece { lines, upto }
+    }
+
+    fn advance(
+        &mut self,
+        now: &Now<'_>,
+        piece: &Piece,
+        (next, stream, watch): (Revision, StreamId, WatchId),
+        shares: &mut BTreeMap<(InterestId, Revision), Share>,
+        out: &mut Vec<Response>,
+    ) {
+        let state = &self.streams[&stream];
+        if !state.credit.is_positive() {
+            return;
+        }
+        let interest = state.watches[&watch].interest;
+        let share = shares.entry((interest, next)).or_insert_with(|| {
+            let shape = &self.interests.get(interest).shape;
+            let (gathered, after) = self.share_of(now, piece, shape, next);
+            let parts = gathered.map_or(Vec::new(), |batch| self.params.parts(shape, batch));
+            Share { parts, next: after }
+        });
+        let share = share.clone();
+        if !share.parts.is_empty() {
+            let sent = self.send_events(stream, watch, &share.parts, self.current, out);
+            assert!(sent, "the stream has credit");
+            self.note_events(stream, watch);
+        }
+        let gap = planted(Mutant::WatchHistoryGap);
+        self.settle(stream, watch, if gap { self.current.next() } else { share.next });
+    }
+
+    /// The events of a piece from a revision on, until there are enough, and the revision after them.
+    fn share_of(
+        &self,
+        now: &Now<'_>,
+        piece: &Piece,
+        shape: &Shape,
+        from: Revision,
+    ) -> (Option<Batch>, Revision) {
+        let mut gathered = Gathering::default();
+        let begin = piece.lines.partition_point(|(revision, _)| *revision < from);
+        let mut next = piece.upto.next();
+        for (revision, logged) in &piece.lines[begin..] {
+            if *revision >= next {
+                break;
+            }
+            if !shape.keys.contains(&logged.key) || !shape.wants(logged.put.is_none()) {
+                continue;
+            }
+            let previous = Previous { records: now.past, compacted: now.compacted };
+            let line = Line::of_logged(logged, *revision, now.past);
+            gathered.add(Event::new(line, shape.prev_kv.then_some(previous)));
+            if gathered.bytes() >= self.params.batch_bytes {
+                // The rest of this revision still belongs to it.
+                next = revision.next();
+            }
+        }
+        ((!gathered.is_empty()).then(|| gathered.take()), next)
+    }
+}

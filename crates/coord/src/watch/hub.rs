@@ -1,0 +1,398 @@
+//! The hub: all streams and watches of one member, and what each is to be sent next.
+//! Inputs and applied changes go in during a turn; `turn` ends it and sends what follows. Whether a watch
+//! hears changes as they come or reads what it missed is decided in `settle` and nowhere else: it is live if,
+//! and only if, the revision it needs next is the one that comes next.
+
+use super::event::{Batch, Event, Line, Previous};
+use super::interest::{InterestId, Interests, Shape};
+use super::stream::{Place, Stream, Watch};
+use super::{Create, Credit, Input, Kind, Params, Past, Refusal, Response, StreamId, WatchId};
+use crate::change::{Change, ChangeKind};
+use base::mutant::{Mutant, planted};
+use base::{Instant, Revision};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub struct Hub {
+    pub(super) params: Params,
+    /// Live watches have been sent everything up to here.
+    pub(super) current: Revision,
+    /// Applied; what lies above `current` is gathered and not sent yet.
+    observed: Revision,
+    pub(super) compacted: Revision,
+    pub(super) streams: BTreeMap<StreamId, Stream>,
+    pub(super) interests: Interests,
+    /// Watches that are behind and whose stream has credit, by the revision that they need next.
+    pub(super) ready: BTreeSet<(Revision, StreamId, WatchId)>,
+    future: BTreeSet<(Revision, StreamId, WatchId)>,
+    pub(super) progress_due: BTreeSet<(Instant, StreamId)>,
+    /// Interests with gathered events, and the size of those.
+    touched: Vec<InterestId>,
+    gathered_bytes: usize,
+    /// Kept from one change to the next.
+    found: Vec<InterestId>,
+}
+
+/// What the hub may look at while it works.
+pub struct Now<'a> {
+    pub time: Instant,
+    /// What lies below can no longer be read.
+    pub compacted: Revision,
+    pub past: &'a dyn Past,
+}
+
+impl Hub {
+    pub fn new(params: Params, revision: Revision) -> Hub {
+        Hub {
+            params,
+            current: revision,
+            observed: revision,
+            compacted: Revision::ZERO,
+            streams: BTreeMap::new(),
+            interests: Interests::default(),
+            ready: BTreeSet::new(),
+            future: BTreeSet::new(),
+            progress_due: BTreeSet::new(),
+            touched: Vec::new(),
+            gathered_bytes: 0,
+            found: Vec::new(),
+        }
+    }
+
+    pub fn step(&mut self, now: &Now<'_>, input: Input, out: &mut Vec<Response>) {
+        assert_eq!(self.observed, self.current, "a turn ends before the next input");
+        match input {
+            Input::Open { stream, credit } => {
+                let taken = self.streams.insert(stream, Stream::new(credit));
+                assert!(taken.is_none(), "a stream begins once");
+            }
+            Input::Create(create) => self.create(now, create, out),
+            Input::Cancel { stream, watch } => self.cancel(stream, watch, None, out),
+            Input::Progress(stream) => self.report_progress(stream, out),
+            Input::Credit { stream, credit } => self.refill(stream, credit),
+            Input::Close(stream) => self.close(stream),
+        }
+    }
+
+    /// Takes notice of the changes of one proposal. They are sent when the turn ends, or when much gathers.
+    pub fn observe(&mut self, now: &Now<'_>, changes: &[Change], out: &mut Vec<Response>) {
+        let Some(last) = changes.last() else { return };
+        assert_eq!(last.revision, self.observed.next(), "revisions are observed without a gap");
+        if self.gathered_bytes >= self.params.batch_bytes {
+            self.deliver(out);
+        }
+        if !self.streams.is_empty() {
+            changes.iter().for_each(|change| self.gather(now, change));
+        }
+        self.observed = last.revision;
+    }
+
+    /// Sends what has gathered, and to those who are behind some of what they missed.
+    pub fn turn(&mut self, now: &Now<'_>, out: &mut Vec<Response>) {
+        self.deliver(out);
+        self.cancel_compacted(now.compacted, out);
+        self.catch_up(now, out);
+        self.progress_round(now.time, out);
+    }
+
+    /// The state was replaced by a later one. What lies between was never observed: everybody reads it.
+    pub fn installed(&mut self, revision: Revision) {
+        assert_eq!(self.observed, self.current, "a turn ends before the state is replaced");
+        let next = self.current.next();
+        let live: Vec<_> = self.watches_in(|place| place == Place::Live);
+        self.current = revision;
+        self.observed = revision;
+        if !planted(Mutant::WatchLostOverInstall) {
+            live.into_iter().for_each(|(stream, watch)| self.settle(stream, watch, next));
+        }
+        self.wake_future();
+    }
+
+    /// Somebody is behind and could be sent more at once.
+    pub fn is_busy(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub fn stream_count(&self) -> usize {
+        self.streams.len()
+    }
+
+    fn watches_in(&self, wanted: impl Fn(Place) -> bool) -> Vec<(StreamId, WatchId)> {
+        let of_stream = |(stream, all): (&StreamId, &Stream)| {
+            let stream = *stream;
+            let found = all.watches.iter().filter(|(_, watch)| wanted(watch.place));
+            found.map(|(id, _)| (stream, *id)).collect::<Vec<_>>()
+        };
+        self.streams.iter().flat_map(of_stream).collect()
+    }
+
+    fn create(&mut self, now: &Now<'_>, create: Create, out: &mut Vec<Response>) {
+        let stream = create.stream;
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let claimed = if create.start < Revision::ZERO {
+            Err(Refusal::NegativeStart)
+        } else if create.keys.is_empty() {
+            Err(Refusal::EmptyRange)
+        } else {
+            state.claim(create.id).ok_or(Refusal::DuplicateId)
+        };
+        let id = match claimed {
+            Ok(id) => id,
+            Err(refusal) => return self.tell(stream, WatchId::NONE, Kind::Refused(refusal), out),
+        };
+        let interest = self.interests.join(Shape::of(&create));
+        let next = if create.start == Revision::ZERO { self.current.next() } else { create.start };
+        let watch = Watch { interest, start: create.start, place: Place::Future(next), quiet: true };
+        state.watches.insert(id, watch);
+        if create.progress_notify {
+            self.plan_progress(stream, now.time);
+        }
+        self.tell(stream, id, Kind::Created, out);
+        self.settle(stream, id, next);
+        // Below what the hub has heard of so far, or below what was compacted in this very turn.
+        let compacted = now.compacted.max(self.compacted);
+        if next < compacted {
+            self.cancel(stream, id, Some(compacted), out);
+        }
+    }
+
+    fn cancel(
+        &mut self,
+        stream: StreamId,
+        watch: WatchId,
+        compacted: Option<Revision>,
+        out: &mut Vec<Response>,
+    ) {
+        let known = self.streams.get(&stream).is_some_and(|state| state.watches.contains_key(&watch));
+        if known {
+            self.forget(stream, watch);
+            self.tell(stream, watch, Kind::Canceled { compacted }, out);
+        }
+    }
+
+    /// A watch that is behind a compaction is told so, whether its stream has credit or not.
+    fn cancel_compacted(&mut self, compacted: Revision, out: &mut Vec<Response>) {
+        if compacted <= self.compacted {
+            return;
+        }
+        self.compacted = compacted;
+        let lost = self.watches_in(|place| matches!(place, Place::Behind(next) if next < compacted));
+        for (stream, watch) in lost {
+            self.cancel(stream, watch, Some(compacted), out);
+        }
+    }
+
+    fn close(&mut self, stream: StreamId) {
+        let Some(state) = self.streams.get(&stream) else { return };
+        let watches: Vec<_> = state.watches.keys().copied().collect();
+        watches.into_iter().for_each(|watch| self.forget(stream, watch));
+        let state = self.streams.remove(&stream).expect("it was there");
+        if let Some(due) = state.progress_due {
+            self.progress_due.remove(&(due, stream));
+        }
+    }
+
+    fn forget(&mut self, stream: StreamId, watch: WatchId) {
+        self.unsettle(stream, watch);
+        let state = self.streams.get_mut(&stream).expect("only what is known is forgotten");
+        let gone = state.watches.remove(&watch).expect("only what is known is forgotten");
+        self.interests.leave(gone.interest);
+    }
+
+    /// The one decision: where a watch belongs that needs this revision next.
+    pub(super) fn settle(&mut self, stream: StreamId, watch: WatchId, next: Revision) {
+        self.unsettle(stream, watch);
+        let comes_next = self.current.next();
+        let early = next > comes_next && planted(Mutant::WatchFutureEarly);
+        let place = match next {
+            next if next < comes_next => Place::Behind(next),
+            next if next == comes_next || early => Place::Live,
+            next => Place::Future(next),
+        };
+        let state = self.streams.get_mut(&stream).expect("a watch has a stream");
+        let entry = state.watches.get_mut(&watch).expect("only what is known is settled");
+        entry.place = place;
+        let interest = entry.interest;
+        match place {
+            Place::Behind(next) => {
+                state.behind.insert(watch);
+                if state.credit.is_positive() {
+                    self.ready.insert((next, stream, watch));
+                }
+            }
+            Place::Future(next) => {
+                self.future.insert((next, stream, watch));
+            }
+            Place::Live => {}
+        }
+        let too_soon = matches!(place, Place::Behind(_)) && planted(Mutant::WatchLiveBeforeHistory);
+        if place == Place::Live || too_soon {
+            self.interests.get_mut(interest).live.insert((stream, watch));
+        }
+    }
+
+    fn unsettle(&mut self, stream: StreamId, watch: WatchId) {
+        let state = self.streams.get_mut(&stream).expect("a watch has a stream");
+        let entry = &state.watches[&watch];
+        match entry.place {
+            Place::Live => {}
+            Place::Future(next) => {
+                self.future.remove(&(next, stream, watch));
+            }
+            Place::Behind(next) => {
+                state.behind.remove(&watch);
+                self.ready.remove(&(next, stream, watch));
+            }
+        }
+        self.interests.get_mut(entry.interest).live.remove(&(stream, watch));
+    }
+
+    fn gather(&mut self, now: &Now<'_>, change: &Change) {
+        let mut found = std::mem::take(&mut self.found);
+        self.interests.find(&change.key, &mut found);
+        for id in found.drain(..) {
+            let interest = self.interests.get_mut(id);
+            let deleted = matches!(change.kind, ChangeKind::Delete);
+            if interest.live.is_empty() || !interest.shape.wants(deleted) {
+                continue;
+            }
+            if interest.gathered.is_empty() {
+                self.touched.push(id);
+            }
+            let compacted = now.compacted.max(self.compacted);
+            let previous = interest.shape.prev_kv.then_some(Previous { records: now.past, compacted });
+            self.gathered_bytes += interest.gathered.add(Event::new(Line::of_change(change), previous));
+        }
+        self.found = found;
+    }
+
+    /// One batch for each interest, shared by all its watches.
+    fn deliver(&mut self, out: &mut Vec<Response>) {
+        let first = self.current.next();
+        if self.observed < first {
+            return;
+        }
+        self.current = self.observed;
+        self.gathered_bytes = 0;
+        for id in std::mem::take(&mut self.touched) {
+            let interest = self.interests.get_mut(id);
+            let batch = interest.gathered.take();
+            let revision = batch.last_revision();
+            let parts = self.params.parts(&interest.shape, batch);
+            let quiets = interest.shape.progress_notify;
+            let mut live = std::mem::take(&mut interest.live);
+            let mut late = BTreeSet::new();
+            for (stream, watch) in &live {
+                if self.send_events(*stream, *watch, &parts, revision, out) {
+                    if quiets {
+                        self.note_events(*stream, *watch);
+                    }
+                } else if !planted(Mutant::WatchSlowDropped) {
+                    late.insert((*stream, *watch));
+                }
+            }
+            if !late.is_empty() {
+                live.retain(|watch| !late.contains(watch));
+            }
+            self.interests.get_mut(id).live = live;
+            late.into_iter().for_each(|(stream, watch)| self.settle(stream, watch, first));
+        }
+        self.wake_future();
+    }
+
+    /// False when the stream has no credit: then nothing is sent.
+    pub(super) fn send_events(
+        &mut self,
+        stream: StreamId,
+        watch: WatchId,
+        parts: &[Arc<Batch>],
+        revision: Revision,
+        out: &mut Vec<Response>,
+    ) -> bool {
+        let state = self.streams.get_mut(&stream).expect("a watch has a stream");
+        if !state.credit.is_positive() {
+            return false;
+        }
+        let last = parts.len() - 1;
+        for (nth, batch) in parts.iter().enumerate() {
+            let fragment = nth < last && !planted(Mutant::WatchRevisionSplit);
+            let kind = Kind::Events { batch: batch.clone(), fragment };
+            let response = Response { stream, watch, revision, kind };
+            state.credit = state.credit.minus(response.cost());
+            out.push(response);
+        }
+        if !state.credit.is_positive() {
+            self.hold_back(stream);
+        }
+        true
+    }
+
+    /// The next round of progress passes over a watch that has just heard something.
+    pub(super) fn note_events(&mut self, stream: StreamId, watch: WatchId) {
+        let state = self.streams.get_mut(&stream).expect("a watch has a stream");
+        state.watches.get_mut(&watch).expect("it was just sent something").quiet = false;
+    }
+
+    /// A response that the client waits for, or that ends something: it does not wait for credit.
+    pub(super) fn tell(&mut self, stream: StreamId, watch: WatchId, kind: Kind, out: &mut Vec<Response>) {
+        let response = Response { stream, watch, revision: self.current, kind };
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let before = state.credit.is_positive();
+        state.credit = state.credit.minus(response.cost());
+        if before && !state.credit.is_positive() {
+            self.hold_back(stream);
+        }
+        out.push(response);
+    }
+
+    /// The stream's credit is used up.
+    fn hold_back(&mut self, stream: StreamId) {
+        for (next, watch) in self.behind_of(stream) {
+            self.ready.remove(&(next, stream, watch));
+        }
+    }
+
+    fn refill(&mut self, stream: StreamId, credit: Credit) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let before = state.credit.is_positive();
+        state.credit = state.credit.plus(credit);
+        if !before && state.credit.is_positive() {
+            for (next, watch) in self.behind_of(stream) {
+                self.ready.insert((next, stream, watch));
+            }
+        }
+    }
+
+    fn behind_of(&self, stream: StreamId) -> Vec<(Revision, WatchId)> {
+        let state = &self.streams[&stream];
+        let place = |watch: &WatchId| match state.watches[watch].place {
+            Place::Behind(next) => (next, *watch),
+            other => unreachable!("a watch that is behind is not {other:?}"),
+        };
+        state.behind.iter().map(place).collect()
+    }
+
+    /// Those whose revision is the next one now, or has come to pass.
+    fn wake_future(&mut self) {
+        let comes_next = self.current.next();
+        while let Some((next, stream, watch)) = self.future.first().copied().filter(|it| it.0 <= comes_next) {
+            self.settle(stream, watch, next);
+        }
+    }
+}
+
+impl Params {
+    /// A batch as the responses that carry it.
+    pub(super) fn parts(&self, shape: &Shape, batch: Batch) -> Vec<Arc<Batch>> {
+        let bytes_max = match shape.fragment {
+            _ if planted(Mutant::WatchRevisionSplit) => 1,
+            true => self.fragment_bytes,
+            false => usize::MAX,
+        };
+        match batch.bytes() >= bytes_max {
+            true => batch.split(bytes_max).into_iter().map(Arc::new).collect(),
+            false => vec![Arc::new(batch)],
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Streams of watches between the api room and the apply thread.
+//! Requests go into the apply thread's queue; responses come out in batches, one channel send for each stream
+//! and turn. Both ways are bounded: requests by permits, and while many responses wait; responses by the
+//! credit that goes back to the hub as the client takes them.
+
+use crate::apply::Mail;
+use crate::core::Core;
+use base::limits::{WATCH_REQUESTS_MAX, WATCH_WINDOW_BYTES, WATCH_WINDOW_RESPONSES};
+use coord::watch::{Credit, Input, Response, StreamId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
+
+/// What a stream can take before its client has taken anything.
+pub(crate) const WINDOW: Credit =
+    Credit { responses: WATCH_WINDOW_RESPONSES as i64, bytes: WATCH_WINDOW_BYTES as i64 };
+
+pub(crate) fn open(core: &Arc<Core>) -> (Requests, Responses) {
+    let stream = StreamId(core.watch_streams.fetch_add(1, Ordering::Relaxed));
+    let (sender, inbox) = unbounded_channel();
+    let waiting = Arc::new(Waiting::default());
+    let outlet = Outlet { sender, waiting: waiting.clone(), pending: Vec::new() };
+    core.apply.push(Mail::WatchOpen { stream, outlet });
+    let permits = Arc::new(Semaphore::new(WATCH_REQUESTS_MAX));
+    let requests = Requests { stream, core: core.clone(), permits, waiting: waiting.clone() };
+    let nothing = Credit::default();
+    let responses = Responses { stream, core: core.clone(), inbox, waiting, given: nothing, taken: nothing };
+    (requests, responses)
+}
+
+/// Responses that the client has not taken yet.
+#[derive(Default)]
+struct Waiting {
+    responses: AtomicUsize,
+    fewer: Notify,
+}
+
+pub struct Requests {
+    stream: StreamId,
+    core: Arc<Core>,
+    permits: Arc<Semaphore>,
+    waiting: Arc<Waiting>,
+}
+
+impl Requests {
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Waits while the client leaves too much lying about. False when the member has stopped.
+    pub async fn send(&self, input: Input) -> bool {
+        self.await_room().await;
+        let permit = self.permits.clone().acquire_owned().await.expect("it is never closed");
+        self.core.apply.push(Mail::Watch { input, permit: Some(permit) })
+    }
+
+    /// Not every response waits for credit: those that answer a request wait here, before it is made.
+    async fn await_room(&self) {
+        loop {
+            let fewer = self.waiting.fewer.notified();
+            if self.waiting.responses.load(Ordering::Acquire) < 2 * WATCH_WINDOW_RESPONSES {
+                return;
+            }
+            fewer.await;
+        }
+    }
+}
+
+pub struct Responses {
+    stream: StreamId,
+    core: Arc<Core>,
+    inbox: UnboundedReceiver<Vec<Response>>,
+    waiting: Arc<Waiting>,
+    /// The cost of what was given out last, and may still be in the client's hands.
+    given: Credit,
+    /// The cost of what it took and the hub has not heard of.
+    taken: Credit,
+}
+
+impl Responses {
+    /// What has gathered for the client; `None` when the member has stopped. Asking says that what was given
+    /// out before has been taken.
+    pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<Response>>> {
+        self.return_credit();
+        let Some(batch) = ready!(self.inbox.poll_recv(cx)) else { return Poll::Ready(None) };
+        self.waiting.responses.fetch_sub(batch.len(), Ordering::Release);
+        self.waiting.fewer.notify_waiters();
+        self.given = batch.iter().fold(Credit::default(), |sum, response| sum.plus(response.cost()));
+        Poll::Ready(Some(batch))
+    }
+
+    /// Half a window at a time: the apply thread is woken seldom, and the other half keeps it going.
+    fn return_credit(&mut self) {
+        self.taken = self.taken.plus(std::mem::take(&mut self.given));
+        if self.taken.responses >= WINDOW.responses / 2 || self.taken.bytes >= WINDOW.bytes / 2 {
+            let credit = std::mem::take(&mut self.taken);
+            let input = Input::Credit { stream: self.stream, credit };
+            self.core.apply.push(Mail::Watch { input, permit: None });
+        }
+    }
+}
+
+impl Drop for Responses {
+    fn drop(&mut self) {
+        self.core.apply.push(Mail::Watch { input: Input::Close(self.stream), permit: None });
+    }
+}
+
+/// The apply thread's end of one stream.
+pub(crate) struct Outlet {
+    sender: UnboundedSender<Vec<Response>>,
+    waiting: Arc<Waiting>,
+    /// Of this turn.
+    pending: Vec<Response>,
+}
+
+#[derive(Default)]
+pub(crate) struct Outlets {
+    streams: BTreeMap<StreamId, Outlet>,
+    /// Streams with something pending.
+    touched: Vec<StreamId>,
+}
+
+impl Outlets {
+    pub fn open(&mut self, stream: StreamId, outlet: Outlet) {
+        self.streams.insert(stream, outlet);
+    }
+
+    pub fn close(&mut self, stream: StreamId) {
+        self.streams.remove(&stream);
+    }
+
+    /// Everything that a turn brought about, each stream's part at once.
+    pub fn deliver(&mut self, responses: &mut Vec<Response>) {
+        let mut responses = responses.drain(..).peekable();
+        while let Some(first) = responses.next() {
+            let stream = first.stream;
+            let same = std::iter::from_fn(|| responses.next_if(|response| response.stream == stream));
+            let run = std::iter::once(first).chain(same);
+            match self.streams.get_mut(&stream) {
+                // The client has gone away; its close is on the way to the hub, or was in this turn.
+                None => run.for_each(drop),
+                Some(outlet) => {
+                    if outlet.pending.is_empty() {
+                        self.touched.push(stream);
+                    }
+                    outlet.pending.extend(run);
+                }
+            }
+        }
+        for stream in self.touched.drain(..) {
+            if let Some(outlet) = self.streams.get_mut(&stream) {
+                outlet.send();
+            }
+        }
+    }
+}
+
+impl Outlet {
+    fn send(&mut self) {
+        let batch = std::mem::take(&mut self.pending);
+        self.waiting.responses.fetch_add(batch.len(), Ordering::Release);
+        // A client that has just gone away does not hear it.
+        let _ = self.sender.send(batch);
+    }
+}
