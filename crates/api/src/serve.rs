@@ -52,6 +52,23 @@ pub async fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
+    serve_routes(routes(handle, settings), listener, shutdown).await
+}
+
+/// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
+pub async fn serve_probes(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    serve_routes(Routes::from(http::router(handle).fallback(unserved::refuse)), listener, shutdown).await
+}
+
+async fn serve_routes(
+    routes: Routes,
+    listener: std::net::TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
     listener.set_nonblocking(true)?;
     let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX);
     Server::builder()
@@ -62,7 +79,7 @@ pub async fn serve(
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_routes(routes(handle, settings))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(door, shutdown)
         .await?;
     Ok(())

@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod config;
+mod dev;
 mod differential;
 mod drain;
 mod etcd;
+mod etcd_flags;
 mod etcdctl;
 mod http;
 mod log;
@@ -14,3 +16,4 @@ mod malformed;
 mod process;
 mod raw;
 mod tour;
+mod verbs;
