@@ -110,8 +110,9 @@ async fn supervise(places: Vec<Place>) -> Result<(), Error> {
     let stopping = tokio::sync::watch::Sender::new(false);
     let mut members = JoinSet::new();
     for place in &places {
-        let member = Member::start(place.clone()).map_err(Error::Spawn)?;
-        members.spawn(member.keep_alive(stopping.subscribe()));
+        let told = stopping.subscribe();
+        let member = Member::start(place.clone(), &told).map_err(Error::Spawn)?;
+        members.spawn(member.keep_alive(told));
     }
     announce(&places);
     signals.next().await;

@@ -32,10 +32,10 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn start(place: Place) -> std::io::Result<Member> {
+    pub fn start(place: Place, stopping: &watch::Receiver<bool>) -> std::io::Result<Member> {
         let mut child = spawn(&place)?;
         if let Some(log) = child.stderr.take() {
-            tokio::spawn(relay(place.name.clone(), log));
+            tokio::spawn(relay(place.name.clone(), log, stopping.clone()));
         }
         Ok(Member { place, child })
     }
@@ -55,7 +55,7 @@ impl Member {
                 () = asked_to_stop(&mut stopping) => return,
                 () = tokio::time::sleep(RESTART_PAUSE) => {}
             }
-            match Member::start(self.place.clone()) {
+            match Member::start(self.place.clone(), &stopping) {
                 Ok(member) => self = member,
                 Err(error) => tell(&format!("{name} cannot be started again: {error}")),
             }
@@ -99,9 +99,12 @@ fn spawn(place: &Place) -> std::io::Result<Child> {
         .spawn()
 }
 
-async fn relay(name: String, log: ChildStderr) {
+/// What members say of each other while all of them stop is of no use to anybody.
+async fn relay(name: String, log: ChildStderr, stopping: watch::Receiver<bool>) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let _ = writeln!(std::io::stderr(), "{name}: {line}");
+        if !*stopping.borrow() {
+            let _ = writeln!(std::io::stderr(), "{name}: {line}");
+        }
     }
 }
