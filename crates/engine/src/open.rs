@@ -37,7 +37,8 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let vault = Vault::open(disk, params.store_cache_bytes, params.snapshot_chunk_bytes)?;
     let restored = restoring.finish(vault.position()?)?;
     let boot = member::next_boot(restored.boot);
-    wal.write(&[to_disk(&Record::Boot(boot))])?;
+    let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
+    wal.write(&records)?;
     wal.sync()?;
     let mut consensus_params = params.consensus.clone();
     consensus_params.raft.tail_was_cut = recovery.torn.is_some();

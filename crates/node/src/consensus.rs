@@ -137,9 +137,7 @@ impl Consensus {
             Input::Request(request) => self.on_request(request, out),
             Input::Persisted(seq) => self.on_persisted(seq),
             Input::Applied { index, finished } => self.on_applied(index, finished),
-            Input::Flushed(at) => {
-                self.raft.step(raft::Input::Flushed(at));
-            }
+            Input::Flushed(at) => self.on_flushed(at),
             Input::Lost(peer) => {
                 self.raft.step(raft::Input::Lost(peer));
             }
@@ -227,6 +225,12 @@ impl Consensus {
         if let Some(at) = self.staging.on_persisted(seq) {
             self.on_applied(at.index, Vec::new());
         }
+    }
+
+    /// What is flushed was applied, whether or not that has been heard: raft must know before its log is cut.
+    fn on_flushed(&mut self, at: Position) {
+        self.on_applied(at.index, Vec::new());
+        self.raft.step(raft::Input::Flushed(at));
     }
 
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {

@@ -33,8 +33,8 @@ pub struct Process {
     pub member: Member,
     /// What waits for the disk while a sync is in flight.
     pub to_persist: Vec<Persist>,
-    /// The last persist of the write that is being synced.
-    pub syncing: Option<u64>,
+    /// What the disk is busy with: to be written, or written and being synced.
+    pub writing: Vec<Persist>,
     pub to_apply: VecDeque<apply::Input>,
     pub apply_planned: bool,
     pub flush: Option<Flush>,
@@ -60,7 +60,7 @@ impl Process {
         Process {
             member,
             to_persist: Vec::new(),
-            syncing: None,
+            writing: Vec::new(),
             to_apply: VecDeque::new(),
             apply_planned: false,
             flush: None,

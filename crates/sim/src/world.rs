@@ -38,6 +38,7 @@ pub struct World {
 pub enum Event {
     Tick { host: usize, life: u32 },
     Deliver { from: usize, to: usize, bytes: Bytes },
+    Write { host: usize, life: u32 },
     Synced { host: usize, life: u32 },
     ApplyTurn { host: usize, life: u32 },
     Flush { host: usize, life: u32 },
@@ -111,6 +112,7 @@ impl World {
         match event {
             Event::Tick { host, life } => self.tick(host, life),
             Event::Deliver { from, to, bytes } => self.deliver(from, to, bytes),
+            Event::Write { host, .. } => self.write(host),
             Event::Synced { host, .. } => self.synced(host),
             Event::ApplyTurn { host, .. } => self.apply_turn(host),
             Event::Flush { host, .. } => self.flush(host),
@@ -307,20 +309,33 @@ impl World {
         self.agenda.after(last + 1_000, Event::Report { host, life, input });
     }
 
-    /// Writes what has gathered, if the disk is free; it is durable when `Synced` happens.
+    /// Writes what has gathered, if the disk is free. Between installing a snapshot and writing its records
+    /// there is time for everything to go wrong.
     fn persist(&mut self, host: usize) -> Checked {
         let process = self.process(host);
-        if process.syncing.is_some() || process.to_persist.is_empty() {
+        if !process.writing.is_empty() || process.to_persist.is_empty() {
             return Ok(());
         }
-        let batch = std::mem::take(&mut process.to_persist);
-        process.syncing = batch.last().map(|persist| persist.seq);
-        for at in batch.iter().filter_map(|persist| persist.install) {
+        process.writing = std::mem::take(&mut process.to_persist);
+        let installs: Vec<_> = process.writing.iter().filter_map(|persist| persist.install).collect();
+        if installs.is_empty() {
+            return self.write(host);
+        }
+        for at in installs {
             if !self.install(host, at)? {
                 return Ok(());
             }
         }
-        let written = self.process(host).member.journal.write(&batch);
+        let delay = self.rng.between(10, 50_000);
+        let life = self.hosts[host].life;
+        self.agenda.after(delay, Event::Write { host, life });
+        Ok(())
+    }
+
+    /// Written, but durable only when `Synced` happens.
+    fn write(&mut self, host: usize) -> Checked {
+        let process = self.process(host);
+        let written = process.member.journal.write(&process.writing);
         if self.unless_trouble(host, written).is_some() {
             let slow = self.agenda.now() < self.hosts[host].slow_until;
             let delay = self.settings.sync_latency(&mut self.rng, slow);
@@ -355,7 +370,8 @@ impl World {
         if self.unless_trouble(host, synced).is_none() {
             return Ok(());
         }
-        let seq = self.process(host).syncing.take().expect("a sync follows a write");
+        let written = std::mem::take(&mut self.process(host).writing);
+        let seq = written.last().expect("a sync follows a write").seq;
         self.drive(host, Input::Persisted(seq))?;
         if self.hosts[host].process.is_some() { self.persist(host) } else { Ok(()) }
     }
@@ -478,6 +494,7 @@ impl Event {
     fn process(&self) -> Option<(usize, u32)> {
         match self {
             Event::Tick { host, life }
+            | Event::Write { host, life }
             | Event::Synced { host, life }
             | Event::ApplyTurn { host, life }
             | Event::Flush { host, life }
@@ -505,6 +522,7 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
+            Event::Write { host, .. } => (16, *host),
         };
         mix(kind ^ (who as u64) << 8)
     }
