@@ -144,6 +144,7 @@ pub static TABLE: &[Flag] = &[
     // Logging and monitoring
     value("log-level", Honoured),
     value("log-outputs", Honoured),
+    value("log-output", Honoured),
     value("logger", Idle("there is one logger")),
     value("log-format", Idle("a line of text an event")),
     switch("enable-log-rotation", Idle("files are not rotated")),

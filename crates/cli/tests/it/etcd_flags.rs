@@ -1,8 +1,10 @@
 //! A member that is started as scripts start etcd: by its flags, its variables, and under its name.
 
-use crate::etcd::{Etcd, get, put};
+use crate::etcd::{Etcd, get, op, put};
 use crate::process::{PATIENCE, althing, free_port, until};
 use crate::tour::block_on;
+use proto::etcdserverpb::TxnRequest;
+use proto::etcdserverpb::request_op::Request as Op;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -82,7 +84,10 @@ fn a_script_that_starts_etcd_starts_a_member() {
     let member = start(&mut command);
     wait_healthy(client);
     block_on(async {
-        Etcd::connect(&url(client)).await.put(put("a", "1")).await.unwrap();
+        let mut etcd = Etcd::connect(&url(client)).await;
+        etcd.put(put("a", "1")).await.unwrap();
+        let puts = (0..1_024).map(|i| op(Op::RequestPut(put(format!("k{i}"), "v"))));
+        etcd.txn(TxnRequest { success: puts.collect(), ..Default::default() }).await.unwrap();
         let mut other = Etcd::connect(&url(second)).await;
         assert_eq!(other.range(get("a")).await.unwrap().kvs[0].value, "1");
         let mut probes = Etcd::connect(&url(metrics)).await;
