@@ -63,17 +63,43 @@ pub async fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    listener.set_nonblocking(true)?;
-    let pool = DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time");
+    let pool = described();
     let figures = Arc::new(Figures::new(&pool));
-    let traffic = figures.traffic.clone();
-    let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX, traffic);
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
         shutdown.await;
         stop.send_replace(true);
     };
+    let routes = routes(Parts { handle, settings, pool, figures: figures.clone(), stopping });
+    serve_routes(routes, listener, &figures, shutdown).await
+}
+
+/// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
+pub async fn serve_probes(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let figures = Arc::new(Figures::new(&described()));
+    let views = http::Views { handle, figures: figures.clone() };
+    let routes = Routes::from(http::router(views).fallback(unserved::refuse));
+    serve_routes(routes, listener, &figures, shutdown).await
+}
+
+fn described() -> DescriptorPool {
+    DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
+}
+
+async fn serve_routes(
+    routes: Routes,
+    listener: std::net::TcpListener,
+    figures: &Figures,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let door = Door::open(listener, CONNECTIONS_MAX, figures.traffic.clone());
     Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -82,7 +108,7 @@ pub async fn serve(
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_routes(routes(Parts { handle, settings, pool, figures, stopping }))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(door, shutdown)
         .await?;
     Ok(())

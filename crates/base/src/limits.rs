@@ -7,8 +7,10 @@ pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1_536 * 1024;
 pub const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// Added to the request limit for what surrounds it on the wire, as etcd does.
 pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
-/// Compares, successes or failures of one transaction.
-pub const TXN_OPS_MAX: usize = 128;
+/// etcd's `--max-txn-ops` default: compares, successes or failures of one transaction.
+pub const TXN_OPS_MAX_DEFAULT: usize = 128;
+/// The most that the setting may ask for.
+pub const TXN_OPS_MAX: usize = 4_096;
 /// Transactions within transactions.
 pub const TXN_DEPTH_MAX: usize = 4;
 /// Requests that wait for an answer in one process; further ones are refused at once.
@@ -54,6 +56,7 @@ pub const WATCH_BATCH_BYTES_SOFT: usize = 1024 * 1024;
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
+const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);
 const _: () = assert!(
     ENTRY_BYTES_MAX + APPEND_BYTES_SOFT + ENVELOPE_BYTES_SOFT < ENVELOPE_BYTES_MAX,
     "an envelope must hold the largest append message"

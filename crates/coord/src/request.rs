@@ -16,7 +16,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { txn_ops_max: base::limits::TXN_OPS_MAX, txn_depth_max: base::limits::TXN_DEPTH_MAX }
+        Limits { txn_ops_max: base::limits::TXN_OPS_MAX_DEFAULT, txn_depth_max: base::limits::TXN_DEPTH_MAX }
     }
 }
 

@@ -6,9 +6,11 @@
 mod chaos;
 mod cluster;
 mod config;
+mod dev;
 mod differential;
 mod drain;
 mod etcd;
+mod etcd_flags;
 mod etcdctl;
 mod gateway;
 mod http;
@@ -17,4 +19,5 @@ mod malformed;
 mod process;
 mod raw;
 mod tour;
+mod verbs;
 mod watch;
