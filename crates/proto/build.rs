@@ -5,7 +5,7 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new("proto");
     println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile([root.join("rpc.proto")], [root])?;
+    let descriptors = protox::compile([root.join("rpc.proto"), root.join("lease.proto")], [root])?;
     tonic_prost_build::configure()
         .build_client(std::env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .codec_path("crate::codec::Codec")

@@ -3,6 +3,7 @@
 
 pub mod kv;
 pub mod kv_service;
+pub mod lease;
 pub mod maintenance;
 pub mod oversize;
 pub mod refusal;

@@ -4,6 +4,7 @@
 
 use crate::door::{CONNECTIONS_MAX, Door};
 use crate::grpc::kv_service::KvService;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::{oversize, unserved};
 use crate::http;
@@ -11,6 +12,7 @@ use axum::Router;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use proto::etcdserverpb::kv_server::KvServer;
+use proto::etcdserverpb::lease_server::LeaseServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use server::Handle;
 use std::time::Duration;
@@ -76,9 +78,13 @@ fn routes(handle: Handle, settings: Settings) -> Routes {
         .max_encoding_message_size(usize::MAX);
     let maintenance = MaintenanceServer::new(MaintenanceService::new(handle.clone()))
         .max_decoding_message_size(message_bytes_max);
+    let lease = LeaseServer::new(LeaseService::new(handle.clone()))
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let grpc = Router::new()
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
+        .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
         .layer(axum::middleware::map_response(oversize::reword));
     Routes::from(http::router(handle).merge(grpc).fallback(unserved::refuse))
 }

@@ -4,6 +4,7 @@
 
 use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
+use crate::leases::Lease;
 use crate::reply::Body;
 use base::codec::{Reader, put_signed, put_varint};
 use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_TTL_SECONDS_MAX};
@@ -39,6 +40,8 @@ pub struct Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     pub id: LeaseId,
+    /// When the lease that is meant was granted.
+    pub granted: Index,
     pub remaining: i64,
 }
 
@@ -78,6 +81,7 @@ impl Checkpoint {
         put_varint(out, checkpoints.len() as u64);
         for checkpoint in checkpoints {
             put_signed(out, checkpoint.id.0);
+            put_varint(out, checkpoint.granted.0);
             put_signed(out, checkpoint.remaining);
         }
     }
@@ -89,7 +93,9 @@ impl Checkpoint {
         }
         let mut checkpoints = Vec::new();
         for _ in 0..count {
-            checkpoints.push(Checkpoint { id: LeaseId(reader.signed()?), remaining: reader.signed()? });
+            let id = LeaseId(reader.signed()?);
+            let granted = Index(reader.varint()?);
+            checkpoints.push(Checkpoint { id, granted, remaining: reader.signed()? });
         }
         Some(checkpoints)
     }
@@ -123,8 +129,9 @@ pub(crate) fn run_revoke(draft: &mut Draft<'_>, at: Position, revoke: Revoke) ->
 
 /// A lease that has ended meanwhile has nothing left to record.
 pub(crate) fn run_checkpoints(draft: &mut Draft<'_>, checkpoints: &[Checkpoint]) -> Body {
-    for Checkpoint { id, remaining } in checkpoints {
-        if draft.leases().get(*id).is_some_and(|lease| (0..=lease.ttl).contains(remaining)) {
+    for Checkpoint { id, granted, remaining } in checkpoints {
+        let fits = |lease: &Lease| lease.granted == *granted && (0..=lease.ttl).contains(remaining);
+        if draft.leases().get(*id).is_some_and(fits) {
             draft.add_effect(Effect::Checkpoint { id: *id, remaining: *remaining });
         }
     }

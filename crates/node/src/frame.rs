@@ -2,7 +2,9 @@
 //! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
 //! what it accepts shares the received buffer.
 
+use crate::question::{self, Answer, Question};
 use base::codec::{Reader, put_varint};
+use base::{Boot, Token};
 use bytes::Bytes;
 use raft::Message;
 
@@ -16,6 +18,18 @@ pub enum Frame {
         id: u64,
         number: u32,
         part: Part,
+    },
+    /// A question to the leader, with the sender's start and token.
+    Ask {
+        boot: Boot,
+        token: Token,
+        question: Question,
+    },
+    /// The answer to such a question.
+    Answer {
+        boot: Boot,
+        token: Token,
+        answer: Answer,
     },
 }
 
@@ -32,6 +46,8 @@ const FORWARD: u8 = 2;
 const SNAPSHOT_BEGIN: u8 = 3;
 const SNAPSHOT_ROWS: u8 = 4;
 const SNAPSHOT_END: u8 = 5;
+const ASK: u8 = 6;
+const ANSWER: u8 = 7;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -60,6 +76,18 @@ impl Frame {
                     Part::End => {}
                 }
             }
+            Frame::Ask { boot, token, question } => {
+                out.push(ASK);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_question(*question, &mut out);
+            }
+            Frame::Answer { boot, token, answer } => {
+                out.push(ANSWER);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_answer(answer, &mut out);
+            }
         }
         out.into()
     }
@@ -85,6 +113,15 @@ impl Frame {
                 };
                 Some(Frame::Snapshot { id, number, part })
             }
+            kind @ (ASK | ANSWER) => {
+                let boot = Boot(reader.varint()?);
+                let token = Token(reader.varint()?);
+                let frame = match kind {
+                    ASK => Frame::Ask { boot, token, question: question::decode_question(&mut reader)? },
+                    _ => Frame::Answer { boot, token, answer: question::decode_answer(&mut reader)? },
+                };
+                reader.is_empty().then_some(frame)
+            }
             _ => None,
         }
     }
@@ -93,6 +130,17 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{LeaseId, Revision};
+    use coord::reply::{Body, LeaseTime, Reply};
+
+    fn ask(question: Question) -> Frame {
+        Frame::Ask { boot: Boot(3), token: Token(300), question }
+    }
+
+    fn answer(body: Option<Body>) -> Frame {
+        let answer = body.map(|body| Reply { revision: Revision(7), body });
+        Frame::Answer { boot: Boot(3), token: Token(300), answer }
+    }
 
     #[test]
     fn frames_survive_a_round_trip() {
@@ -100,6 +148,17 @@ mod tests {
             Frame::Forward(Bytes::from_static(b"batch")),
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
             Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
+            ask(Question::KeepAlive(LeaseId(-3))),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
+            answer(None),
+            answer(Some(Body::LeaseRenewed { ttl: 60 })),
+            answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![] }))),
+            answer(Some(Body::LeaseTime(LeaseTime {
+                ttl: 1,
+                granted: 2,
+                keys: vec![Bytes::from_static(b"k"), Bytes::new()],
+            }))),
         ];
         for frame in frames {
             assert_eq!(Frame::decode(frame.encode()), Some(frame));

@@ -4,8 +4,10 @@
 
 use crate::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
-    DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse,
+    DeleteRangeResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    RangeStreamResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -30,6 +32,11 @@ impl Frugal for DeleteRangeRequest {}
 impl Frugal for CompactionRequest {}
 impl Frugal for AlarmRequest {}
 impl Frugal for StatusRequest {}
+impl Frugal for LeaseGrantRequest {}
+impl Frugal for LeaseRevokeRequest {}
+impl Frugal for LeaseKeepAliveRequest {}
+impl Frugal for LeaseTimeToLiveRequest {}
+impl Frugal for LeaseLeasesRequest {}
 
 /// A client believes the server it asked.
 macro_rules! trusted {
@@ -44,7 +51,12 @@ trusted!(
     TxnResponse,
     CompactionResponse,
     AlarmResponse,
-    StatusResponse
+    StatusResponse,
+    LeaseGrantResponse,
+    LeaseRevokeResponse,
+    LeaseKeepAliveResponse,
+    LeaseTimeToLiveResponse,
+    LeaseLeasesResponse
 );
 
 impl Frugal for TxnRequest {

@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::{consensus, storage};
-use base::{Index, Instant, Position};
+use base::{Index, Instant, Position, Term};
 use disk::StoreView;
 use node::apply::{Input, Output};
 use node::{Apply, Flush, ReadBatch};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub(crate) enum Mail {
     /// What follows from one turn of the consensus machine.
-    Work { committed: Vec<Entry>, reads: Vec<ReadBatch> },
+    Work { leading: Option<Option<Term>>, committed: Vec<Entry>, reads: Vec<ReadBatch> },
     /// The flush of this number is durable and visible in this view.
     Flushed { number: u64, view: Arc<StoreView> },
     /// Put the staged store in the place of the live one.
@@ -60,7 +60,12 @@ impl Loop {
                 && let Some(item) = self.backlog.pop_front()
             {
                 match item {
-                    Mail::Work { committed, reads } => self.run_work(now, committed, reads),
+                    Mail::Work { leading, committed, reads } => {
+                        if let Some(term) = leading {
+                            self.step(now, Input::Leading(term));
+                        }
+                        self.run_work(now, committed, reads);
+                    }
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
                     Mail::Finish { flush } => return self.finish(flush),
@@ -122,6 +127,12 @@ impl Loop {
         }
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
+        }
+        for (asker, answer) in self.out.answers.drain(..) {
+            self.core.report(node::Input::Answered(asker, answer));
+        }
+        for proposals in self.out.proposals.drain(..) {
+            self.core.report(node::Input::Lessor(proposals));
         }
         if news {
             self.reported = index;

@@ -29,5 +29,6 @@ mod waiters;
 pub use config::{Config, Member};
 pub use error::Error;
 pub use handle::Handle;
+pub use node::Question;
 pub use server::Server;
 pub use status::{Identity, Status};

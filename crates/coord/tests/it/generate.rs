@@ -146,7 +146,11 @@ pub fn command(rng: &mut Rng, newest: i64) -> Command {
             let term = Term(rng.between(2, 5));
             Command::LeaseRevoke(Revoke { id, guard: Some(Guard { term, granted }) })
         }
-        7 => Command::LeaseCheckpoint(vec![Checkpoint { id, remaining: rng.between(0, 120) as i64 }]),
+        7 => Command::LeaseCheckpoint(vec![Checkpoint {
+            id,
+            granted: Index(rng.between(1, newest as u64 + 2)),
+            remaining: rng.between(0, 120) as i64,
+        }]),
         _ => {
             let revision = Revision(rng.between(0, newest as u64 + 3) as i64);
             Command::Compact(Compact { revision, physical: half(rng) })

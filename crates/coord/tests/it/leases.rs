@@ -111,8 +111,9 @@ fn a_checkpoint_is_what_a_new_leader_owes_until_it_is_cleared() {
     let mut world = World::new();
     grant(&mut world, LEASE).expect("granted");
     let checkpoint = |world: &mut World, remaining: i64| {
-        let stranger = Checkpoint { id: LeaseId(99), remaining };
-        let list = vec![stranger, Checkpoint { id: LEASE, remaining }];
+        let stranger = Checkpoint { id: LeaseId(99), granted: Index(1), remaining };
+        let namesake = Checkpoint { id: LEASE, granted: Index(9), remaining: 3 };
+        let list = vec![stranger, namesake, Checkpoint { id: LEASE, granted: Index(1), remaining }];
         world.command(Command::LeaseCheckpoint(list)).0.expect("recorded");
         world.reload();
         world.state.lease(LEASE).expect("still there").owed()
