@@ -3,9 +3,9 @@
 //! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
+use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
-use crate::lease_command::{Checkpoint, Grant, Revoke};
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
 use base::{KeyRange, LeaseId, RangeEnd, Revision};
 use bytes::Bytes;

@@ -28,10 +28,16 @@ pub struct Draft<'a> {
 /// What a command does beside changing keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    Grant { id: LeaseId, ttl: i64 },
+    Grant {
+        id: LeaseId,
+        ttl: i64,
+    },
     /// The lease's keys are deleted by changes.
     Revoke(LeaseId),
-    Checkpoint { id: LeaseId, remaining: i64 },
+    Checkpoint {
+        id: LeaseId,
+        remaining: i64,
+    },
     Compact(Revision),
 }
 

@@ -17,14 +17,19 @@ pub enum Body {
     Put(PutReply),
     Delete(DeleteReply),
     Txn(TxnReply),
-    LeaseGranted { id: LeaseId, ttl: i64 },
+    LeaseGranted {
+        id: LeaseId,
+        ttl: i64,
+    },
     LeaseRevoked,
     LeaseCheckpointed,
     Compacted,
     /// The ids of all leases, in their order.
     Leases(Vec<LeaseId>),
     /// The TTL in seconds that the lease has again; zero when there is no such lease.
-    LeaseRenewed { ttl: i64 },
+    LeaseRenewed {
+        ttl: i64,
+    },
     LeaseTime(LeaseTime),
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proto::etcdserverpb::kv_client::KvClient;
+use proto::etcdserverpb::lease_client::LeaseClient;
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::request_op::Request as Op;
 use proto::etcdserverpb::{
@@ -18,12 +19,17 @@ pub type Answer<T> = Result<T, Status>;
 pub struct Etcd {
     kv: KvClient<Channel>,
     maintenance: MaintenanceClient<Channel>,
+    pub lease: LeaseClient<Channel>,
 }
 
 impl Etcd {
     pub async fn connect(endpoint: &str) -> Etcd {
         let channel = Endpoint::from_shared(endpoint.to_owned()).unwrap().connect().await.unwrap();
-        Etcd { kv: KvClient::new(channel.clone()), maintenance: MaintenanceClient::new(channel) }
+        Etcd {
+            kv: KvClient::new(channel.clone()),
+            maintenance: MaintenanceClient::new(channel.clone()),
+            lease: LeaseClient::new(channel),
+        }
     }
 
     pub async fn range(&mut self, request: RangeRequest) -> Answer<RangeResponse> {
@@ -43,7 +49,7 @@ impl Etcd {
     }
 
     pub async fn compact(&mut self, revision: i64) -> Answer<CompactionResponse> {
-        self.kv.compact(CompactionRequest { revision, physical: false }).await.map(Response::into_inner)
+        self.kv.compact(CompactionRequest { revision, physical: true }).await.map(Response::into_inner)
     }
 
     pub async fn range_stream(&mut self, request: RangeRequest) -> Answer<()> {

@@ -9,6 +9,7 @@ mod drain;
 mod etcd;
 mod etcdctl;
 mod http;
+mod lease;
 mod log;
 mod malformed;
 mod process;

@@ -3,8 +3,8 @@
 
 use base::{Index, KeyRange, LeaseId, RangeEnd, Revision, Rng, Term};
 use bytes::Bytes;
-use coord::{Checkpoint, Command, Compact, Grant, Guard, Revoke};
 use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::{Checkpoint, Command, Compact, Grant, Guard, Revoke};
 
 const KEYS: [&[u8]; 10] = [b"a", b"a\0", b"a\0\0", b"a\0b", b"aa", b"b", b"b\xff", b"b\xff\xff", b"c", b"\0"];
 const VALUES: [&[u8]; 5] = [b"", b"x", b"y", b"xx", b"\0\0\0"];
