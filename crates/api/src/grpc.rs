@@ -7,6 +7,7 @@ pub mod health;
 pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
+pub mod lease;
 pub mod maintenance;
 pub mod oversize;
 pub mod refusal;

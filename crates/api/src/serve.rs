@@ -8,6 +8,7 @@ use crate::gateway::{self, Transcoder};
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, unserved};
@@ -19,6 +20,7 @@ use coord::request::Limits;
 use prost_reflect::DescriptorPool;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
+use proto::etcdserverpb::lease_server::LeaseServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use proto::health::health_server::HealthServer;
 use server::Handle;
@@ -144,11 +146,15 @@ fn routes(parts: Parts) -> Routes {
     let health =
         HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
     let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
+    let lease = LeaseServer::new(LeaseService::new(handle.clone()))
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let grpc = Router::new()
         .route(watch::PATH, post(watch::serve).with_state(watches))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
+        .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(oversize::reword))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -122,6 +122,8 @@ codes! {
     UnknownCompare = 18, InvalidArgument, "etcdserver: invalid client api version";
     NotLeader = 19, FailedPrecondition, "etcdserver: not leader";
     BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
+    LeaseExists = 21, FailedPrecondition, "etcdserver: lease already exists";
+    LeaseTtlTooLarge = 22, OutOfRange, "etcdserver: too large lease TTL";
 }
 
 impl fmt::Display for Code {

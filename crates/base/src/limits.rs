@@ -52,6 +52,16 @@ pub const WATCH_REQUESTS_MAX: usize = 128;
 pub const WATCH_BATCH_REVISIONS: u64 = 1_000;
 /// A response with events is closed at the first revision that takes it to this size.
 pub const WATCH_BATCH_BYTES_SOFT: usize = 1024 * 1024;
+/// The longest that a lease may live, in seconds; etcd's bound.
+pub const LEASE_TTL_SECONDS_MAX: i64 = 9_000_000_000;
+/// Leases whose remaining time one command records.
+pub const LEASE_CHECKPOINTS_MAX: usize = 1_000;
+/// Revokes of expired leases that are proposed and not yet applied.
+pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 1_024;
+/// After an election, so many leases expire in a second at most.
+pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
+/// Lines of the log that one flush looks at to remove what was compacted.
+pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 

@@ -17,6 +17,7 @@ pub struct Params {
     pub consensus: consensus::Params,
     pub flush_interval: Duration,
     pub flush_bytes: usize,
+    pub leases: node::leases::Params,
     pub wal_segment_bytes: u64,
     pub store_cache_bytes: usize,
     pub snapshot_chunk_bytes: usize,
@@ -49,6 +50,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
         watch: params.watch.clone(),
+        leases: params.leases.clone(),
     };
     Ok(Member {
         apply: Apply::restore(apply_params, now, vault.view())?,

@@ -2,7 +2,9 @@
 //! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
 //! what it accepts shares the received buffer.
 
+use crate::question::{self, Answer, Question};
 use base::codec::{Reader, put_varint};
+use base::{Boot, Token};
 use bytes::Bytes;
 use raft::Message;
 
@@ -19,6 +21,18 @@ pub enum Frame {
     },
     /// Where the sender serves clients.
     ClientUrl(String),
+    /// A question to the leader, with the sender's start and token.
+    Ask {
+        boot: Boot,
+        token: Token,
+        question: Question,
+    },
+    /// The answer to such a question.
+    Answer {
+        boot: Boot,
+        token: Token,
+        answer: Answer,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +51,8 @@ const SNAPSHOT_END: u8 = 5;
 const CLIENT_URL: u8 = 6;
 
 const CLIENT_URL_BYTES_MAX: usize = 1024;
+const ASK: u8 = 7;
+const ANSWER: u8 = 8;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -69,6 +85,18 @@ impl Frame {
                 out.push(CLIENT_URL);
                 out.extend_from_slice(url.as_bytes());
             }
+            Frame::Ask { boot, token, question } => {
+                out.push(ASK);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_question(*question, &mut out);
+            }
+            Frame::Answer { boot, token, answer } => {
+                out.push(ANSWER);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_answer(answer, &mut out);
+            }
         }
         out.into()
     }
@@ -97,6 +125,15 @@ impl Frame {
             CLIENT_URL if reader.remaining() <= CLIENT_URL_BYTES_MAX => {
                 String::from_utf8(reader.rest().into()).ok().map(Frame::ClientUrl)
             }
+            kind @ (ASK | ANSWER) => {
+                let boot = Boot(reader.varint()?);
+                let token = Token(reader.varint()?);
+                let frame = match kind {
+                    ASK => Frame::Ask { boot, token, question: question::decode_question(&mut reader)? },
+                    _ => Frame::Answer { boot, token, answer: question::decode_answer(&mut reader)? },
+                };
+                reader.is_empty().then_some(frame)
+            }
             _ => None,
         }
     }
@@ -105,6 +142,17 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{LeaseId, Revision};
+    use coord::reply::{Body, LeaseTime, Reply};
+
+    fn ask(question: Question) -> Frame {
+        Frame::Ask { boot: Boot(3), token: Token(300), question }
+    }
+
+    fn answer(body: Option<Body>) -> Frame {
+        let answer = body.map(|body| Reply { revision: Revision(7), body });
+        Frame::Answer { boot: Boot(3), token: Token(300), answer }
+    }
 
     #[test]
     fn frames_survive_a_round_trip() {
@@ -113,6 +161,17 @@ mod tests {
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
             Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
             Frame::ClientUrl("http://db1.example.com:2379".to_owned()),
+            ask(Question::KeepAlive(LeaseId(-3))),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
+            answer(None),
+            answer(Some(Body::LeaseRenewed { ttl: 60 })),
+            answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![] }))),
+            answer(Some(Body::LeaseTime(LeaseTime {
+                ttl: 1,
+                granted: 2,
+                keys: vec![Bytes::from_static(b"k"), Bytes::new()],
+            }))),
         ];
         for frame in frames {
             assert_eq!(Frame::decode(frame.encode()), Some(frame));

@@ -4,8 +4,10 @@
 
 use crate::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
-    DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
+    DeleteRangeResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    RangeStreamResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -31,6 +33,11 @@ impl Frugal for CompactionRequest {}
 impl Frugal for AlarmRequest {}
 impl Frugal for StatusRequest {}
 impl Frugal for WatchRequest {}
+impl Frugal for LeaseGrantRequest {}
+impl Frugal for LeaseRevokeRequest {}
+impl Frugal for LeaseKeepAliveRequest {}
+impl Frugal for LeaseTimeToLiveRequest {}
+impl Frugal for LeaseLeasesRequest {}
 
 /// A client believes the server it asked.
 macro_rules! trusted {
@@ -46,7 +53,12 @@ trusted!(
     CompactionResponse,
     AlarmResponse,
     StatusResponse,
-    WatchResponse
+    WatchResponse,
+    LeaseGrantResponse,
+    LeaseRevokeResponse,
+    LeaseKeepAliveResponse,
+    LeaseTimeToLiveResponse,
+    LeaseLeasesResponse
 );
 
 /// Requests of a few fields, none of which holds others, and what is answered to them.

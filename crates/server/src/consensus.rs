@@ -132,14 +132,18 @@ impl Loop {
             self.outgoing.add(to, &frame);
         }
         self.outgoing.send(&self.peers);
-        if !out.committed.is_empty() || !out.reads.is_empty() {
+        let leading = out.leading.take();
+        if leading.is_some() || !out.committed.is_empty() || !out.reads.is_empty() {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
-            self.core.apply.push(apply::Mail::Work { committed, reads });
+            self.core.apply.push(apply::Mail::Work { leading, committed, reads });
         }
         if !out.refused.is_empty() {
             self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);
             self.core.waiters.deliver(out.refused.drain(..).map(|(token, code)| (token, Err(code))));
+        }
+        if !out.answered.is_empty() {
+            self.core.waiters.deliver(out.answered.drain(..).map(|(token, reply)| (token, Ok(reply))));
         }
         for stage in out.stage.drain(..) {
             let bytes = stage_bytes(&stage);

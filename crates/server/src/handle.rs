@@ -9,12 +9,13 @@ use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
-use base::{Code, NodeId};
-use coord::Command;
+use base::limits::LEASE_TTL_SECONDS_MAX;
+use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::Request;
-use node::{Input, Work};
-use std::sync::atomic::Ordering;
+use coord::{Command, Compact, Grant, Revoke};
+use node::{Input, Question, Work};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -32,6 +33,10 @@ struct Shared {
     request_timeout: Duration,
     request_bytes_max: usize,
     election: Duration,
+    boot: Boot,
+    lease_ttl_min: i64,
+    /// Lease ids that were chosen for clients.
+    lease_ids: AtomicU64,
 }
 
 pub(crate) struct Params {
@@ -39,13 +44,26 @@ pub(crate) struct Params {
     pub request_timeout: Duration,
     pub request_bytes_max: usize,
     pub election: Duration,
+    pub boot: Boot,
+    /// No shorter lease is granted; in seconds.
+    pub lease_ttl_min: i64,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: Params) -> Handle {
-        let Params { identity, request_timeout, request_bytes_max, election } = params;
+        let Params { identity, request_timeout, request_bytes_max, election, boot, lease_ttl_min } = params;
         let peers = Arc::downgrade(peers);
-        let shared = Shared { identity, core, peers, request_timeout, request_bytes_max, election };
+        let shared = Shared {
+            identity,
+            core,
+            peers,
+            request_timeout,
+            request_bytes_max,
+            election,
+            boot,
+            lease_ttl_min,
+            lease_ids: AtomicU64::new(0),
+        };
         Handle { shared: Arc::new(shared) }
     }
 
@@ -60,11 +78,48 @@ impl Handle {
     /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
+        self.wait_for(self.work_of(request)?).await
+    }
+
+    /// Asks what only the leader knows of a lease, wherever the leader is.
+    pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
+        self.wait_for(Work::Ask(question)).await
+    }
+
+    pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::LeaseRevoke(Revoke { id, guard: None }))?).await
+    }
+
+    pub async fn compact(&self, compact: Compact) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::Compact(compact))?).await
+    }
+
+    /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.
+    pub async fn grant_lease(&self, id: LeaseId, ttl: i64) -> Result<Reply, Code> {
+        if ttl > LEASE_TTL_SECONDS_MAX {
+            return Err(Code::LeaseTtlTooLarge);
+        }
+        let ttl = ttl.max(self.shared.lease_ttl_min);
+        loop {
+            let chosen = if id == LeaseId::NONE { self.next_lease_id() } else { id };
+            let grant = self.propose(&Command::LeaseGrant(Grant { id: chosen, ttl }))?;
+            match self.wait_for(grant).await {
+                Err(Code::LeaseExists) if id == LeaseId::NONE => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn next_lease_id(&self) -> LeaseId {
+        let nth = self.shared.lease_ids.fetch_add(1, Ordering::Relaxed);
+        node::member::lease_id(self.shared.identity.member, self.shared.boot, nth)
+    }
+
+    async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
         let core = &*self.shared.core;
         if core.draining.load(Ordering::Relaxed) {
             return Err(Code::Stopped);
         }
-        let work = self.work_of(request)?;
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
@@ -105,7 +160,10 @@ impl Handle {
         if request.is_read_only() {
             return Ok(Work::Read(request));
         }
-        let command = Command::from_request(request).expect("what is no read changes something");
+        self.propose(&Command::from_request(request).expect("what is no read changes something"))
+    }
+
+    fn propose(&self, command: &Command) -> Result<Work, Code> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode(&mut bytes);
         match bytes.len() <= self.shared.request_bytes_max {

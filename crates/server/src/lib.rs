@@ -32,5 +32,6 @@ pub use config::{Config, Member};
 pub use error::Error;
 pub use handle::Handle;
 pub use members::MemberInfo;
+pub use node::Question;
 pub use server::Server;
 pub use status::{Identity, Status};

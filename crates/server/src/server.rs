@@ -33,6 +33,8 @@ use std::time::{Duration, Instant};
 const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
+/// How often what is left of a long lease is recorded, as in etcd.
+const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -96,6 +98,8 @@ impl Server {
             request_timeout: config.request_timeout,
             request_bytes_max: config.request_bytes_max,
             election: config.election,
+            boot: member.boot,
+            lease_ttl_min: lease_ttl_min(config.election),
         };
         let handle = Handle::new(core.clone(), &peers, params);
         let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
@@ -230,6 +234,11 @@ fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
     Arc::new(move |peer, time| core.metrics.observe_round_trip(peer, time))
 }
 
+/// A lease outlives an election and the time to notice that there must be one; in seconds, as in etcd.
+fn lease_ttl_min(election: Duration) -> i64 {
+    (election * 3).as_millis().div_ceil(2_000) as i64
+}
+
 fn tick(config: &Config) -> Duration {
     (config.heartbeat / HEARTBEAT_TICKS).max(Duration::from_millis(1))
 }
@@ -251,6 +260,10 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
+        leases: node::leases::Params {
+            election: config.election,
+            checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
+        },
         wal_segment_bytes: config.wal_segment_bytes,
         store_cache_bytes: STORE_CACHE_BYTES,
         snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,

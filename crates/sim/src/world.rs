@@ -235,7 +235,8 @@ impl World {
     }
 
     fn perform(&mut self, host: usize, out: Output) -> Checked {
-        let Output { send, persist, committed, reads, refused, stage, snapshots, released, notes } = out;
+        let Output { send, persist, committed, reads, refused, answered, leading, .. } = out;
+        let Output { stage, snapshots, released, notes, .. } = out;
         let id = self.hosts[host].id;
         for note in notes {
             self.note(host, note)?;
@@ -247,6 +248,9 @@ impl World {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry, &self.clients.history);
         }
+        if let Some(term) = leading {
+            self.hand_to_apply(host, apply::Input::Leading(term));
+        }
         // One entry at a time, so that states are compared at every index.
         for entry in committed {
             self.hand_to_apply(host, apply::Input::Committed(vec![entry]));
@@ -256,6 +260,9 @@ impl World {
         }
         for (token, code) in refused {
             self.answer(host, token, Err(code));
+        }
+        for (token, reply) in answered {
+            self.answer(host, token, Ok(reply));
         }
         let life = self.hosts[host].life;
         for stage in stage {
@@ -427,6 +434,11 @@ impl World {
         }
         for (token, result) in out.replies {
             self.answer(host, token, result);
+        }
+        let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
+        for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
+            let delay = self.rng.between(10, 1_000);
+            self.agenda.after(delay, Event::Report { host, life, input });
         }
         if let Some(flush) = out.flush {
             self.process(host).flush = Some(flush);

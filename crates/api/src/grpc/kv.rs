@@ -187,6 +187,7 @@ impl Progress {
             Body::Delete(delete) => WireOpReply::ResponseDeleteRange(render_delete(head, delete)),
             // etcd leaves the header of a nested transaction empty.
             Body::Txn(txn) => WireOpReply::ResponseTxn(self.render_txn(Head::default(), txn)),
+            other => unreachable!("no operation of a transaction is answered by {other:?}"),
         };
         wire::ResponseOp { response: Some(response) }
     }
@@ -198,6 +199,7 @@ fn changes_something(body: &Body) -> bool {
         Body::Put(_) => true,
         Body::Delete(delete) => delete.deleted > 0,
         Body::Txn(txn) => txn.bodies.iter().any(changes_something),
+        other => unreachable!("no operation of a transaction is answered by {other:?}"),
     }
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use proto::etcdserverpb::cluster_client::ClusterClient;
 use proto::etcdserverpb::kv_client::KvClient;
+use proto::etcdserverpb::lease_client::LeaseClient;
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::request_op::Request as Op;
 use proto::etcdserverpb::{
@@ -24,6 +25,7 @@ pub struct Etcd {
     maintenance: MaintenanceClient<Channel>,
     cluster: ClusterClient<Channel>,
     health: HealthClient<Channel>,
+    pub lease: LeaseClient<Channel>,
 }
 
 impl Etcd {
@@ -33,7 +35,8 @@ impl Etcd {
             kv: KvClient::new(channel.clone()),
             maintenance: MaintenanceClient::new(channel.clone()),
             cluster: ClusterClient::new(channel.clone()),
-            health: HealthClient::new(channel),
+            health: HealthClient::new(channel.clone()),
+            lease: LeaseClient::new(channel),
         }
     }
 
@@ -54,7 +57,7 @@ impl Etcd {
     }
 
     pub async fn compact(&mut self, revision: i64) -> Answer<CompactionResponse> {
-        self.kv.compact(CompactionRequest { revision, physical: false }).await.map(Response::into_inner)
+        self.kv.compact(CompactionRequest { revision, physical: true }).await.map(Response::into_inner)
     }
 
     pub async fn range_stream(&mut self, request: RangeRequest) -> Answer<()> {

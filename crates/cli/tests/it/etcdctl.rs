@@ -60,6 +60,23 @@ fn etcdctl_reads_and_writes() {
     let txn = etcdctl.run(&["txn"], "value(\"a\") = \"2\"\n\nput won yes\nget a\n\nput lost yes\n\n");
     assert_eq!(txn, "SUCCESS\n\nOK\n\na\n2\n");
     assert_eq!(run(&["del", "a", "c"]), "2\n");
+    assert_eq!(run(&["compaction", "5"]), "compacted revision 5\n");
+    assert!(run(&["compaction", "5"]).contains("required revision has been compacted"));
+    assert!(run(&["get", "b", "--rev", "3"]).contains("required revision has been compacted"));
+    assert_eq!(run(&["compaction", "6", "--physical"]), "compacted revision 6\n");
+
+    let granted = run(&["lease", "grant", "600"]);
+    assert!(granted.ends_with(" granted with TTL(600s)\n"), "{granted}");
+    let id = granted.split(' ').nth(1).unwrap();
+    assert_eq!(run(&["lease", "list"]), format!("found 1 leases\n{id}\n"));
+    assert_eq!(run(&["put", "leased", "v", "--lease", id]), "OK\n");
+    assert_eq!(run(&["lease", "keep-alive", "--once", id]), format!("lease {id} keepalived with TTL(600)\n"));
+    let left = run(&["lease", "timetolive", id, "--keys"]);
+    assert!(left.contains("granted with TTL(600s)") && left.contains("attached keys([leased])"), "{left}");
+    assert_eq!(run(&["lease", "revoke", id]), format!("lease {id} revoked\n"));
+    assert_eq!(run(&["get", "leased"]), "");
+    assert!(run(&["lease", "revoke", id]).contains("requested lease not found"));
+    assert!(run(&["lease", "timetolive", id]).contains("already expired"));
     assert!(run(&["endpoint", "health"]).contains("is healthy"));
     assert!(run(&["endpoint", "status"]).contains("3.6.0"));
 }
