@@ -79,7 +79,7 @@ impl Model {
         let before = self.newest().clone();
         let mut after = before.clone();
         if let Request::Put(put) = request {
-            check_lease(put)?;
+            self.check_lease(put)?;
         }
         let body = self.operate(&before, &mut after, request)?;
         let wrote =
@@ -108,14 +108,11 @@ impl Model {
     }
 
     fn put(&self, now: &mut Keys, put: &Put) -> Result<PutReply, Code> {
-        if put.lease.is_some_and(|lease| lease != LeaseId::NONE && !self.leases.contains_key(&lease)) {
-            return Err(Code::LeaseNotFound);
-        }
         let prev = now.get(&put.key).cloned();
         if (put.value.is_none() || put.lease.is_none()) && prev.is_none() {
             return Err(Code::KeyNotFound);
         }
-        check_lease(put)?;
+        self.check_lease(put)?;
         let next = Revision(self.revision() + 1);
         let mut kv = prev.clone().unwrap_or(KeyValue {
             key: put.key.clone(),
@@ -131,6 +128,15 @@ impl Model {
         kv.value = put.value.clone().unwrap_or(kv.value);
         now.insert(put.key.clone(), kv);
         Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
+    }
+
+    /// A put on its own is refused for its lease before anything else, one in a transaction last.
+    fn check_lease(&self, put: &Put) -> Result<(), Code> {
+        match put.lease {
+            None | Some(LeaseId::NONE) => Ok(()),
+            Some(lease) if self.leases.contains_key(&lease) => Ok(()),
+            Some(_) => Err(Code::LeaseNotFound),
+        }
     }
 
     fn range(&self, now: &Keys, range: &Range) -> Result<RangeReply, Code> {
@@ -182,14 +188,6 @@ impl Model {
             });
         }
         Ok(RangeReply { kvs, more, count })
-    }
-}
-
-/// No lease exists. A put on its own is refused for it before anything else, one in a transaction last.
-fn check_lease(put: &Put) -> Result<(), Code> {
-    match put.lease {
-        None | Some(LeaseId::NONE) => Ok(()),
-        Some(_) => Err(Code::LeaseNotFound),
     }
 }
 
