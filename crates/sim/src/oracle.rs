@@ -29,6 +29,7 @@ pub enum Checker {
     Serializable,
     Live,
     Restart,
+    Lease,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -43,6 +44,7 @@ impl Checker {
             Checker::Serializable => "serializable reads",
             Checker::Live => "liveness",
             Checker::Restart => "restart",
+            Checker::Lease => "leases",
             Checker::Assertion => "assertion",
         }
     }

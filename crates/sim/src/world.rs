@@ -9,12 +9,13 @@ use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
 use crate::tally::Tally;
+use crate::tenants::{Errand, TENANTS, Tenants};
 use crate::truth::Truth;
 use base::rng::mix;
 use base::{Index, NodeId, Rng};
 use bytes::Bytes;
 use disk::SimDisk;
-use node::{Consensus, Frame, Input, Output, apply};
+use node::{Consensus, Frame, Input, Output, Work, apply};
 use raft::Note;
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ pub struct World {
     pub clients: Clients,
     pub oracle: Oracle,
     pub truth: Truth,
+    pub tenants: Tenants,
+    /// What a judge found where it could not say so at once.
+    pub broken: Option<Violation>,
     pub settings: Settings,
     pub tally: Tally,
     pub trace: u64,
@@ -43,6 +47,8 @@ pub enum Event {
     Flush { host: usize, life: u32 },
     Report { host: usize, life: u32, input: Input },
     Ask { client: usize },
+    Tenant { tenant: usize },
+    Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
     GiveUp { operation: usize },
     Nemesis,
@@ -70,6 +76,8 @@ impl World {
             clients,
             oracle: Oracle::default(),
             truth: Truth::new(),
+            tenants: Tenants::default(),
+            broken: None,
             settings,
             tally: Tally::default(),
             trace: mix(seed),
@@ -83,6 +91,10 @@ impl World {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Ask { client });
         }
+        for tenant in 0..TENANTS {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Tenant { tenant });
+        }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
     }
@@ -92,6 +104,7 @@ impl World {
         while let Some(event) = self.agenda.next(until) {
             self.tally.events += 1;
             self.happen(event)?;
+            self.broken.take().map_or(Ok(()), Err)?;
         }
         Ok(())
     }
@@ -116,6 +129,8 @@ impl World {
             Event::Flush { host, .. } => self.flush(host),
             Event::Report { host, input, .. } => self.drive(host, input),
             Event::Ask { client } => self.ask(client),
+            Event::Tenant { tenant } => self.tenant(tenant),
+            Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Nemesis => self.nemesis(),
@@ -229,6 +244,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry, &self.clients.history);
+            self.tenants.committed(self.agenda.now(), entry)?;
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -494,6 +510,7 @@ impl Event {
             | Event::ApplyTurn { host, life }
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
+            | Event::Errand { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -517,6 +534,8 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
+            Event::Tenant { tenant } => (16, *tenant),
+            Event::Errand { host, .. } => (17, *host),
         };
         mix(kind ^ (who as u64) << 8)
     }
