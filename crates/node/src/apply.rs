@@ -311,6 +311,10 @@ impl Apply {
         self.applied.index
     }
 
+    pub fn lease_count(&self) -> usize {
+        self.state.leases().count()
+    }
+
     pub fn revision(&self) -> Revision {
         self.state.revision()
     }

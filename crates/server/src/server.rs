@@ -310,3 +310,14 @@ fn poll(deadline: Instant, done: impl Fn() -> bool) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lease_is_shorter_than_one_and_a_half_elections() {
+        let least = |millis| lease_ttl_min(Duration::from_millis(millis));
+        assert_eq!([500, 1_000, 1_334, 50_000].map(least), [1, 2, 3, 75]);
+    }
+}

@@ -3,6 +3,7 @@
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
 use crate::history::Outcome;
+use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
 use coord::reply::Reply;
 use disk::SimDisk;
@@ -41,6 +42,8 @@ pub struct Process {
     pub tokens: u64,
     /// Which operation of the history waits under a token.
     pub waiting: BTreeMap<Token, usize>,
+    /// Which tenant's request does.
+    pub errands: BTreeMap<Token, Errand>,
 }
 
 impl Clock {
@@ -66,6 +69,7 @@ impl Process {
             flush: None,
             tokens: 0,
             waiting: BTreeMap::new(),
+            errands: BTreeMap::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
 use crate::tally::Tally;
+use crate::tenants::{Errand, TENANTS, Tenants};
 use crate::truth::Truth;
 use crate::watchers::Watchers;
 use base::rng::mix;
@@ -16,7 +17,7 @@ use base::{Index, NodeId, Rng};
 use bytes::Bytes;
 use coord::watch::StreamId;
 use disk::SimDisk;
-use node::{Consensus, Frame, Input, Output, apply};
+use node::{Consensus, Frame, Input, Output, Work, apply};
 use raft::Note;
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ pub struct World {
     pub watchers: Watchers,
     pub oracle: Oracle,
     pub truth: Truth,
+    pub tenants: Tenants,
+    /// What a judge found where it could not say so at once.
+    pub broken: Option<Violation>,
     pub settings: Settings,
     pub tally: Tally,
     pub trace: u64,
@@ -47,6 +51,8 @@ pub enum Event {
     Flush { host: usize, life: u32 },
     Report { host: usize, life: u32, input: Input },
     Ask { client: usize },
+    Tenant { tenant: usize },
+    Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
     GiveUp { operation: usize },
     Watch { watcher: usize },
@@ -79,6 +85,8 @@ impl World {
             watchers,
             oracle: Oracle::default(),
             truth: Truth::new(),
+            tenants: Tenants::default(),
+            broken: None,
             settings,
             tally: Tally::default(),
             trace: mix(seed),
@@ -97,6 +105,10 @@ impl World {
             world.agenda.after(delay, Event::Watch { watcher });
             world.agenda.after(delay, Event::Whim { watcher });
         }
+        for tenant in 0..TENANTS {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Tenant { tenant });
+        }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
     }
@@ -106,6 +118,7 @@ impl World {
         while let Some(event) = self.agenda.next(until) {
             self.tally.events += 1;
             self.happen(event)?;
+            self.broken.take().map_or(Ok(()), Err)?;
         }
         Ok(())
     }
@@ -131,6 +144,8 @@ impl World {
             Event::Flush { host, .. } => self.flush(host),
             Event::Report { host, input, .. } => self.drive(host, input),
             Event::Ask { client } => self.ask(client),
+            Event::Tenant { tenant } => self.tenant(tenant),
+            Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Watch { watcher } => self.connect_watcher(watcher),
@@ -247,6 +262,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry, &self.clients.history);
+            self.tenants.committed(self.agenda.now(), entry)?;
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -534,6 +550,7 @@ impl Event {
             | Event::ApplyTurn { host, life }
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
+            | Event::Errand { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -561,6 +578,8 @@ impl Event {
             Event::Watch { watcher } => (16, *watcher),
             Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
             Event::Whim { watcher } => (18, *watcher),
+            Event::Tenant { tenant } => (20, *tenant),
+            Event::Errand { host, .. } => (21, *host),
         };
         mix(kind ^ (who as u64) << 8)
     }

@@ -140,10 +140,12 @@ impl Model {
     }
 
     fn range(&self, now: &Keys, range: &Range) -> Result<RangeReply, Code> {
+        let floor = if self.compacted == 0 { -1 } else { self.compacted };
         let state = match range.revision.0 {
-            ..=0 => now,
+            0 => now,
+            revision if revision < floor => return Err(Code::Compacted),
+            ..0 => now,
             revision if revision > self.revision() => return Err(Code::FutureRevision),
-            revision if revision < self.compacted => return Err(Code::Compacted),
             revision => &self.states[revision as usize - 1],
         };
         let mut kvs: Vec<KeyValue> =
