@@ -38,6 +38,9 @@ struct Copied {
     revision: Gauge,
     store_bytes: Gauge,
     wal_bytes: Gauge,
+    watch_streams: Gauge,
+    watches: Gauge,
+    watches_behind: Gauge,
     resident_bytes: Gauge,
     open_files: Gauge,
     peer_sent_bytes: Family<Labels, Counter>,
@@ -142,6 +145,13 @@ impl Copied {
             (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
             (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
             (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
+            (&copied.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
+            (&copied.watches, "etcd_debugging_mvcc_watcher_total", "Watches"),
+            (
+                &copied.watches_behind,
+                "etcd_debugging_mvcc_slow_watcher_total",
+                "Watches that have not been sent everything",
+            ),
             (&copied.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
             (&copied.open_files, "process_open_fds", "Open file descriptors of the process"),
         ];
@@ -177,6 +187,9 @@ impl Copied {
         self.revision.set(status.revision.0);
         self.store_bytes.set(status.store_bytes as i64);
         self.wal_bytes.set(status.wal_bytes as i64);
+        self.watch_streams.set(status.watches.streams as i64);
+        self.watches.set(status.watches.watches as i64);
+        self.watches_behind.set(status.watches.behind as i64);
         self.resident_bytes.set(resident_bytes());
         self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
         for (peer, counters) in peers {

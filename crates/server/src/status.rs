@@ -2,8 +2,9 @@
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
+use coord::watch::Counts;
 use raft::Role;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Who this member is. Fixed for the life of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,7 @@ pub struct Status {
     pub store_bytes: u64,
     /// All segments of the write-ahead log.
     pub wal_bytes: u64,
+    pub watches: Counts,
 }
 
 /// Where the threads write it down.
@@ -39,6 +41,9 @@ pub(crate) struct Board {
     revision: AtomicI64,
     store_bytes: AtomicU64,
     wal_bytes: AtomicU64,
+    watch_streams: AtomicUsize,
+    watches: AtomicUsize,
+    watches_behind: AtomicUsize,
 }
 
 impl Board {
@@ -52,6 +57,12 @@ impl Board {
     pub fn set_applied(&self, index: Index, revision: Revision) {
         self.applied.store(index.0, Relaxed);
         self.revision.store(revision.0, Relaxed);
+    }
+
+    pub fn set_watches(&self, counts: Counts) {
+        self.watch_streams.store(counts.streams, Relaxed);
+        self.watches.store(counts.watches, Relaxed);
+        self.watches_behind.store(counts.behind, Relaxed);
     }
 
     pub fn set_store_bytes(&self, bytes: u64) {
@@ -72,6 +83,11 @@ impl Board {
             revision: Revision(self.revision.load(Relaxed)),
             store_bytes: self.store_bytes.load(Relaxed),
             wal_bytes: self.wal_bytes.load(Relaxed),
+            watches: Counts {
+                streams: self.watch_streams.load(Relaxed),
+                watches: self.watches.load(Relaxed),
+                behind: self.watches_behind.load(Relaxed),
+            },
         }
     }
 }
