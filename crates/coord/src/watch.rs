@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use event::{Batch, Event};
-pub use hub::{Hub, Now};
+pub use hub::{Counts, Hub, Now};
 pub use stream::Credit;
 
 /// One client's stream of watches. Never used twice in one process.

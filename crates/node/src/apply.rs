@@ -303,6 +303,10 @@ impl Apply {
         self.hub.is_busy()
     }
 
+    pub fn watch_counts(&self) -> watch::Counts {
+        self.hub.counts()
+    }
+
     pub fn applied(&self) -> Position {
         self.applied
     }

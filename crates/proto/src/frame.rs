@@ -50,8 +50,44 @@ impl Encoder for FrameEncoder {
 
     fn encode(&mut self, frame: WatchFrame, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
         out.reserve(frame.head.encoded_len() + frame.events.len());
-        frame.head.encode_raw(out);
-        out.put_slice(&frame.events);
+        frame.write(out);
         Ok(())
+    }
+}
+
+impl WatchFrame {
+    fn write(&self, out: &mut impl BufMut) {
+        self.head.encode_raw(out);
+        out.put_slice(&self.events);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::etcdserverpb::ResponseHeader;
+    use crate::mvccpb::KeyValue;
+
+    #[test]
+    fn a_head_and_events_encoded_apart_are_one_response() {
+        let kv = |value: &'static str| KeyValue {
+            key: "k".into(),
+            value: value.into(),
+            mod_revision: 7,
+            ..Default::default()
+        };
+        let events = vec![
+            Event { kv: Some(kv("new")), prev_kv: Some(kv("old")), ..Default::default() },
+            Event { r#type: 1, kv: Some(kv("")), prev_kv: None },
+        ];
+        let head = WatchResponse {
+            header: Some(ResponseHeader { revision: 9, ..Default::default() }),
+            watch_id: -1,
+            fragment: true,
+            ..Default::default()
+        };
+        let mut bytes = Vec::new();
+        WatchFrame { head: head.clone(), events: encode_events(events.clone()) }.write(&mut bytes);
+        assert_eq!(WatchResponse::decode(bytes.as_slice()), Ok(WatchResponse { events, ..head }));
     }
 }

@@ -142,6 +142,7 @@ impl Loop {
         if self.next_tick <= now || self.machine.is_catching_up() {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
+            self.core.board.set_watches(self.machine.watch_counts());
         }
     }
 

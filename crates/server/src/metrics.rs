@@ -44,6 +44,9 @@ struct Copied {
     store_bytes: Gauge,
     store_used_bytes: Gauge,
     wal_bytes: Gauge,
+    watch_streams: Gauge,
+    watches: Gauge,
+    watches_behind: Gauge,
     resident_bytes: Gauge,
     open_files: Gauge,
     used_files: Gauge,
@@ -172,6 +175,13 @@ impl Copied {
                 "The same: free space is used again and not told apart",
             ),
             (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
+            (&copied.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
+            (&copied.watches, "etcd_debugging_mvcc_watcher_total", "Watches"),
+            (
+                &copied.watches_behind,
+                "etcd_debugging_mvcc_slow_watcher_total",
+                "Watches that have not been sent everything",
+            ),
             (&copied.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
             (&copied.open_files, "process_open_fds", "Open file descriptors of the process"),
             (&copied.used_files, "os_fd_used", "Open file descriptors of the process"),
@@ -212,6 +222,9 @@ impl Copied {
         self.store_bytes.set(status.store_bytes as i64);
         self.store_used_bytes.set(status.store_bytes as i64);
         self.wal_bytes.set(status.wal_bytes as i64);
+        self.watch_streams.set(status.watches.streams as i64);
+        self.watches.set(status.watches.watches as i64);
+        self.watches_behind.set(status.watches.behind as i64);
         self.resident_bytes.set(resident_bytes());
         let open_files = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64);
         self.open_files.set(open_files);

@@ -2,9 +2,10 @@
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
+use coord::watch::Counts;
 use node::Apply;
 use raft::Role;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Who this member is. Fixed for the life of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub struct Status {
     pub store_bytes: u64,
     /// All segments of the write-ahead log.
     pub wal_bytes: u64,
+    pub watches: Counts,
 }
 
 /// Where the threads write it down.
@@ -49,6 +51,9 @@ pub(crate) struct Board {
     state_hash: AtomicU64,
     store_bytes: AtomicU64,
     wal_bytes: AtomicU64,
+    watch_streams: AtomicUsize,
+    watches: AtomicUsize,
+    watches_behind: AtomicUsize,
 }
 
 impl Board {
@@ -65,6 +70,12 @@ impl Board {
         self.compacted.store(machine.compacted().0, Relaxed);
         self.keys.store(machine.key_count() as u64, Relaxed);
         self.state_hash.store(machine.state_hash(), Relaxed);
+    }
+
+    pub fn set_watches(&self, counts: Counts) {
+        self.watch_streams.store(counts.streams, Relaxed);
+        self.watches.store(counts.watches, Relaxed);
+        self.watches_behind.store(counts.behind, Relaxed);
     }
 
     pub fn set_store_bytes(&self, bytes: u64) {
@@ -88,6 +99,11 @@ impl Board {
             state_hash: self.state_hash.load(Relaxed),
             store_bytes: self.store_bytes.load(Relaxed),
             wal_bytes: self.wal_bytes.load(Relaxed),
+            watches: Counts {
+                streams: self.watch_streams.load(Relaxed),
+                watches: self.watches.load(Relaxed),
+                behind: self.watches_behind.load(Relaxed),
+            },
         }
     }
 }

@@ -23,7 +23,7 @@ struct Truly {
 }
 
 pub fn check(watchers: &Watchers, truth: &Truth) -> Result<(), Violation> {
-    let history = History::of(truth.state());
+    let history = History::of(truth);
     for (number, record) in watchers.records.iter().enumerate() {
         let judged = Judge::new(record, &history).judge();
         judged.map_err(|what| {
@@ -44,17 +44,19 @@ pub fn check(watchers: &Watchers, truth: &Truth) -> Result<(), Violation> {
 struct History {
     changes: BTreeMap<Revision, Changes>,
     newest: Revision,
+    compacted: Revision,
 }
 
 impl History {
-    fn of(newest: &State) -> History {
+    fn of(truth: &Truth) -> History {
+        let newest = truth.state();
         let mut changes = BTreeMap::new();
-        let mut state = newest;
+        let mut state: &State = newest;
         while let Some(before) = state.past() {
             changes.insert(state.revision(), difference(before.keys(), state.keys(), state.revision()));
             state = before;
         }
-        History { changes, newest: newest.revision() }
+        History { changes, newest: newest.revision(), compacted: truth.compacted() }
     }
 }
 
@@ -162,7 +164,9 @@ impl<'a> Judge<'a> {
             None => event.deleted && event.kv.value.is_empty() && event.kv.version == 0,
         };
         let prev = if self.record.wanted.prev_kv { &truly.before } else { &None };
-        match (same, event.prev == *prev) {
+        // A compaction may take the previous version before the event is sent, as in etcd.
+        let forgotten = event.prev.is_none() && event.kv.mod_revision <= self.history.compacted;
+        match (same, event.prev == *prev || forgotten) {
             (false, _) => Err(format!("the event is {event:?}, but {:?} is true", truly.now)),
             (true, false) => Err(format!("prevKV: {:?}, but {prev:?} was there", event.prev)),
             (true, true) => Ok(()),

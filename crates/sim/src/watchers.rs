@@ -215,10 +215,13 @@ impl World {
     }
 
     pub fn consume(&mut self, stream: StreamId) -> Checked {
+        let calm = self.calm;
         let Some((_, connection)) = self.watchers.connection(stream) else { return Ok(()) };
         connection.consuming = false;
         let host = connection.host;
-        let mut credit = Credit::default();
+        // When all is calm the slow ones hurry, so that they are done before the judgement.
+        let hurries = calm && std::mem::take(&mut connection.slow);
+        let mut credit = Credit { responses: if hurries { 1_000 } else { 0 }, bytes: 0 };
         for response in std::mem::take(&mut connection.inbox) {
             credit = credit.plus(response.cost());
             self.tally.watched += 1;

@@ -254,3 +254,6 @@ fn render_event(event: &Event) -> mvccpb::Event {
 fn render_key_value(kv: &KeyValue) -> mvccpb::KeyValue {
     crate::grpc::kv::render_key_value(kv.clone())
 }
+
+#[cfg(test)]
+mod tests;

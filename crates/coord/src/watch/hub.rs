@@ -42,6 +42,15 @@ pub struct Now<'a> {
     pub past: &'a dyn Past,
 }
 
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub streams: usize,
+    pub watches: usize,
+    /// Watches that have not been sent everything.
+    pub behind: usize,
+}
+
 impl Hub {
     pub fn new(params: Params, revision: Revision) -> Hub {
         Hub {
@@ -114,8 +123,10 @@ impl Hub {
         !self.ready.is_empty()
     }
 
-    pub fn stream_count(&self) -> usize {
-        self.streams.len()
+    pub fn counts(&self) -> Counts {
+        let watches = self.streams.values().map(|stream| stream.watches.len()).sum();
+        let behind = self.streams.values().map(|stream| stream.behind.len()).sum();
+        Counts { streams: self.streams.len(), watches, behind }
     }
 
     fn watches_in(&self, wanted: impl Fn(Place) -> bool) -> Vec<(StreamId, WatchId)> {
