@@ -1,16 +1,25 @@
 //! Compiles the `.proto` files without `protoc`: `protox` reads them, tonic's generator writes the Rust.
 
-use std::path::Path;
+use prost::Message;
+use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new("proto");
     println!("cargo:rerun-if-changed=proto");
-    let descriptors = protox::compile([root.join("rpc.proto"), root.join("watch.proto")], [root])?;
+    let files = ["rpc.proto", "cluster.proto", "health.proto", "watch.proto", "lease.proto"]
+        .map(|file| root.join(file));
+    let descriptors = protox::compile(files, [root])?;
+    // The same knowledge for whoever works on messages without knowing their types.
+    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo tells where to write")?);
+    std::fs::write(out_dir.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    // A message can tell its full name.
+    let mut with_names = tonic_prost_build::Config::new();
+    with_names.enable_type_names();
     tonic_prost_build::configure()
         .build_client(std::env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .codec_path("crate::codec::Codec")
         // Keys and values stay slices of the frame they came in.
         .bytes(".")
-        .compile_fds(descriptors)?;
+        .compile_fds_with_config(descriptors, with_names)?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
 //! neither spins nor ends.
 
+use crate::figures::Traffic;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,12 +28,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Door {
     listener: TcpListener,
     seats: Arc<Semaphore>,
+    traffic: Traffic,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Door {
-    pub fn open(listener: TcpListener, connections_max: usize) -> Door {
-        Door { listener, seats: Arc::new(Semaphore::new(connections_max)), pause: None }
+    pub fn open(listener: TcpListener, connections_max: usize, traffic: Traffic) -> Door {
+        Door { listener, seats: Arc::new(Semaphore::new(connections_max)), traffic, pause: None }
     }
 
     /// A connection that is not let in is closed by dropping it.
@@ -40,7 +42,8 @@ impl Door {
         let seat = self.seats.clone().try_acquire_owned().ok()?;
         stream.set_nodelay(true).ok()?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
-        Some(Guest { stream, greeting: Some(Greeting { heard: 0, deadline }), _seat: seat })
+        let greeting = Some(Greeting { heard: 0, deadline });
+        Some(Guest { stream, greeting, traffic: self.traffic.clone(), _seat: seat })
     }
 }
 
@@ -69,7 +72,17 @@ impl Stream for Door {
 pub struct Guest {
     stream: TcpStream,
     greeting: Option<Greeting>,
+    traffic: Traffic,
     _seat: OwnedSemaphorePermit,
+}
+
+impl Guest {
+    fn count_sent(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(sent)) = &outcome {
+            self.traffic.sent.inc_by(*sent as u64);
+        }
+        outcome
+    }
 }
 
 struct Greeting {
@@ -85,10 +98,12 @@ impl AsyncRead for Guest {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
+        let read = into.filled().len() - before;
+        self.traffic.received.inc_by(read as u64);
         let Some(greeting) = &mut self.greeting else { return outcome };
         match outcome {
             Poll::Ready(outcome) => {
-                greeting.heard += into.filled().len() - before;
+                greeting.heard += read;
                 if greeting.heard >= GREETING_BYTES {
                     self.greeting = None;
                 }
@@ -104,7 +119,8 @@ impl AsyncRead for Guest {
 
 impl AsyncWrite for Guest {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.count_sent(outcome)
     }
 
     fn poll_write_vectored(
@@ -112,7 +128,8 @@ impl AsyncWrite for Guest {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.count_sent(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,8 +1,13 @@
 //! etcd's services over gRPC: each file is one service or one concern they share.
 //! Wire messages go in and come out; between the two is nothing but `server::Handle`.
 
+pub mod calls;
+pub mod cluster;
+pub mod health;
+pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
+pub mod lease;
 pub mod maintenance;
 pub mod oversize;
 pub mod refusal;

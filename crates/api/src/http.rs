@@ -6,11 +6,33 @@ mod metrics;
 mod probes;
 mod version;
 
+use crate::figures::Figures;
 use axum::Router;
+use axum::extract::FromRef;
 use axum::routing::get;
 use server::Handle;
+use std::sync::Arc;
 
-pub fn router(handle: Handle) -> Router {
+/// What the handlers look at.
+#[derive(Clone)]
+pub struct Views {
+    pub handle: Handle,
+    pub figures: Arc<Figures>,
+}
+
+impl FromRef<Views> for Handle {
+    fn from_ref(views: &Views) -> Handle {
+        views.handle.clone()
+    }
+}
+
+impl FromRef<Views> for Arc<Figures> {
+    fn from_ref(views: &Views) -> Arc<Figures> {
+        views.figures.clone()
+    }
+}
+
+pub fn router(views: Views) -> Router {
     Router::new()
         .route("/health", get(health::health))
         .route("/livez", get(probes::livez))
@@ -19,5 +41,5 @@ pub fn router(handle: Handle) -> Router {
         .route("/readyz/{check}", get(probes::readyz_one))
         .route("/version", get(version::version))
         .route("/metrics", get(metrics::metrics))
-        .with_state(handle)
+        .with_state(views)
 }

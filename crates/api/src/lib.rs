@@ -3,11 +3,13 @@
 //! client sends may panic here or take memory without bound.
 
 mod door;
+mod figures;
+mod gateway;
 mod grpc;
 mod http;
 mod serve;
 
-pub use serve::{Error, Settings, serve};
+pub use serve::{Error, Settings, serve, serve_probes};
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.
 pub const ETCD_VERSION: &str = "3.6.0";

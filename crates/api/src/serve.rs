@@ -3,20 +3,30 @@
 //! longer answers. After `shutdown` nothing new is accepted and what is under way is finished.
 
 use crate::door::{CONNECTIONS_MAX, Door};
+use crate::figures::Figures;
+use crate::gateway::{self, Transcoder};
+use crate::grpc::cluster::ClusterService;
+use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
-use crate::grpc::{oversize, unserved};
+use crate::grpc::{calls, oversize, unserved};
 use crate::http;
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
+use prost_reflect::DescriptorPool;
+use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
+use proto::etcdserverpb::lease_server::LeaseServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
+use proto::health::health_server::HealthServer;
 use server::Handle;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch::Receiver;
+use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -55,14 +65,43 @@ pub async fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    listener.set_nonblocking(true)?;
-    // Streams of watches never end by themselves.
-    let (stop_watches, stopping) = tokio::sync::watch::channel(false);
+    let pool = described();
+    let figures = Arc::new(Figures::new(&pool));
+    // Streams never end by themselves.
+    let (stop, stopping) = channel(false);
     let shutdown = async move {
         shutdown.await;
-        stop_watches.send_replace(true);
+        stop.send_replace(true);
     };
-    let door = Door::open(tokio::net::TcpListener::from_std(listener)?, CONNECTIONS_MAX);
+    let routes = routes(Parts { handle, settings, pool, figures: figures.clone(), stopping });
+    serve_routes(routes, listener, &figures, shutdown).await
+}
+
+/// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
+pub async fn serve_probes(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let figures = Arc::new(Figures::new(&described()));
+    let views = http::Views { handle, figures: figures.clone() };
+    let routes = Routes::from(http::router(views).fallback(unserved::refuse));
+    serve_routes(routes, listener, &figures, shutdown).await
+}
+
+fn described() -> DescriptorPool {
+    DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
+}
+
+async fn serve_routes(
+    routes: Routes,
+    listener: std::net::TcpListener,
+    figures: &Figures,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let door = Door::open(listener, CONNECTIONS_MAX, figures.traffic.clone());
     Server::builder()
         .accept_http1(true)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -71,27 +110,56 @@ pub async fn serve(
         .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_routes(routes(handle, settings, stopping))
+        .add_routes(routes)
         .serve_with_incoming_shutdown(door, shutdown)
         .await?;
     Ok(())
 }
 
-fn routes(handle: Handle, settings: Settings, stopping: Receiver<bool>) -> Routes {
+/// What the routes are made of.
+struct Parts {
+    handle: Handle,
+    settings: Settings,
+    pool: DescriptorPool,
+    figures: Arc<Figures>,
+    /// Becomes true when nothing new is accepted any more.
+    stopping: Receiver<bool>,
+}
+
+fn routes(parts: Parts) -> Routes {
+    let Parts { handle, settings, pool, figures, stopping } = parts;
     let message_bytes_max = settings.request_bytes_max + GRPC_OVERHEAD_BYTES;
     let limits = Limits { txn_ops_max: settings.txn_ops_max, ..Limits::default() };
-    let kv = KvServer::new(KvService::new(handle.clone(), limits))
+    let services = gateway::Services {
+        kv: Arc::new(KvService::new(handle.clone(), limits)),
+        cluster: Arc::new(ClusterService::new(handle.clone())),
+        maintenance: Arc::new(MaintenanceService::new(handle.clone())),
+    };
+    let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
+    let gateway = gateway::router(&services, &transcoder);
+    let kv = KvServer::from_arc(services.kv)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
-    let maintenance = MaintenanceServer::new(MaintenanceService::new(handle.clone()))
-        .max_decoding_message_size(message_bytes_max);
+    let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
+    let maintenance =
+        MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
+    let health =
+        HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
     let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
+    let lease = LeaseServer::new(LeaseService::new(handle.clone()))
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let grpc = Router::new()
         .route(watch::PATH, post(watch::serve).with_state(watches))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
+        .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
-        .layer(axum::middleware::map_response(oversize::reword));
-    Routes::from(http::router(handle).merge(grpc).fallback(unserved::refuse))
+        .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
+        .route_service(&path_of::<HealthServer<HealthService>>(), health)
+        .layer(axum::middleware::map_response(oversize::reword))
+        .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));
+    let views = http::Views { handle, figures };
+    Routes::from(http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse))
 }
 
 /// Every method of a service.

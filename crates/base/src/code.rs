@@ -25,6 +25,27 @@ pub enum Grpc {
 }
 
 impl Grpc {
+    /// The code of this number on the wire; none for success and for what no refusal uses.
+    pub const fn from_number(number: u8) -> Option<Grpc> {
+        Some(match number {
+            1 => Grpc::Cancelled,
+            2 => Grpc::Unknown,
+            3 => Grpc::InvalidArgument,
+            4 => Grpc::DeadlineExceeded,
+            5 => Grpc::NotFound,
+            7 => Grpc::PermissionDenied,
+            8 => Grpc::ResourceExhausted,
+            9 => Grpc::FailedPrecondition,
+            11 => Grpc::OutOfRange,
+            12 => Grpc::Unimplemented,
+            13 => Grpc::Internal,
+            14 => Grpc::Unavailable,
+            15 => Grpc::DataLoss,
+            16 => Grpc::Unauthenticated,
+            _ => return None,
+        })
+    }
+
     /// The HTTP status that a gRPC gateway gives for the code.
     pub const fn http_status(self) -> u16 {
         match self {
@@ -101,6 +122,8 @@ codes! {
     UnknownCompare = 18, InvalidArgument, "etcdserver: invalid client api version";
     NotLeader = 19, FailedPrecondition, "etcdserver: not leader";
     BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
+    LeaseExists = 21, FailedPrecondition, "etcdserver: lease already exists";
+    LeaseTtlTooLarge = 22, OutOfRange, "etcdserver: too large lease TTL";
 }
 
 impl fmt::Display for Code {
@@ -128,6 +151,7 @@ mod tests {
         for code in Code::ALL {
             assert!(code.grpc().http_status() >= 400, "{code:?}");
             assert!(code.grpc().exit_code() > 0, "{code:?}");
+            assert_eq!(Grpc::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
             assert!(code.message().starts_with("etcdserver: "), "{code:?}");
         }
     }

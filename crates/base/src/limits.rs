@@ -7,8 +7,10 @@ pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1_536 * 1024;
 pub const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
 /// Added to the request limit for what surrounds it on the wire, as etcd does.
 pub const GRPC_OVERHEAD_BYTES: usize = 512 * 1024;
-/// Compares, successes or failures of one transaction.
-pub const TXN_OPS_MAX: usize = 128;
+/// etcd's `--max-txn-ops` default: compares, successes or failures of one transaction.
+pub const TXN_OPS_MAX_DEFAULT: usize = 128;
+/// The most that the setting may ask for.
+pub const TXN_OPS_MAX: usize = 4_096;
 /// Transactions within transactions.
 pub const TXN_DEPTH_MAX: usize = 4;
 /// Requests that wait for an answer in one process; further ones are refused at once.
@@ -50,10 +52,21 @@ pub const WATCH_REQUESTS_MAX: usize = 128;
 pub const WATCH_BATCH_REVISIONS: u64 = 1_000;
 /// A response with events is closed at the first revision that takes it to this size.
 pub const WATCH_BATCH_BYTES_SOFT: usize = 1024 * 1024;
+/// The longest that a lease may live, in seconds; etcd's bound.
+pub const LEASE_TTL_SECONDS_MAX: i64 = 9_000_000_000;
+/// Leases whose remaining time one command records.
+pub const LEASE_CHECKPOINTS_MAX: usize = 1_000;
+/// Revokes of expired leases that are proposed and not yet applied.
+pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 1_024;
+/// After an election, so many leases expire in a second at most.
+pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
+/// Lines of the log that one flush looks at to remove what was compacted.
+pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
+const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);
 const _: () = assert!(
     ENTRY_BYTES_MAX + APPEND_BYTES_SOFT + ENVELOPE_BYTES_SOFT < ENVELOPE_BYTES_MAX,
     "an envelope must hold the largest append message"

@@ -53,6 +53,18 @@ mutants! {
     VersionNotReset = "version-not-reset",
     /// Apply uses a member's own identity, so replicas diverge.
     ApplyNotDeterministic = "apply-not-deterministic",
+    /// The revoke of an expired lease is passed on to a new leader, and applied whoever proposed it.
+    RevokeWithoutGuard = "revoke-without-guard",
+    /// The leader deletes an expired lease from its own state instead of proposing that all do.
+    ExpiryAppliedLocally = "expiry-applied-locally",
+    /// A new leader grants leases less than what was left of them.
+    TtlShortenedByElection = "ttl-shortened-by-election",
+    /// A leader renews a lease without asking a quorum whether it still leads.
+    KeepAliveUnverified = "keep-alive-unverified",
+    /// Compaction forgets the newest version of a key that is still there.
+    CompactionDropsLive = "compaction-drops-live",
+    /// Compaction forgets a delete at the compacted revision itself.
+    TombstoneDropped = "tombstone-dropped",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
     /// A watch that read a piece of history goes live, whether there is more or not.

@@ -8,7 +8,7 @@ use std::ops::Bound;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Table {
-    /// Applied index and term, revision, compaction floor, membership, state hash.
+    /// Applied index and term, revision, compaction floor and how far it is swept, membership, state hash.
     Meta = 0,
     /// (key, revision) → one version of a key, with its value.
     Versions = 1,
@@ -18,10 +18,13 @@ pub enum Table {
     Index = 3,
     /// origin member → which of its proposals were applied.
     Origins = 4,
+    /// lease → its TTL, what is left of it, and when it was granted.
+    Leases = 5,
 }
 
 impl Table {
-    pub const ALL: [Table; 5] = [Table::Meta, Table::Versions, Table::Log, Table::Index, Table::Origins];
+    pub const ALL: [Table; 6] =
+        [Table::Meta, Table::Versions, Table::Log, Table::Index, Table::Origins, Table::Leases];
 
     pub fn from_number(number: u8) -> Option<Table> {
         Table::ALL.into_iter().find(|table| *table as u8 == number)

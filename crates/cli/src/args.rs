@@ -1,13 +1,17 @@
 //! The command line. Flags of `serve` are made from the table of settings; nothing is decided here but which
 //! verb runs, and whether what it was given can be used.
 
+use crate::completion::Completion;
 use crate::config::check::{self, Checked, Problems};
 use crate::config::gather::{self, File, Sources};
 use crate::config::print;
 use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
-use crate::serve;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use crate::dev::Dev;
+use crate::verbs::Verb;
+use crate::{etcd, serve, verbs};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,7 +24,9 @@ const ABOUT: &str = "A strongly consistent coordination store that speaks etcd v
 const AFTER_HELP: &str = "\
 Example:
   althing serve                        a complete single node on 127.0.0.1:2379
-  etcdctl put greeting hello           any etcd v3 client can use it
+  althing put greeting hello           as does `etcdctl put`: any etcd v3 client can use it
+  althing get greeting
+  althing dev                          a cluster of three on this machine
   althing serve --print-config         every setting with its value and meaning";
 
 const SERVE_AFTER_HELP: &str = "\
@@ -38,20 +44,94 @@ Example: a cluster of three on one machine, each member in a terminal of its own
 SIGTERM or SIGINT lets requests under way finish and then stops; a second one stops at once.";
 
 pub fn run() -> ExitCode {
-    match command().get_matches().subcommand() {
+    let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    match words.as_slice() {
+        // etcd's flags have a syntax of their own.
+        [program, flags @ ..] if etcd::is_called(program) => return etcd::run(flags.to_vec()),
+        [_, verb, flags @ ..] if verb == "etcd" => return etcd::run(flags.to_vec()),
+        _ => {}
+    }
+    let words = std::env::args_os().collect();
+    let matches = command().get_matches_from(options_behind_the_verb(words));
+    match matches.subcommand() {
         Some(("serve", matches)) => run_serve(matches),
-        _ => unreachable!("clap asks for a verb"),
+        _ => match Other::from_arg_matches(&matches) {
+            Ok(Other::Dev(dev)) => dev.run(),
+            Ok(Other::Completion(completion)) => completion.run(command()),
+            Ok(Other::Verb(verb)) => verbs::run(verb),
+            Err(error) => error.exit(),
+        },
     }
 }
 
+/// Everything but the member itself.
+#[derive(Subcommand)]
+enum Other {
+    /// Runs a cluster on this machine, to try things out
+    Dev(Dev),
+    /// Prints a completion script for a shell
+    Completion(Completion),
+    #[command(flatten)]
+    Verb(Verb),
+}
+
 fn command() -> Command {
-    Command::new("althing")
+    let command = Command::new("althing")
         .version(env!("CARGO_PKG_VERSION"))
         .about(ABOUT)
         .after_help(AFTER_HELP)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(serve_command())
+        .subcommand(etcd_command());
+    Other::augment_subcommands(command).mut_subcommands(switches_with_values)
+}
+
+/// etcdctl's switches may carry a value (`--prefix=true`), so ours may.
+fn switches_with_values(command: Command) -> Command {
+    let command = command.mut_args(|arg| match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .value_name("BOOL")
+            .value_parser(clap::value_parser!(bool))
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .hide_possible_values(true),
+        _ => arg,
+    });
+    command.mut_subcommands(switches_with_values)
+}
+
+/// etcdctl takes its options also before the verb (`--endpoints x get a`); they mean the same behind it.
+fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
+    let mut end = 1;
+    while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
+        let (name, has_value) = (word.split('=').next().unwrap_or(word), word.contains('='));
+        end += match name {
+            "--endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out" | "-w" if !has_value => 2,
+            "--endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out" | "-w" | "--hex" => 1,
+            _ => break,
+        };
+    }
+    // A verb of two words is followed by both.
+    let verb_words = match words.get(end).and_then(|word| word.to_str()) {
+        Some("endpoint") => 2,
+        _ => 1,
+    };
+    if end > 1 && end + verb_words <= words.len() {
+        words[1..end + verb_words].rotate_left(end - 1);
+    }
+    words
+}
+
+/// For the list of verbs; what stands behind the verb is read elsewhere.
+fn etcd_command() -> Command {
+    Command::new("etcd")
+        .about("Runs a member with etcd's own flags; so does a link called `etcd`")
+        .arg(Arg::new("flags").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true))
 }
 
 fn serve_command() -> Command {
@@ -126,6 +206,23 @@ fn refuse(Problems(problems): &Problems) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn moved(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from).collect();
+        options_behind_the_verb(words).join(" ".as_ref()).into_string().unwrap()
+    }
+
+    #[test]
+    fn options_may_stand_before_the_verb() {
+        assert_eq!(moved("althing --endpoints x get a"), "althing get --endpoints x a");
+        assert_eq!(moved("althing -w=json --hex get a"), "althing get -w=json --hex a");
+        assert_eq!(moved("althing --endpoints=x endpoint status"), "althing endpoint status --endpoints=x");
+        for unmoved in
+            ["althing", "althing get -w json", "althing --help", "althing --endpoints", "althing -w json"]
+        {
+            assert_eq!(moved(unmoved), unmoved);
+        }
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -1,10 +1,14 @@
-//! Logging to standard error that does not wait for whoever reads it.
+//! Logging, to standard error if not told otherwise, that does not wait for whoever reads it.
 //! Events go through a bounded queue to a thread of their own; when the reader has stopped, lines are dropped and
 //! counted, and the count is written once there is room again. Only an error waits for a moment until it is out,
 //! because the process may end with it.
 
+mod output;
 mod queue;
 
+pub use output::Output;
+
+use output::Outputs;
 use queue::{Queue, QueueWriter};
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -22,11 +26,12 @@ pub struct Log {
 
 impl Log {
     /// Starts the log of this process. `filter` has been checked.
-    pub fn start(filter: &str, pretty: bool) -> std::io::Result<Log> {
-        let queue = Queue::start(std::io::stderr())?;
+    pub fn start(filter: &str, pretty: bool, outputs: &[Output]) -> std::io::Result<Log> {
+        let queue = Queue::start(Outputs::open(outputs)?)?;
+        let colours = outputs == [Output::Stderr] && std::io::stderr().is_terminal();
         let builder = tracing_subscriber::fmt()
             .with_env_filter(EnvFilter::new(filter))
-            .with_ansi(std::io::stderr().is_terminal())
+            .with_ansi(colours)
             .with_writer(Lines(queue.clone()));
         if pretty {
             builder.pretty().init()

@@ -1,10 +1,17 @@
 //! The `althing` binary: reads the command line and hands over to the verb.
-//! Exit codes: 0 when all went well, 1 for trouble, 2 when the command line or configuration is wrong.
+//! Exit codes: 0 when all went well, 2 for the caller's mistake, 4 for what may pass by itself, 1 for the rest.
 
 mod args;
+mod client;
+mod completion;
 mod config;
+mod dev;
+mod etcd;
 mod log;
+mod output;
 mod serve;
+mod signals;
+mod verbs;
 
 use std::process::ExitCode;
 

@@ -1,16 +1,17 @@
-//! `althing serve`: starts the member, serves clients, and stops in order.
+//! `althing serve` and `althing etcd`: starts the member, serves clients, and stops in order.
 //! On a signal no new work is accepted, requests under way get their answers, and then the core is drained; a
 //! second signal ends the process where it stands.
 
-use crate::config::check::Checked;
+use crate::config::check::{Checked, Manner};
 use crate::log::Log;
+use crate::signals::Signals;
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 #[derive(Debug, thiserror::Error)]
@@ -28,11 +29,18 @@ enum Error {
 }
 
 pub fn run(checked: Checked) -> ExitCode {
-    let log = match Log::start(&checked.log_filter, checked.log_pretty) {
+    let log = match Log::start(&checked.log_filter, checked.log_pretty, &checked.log_outputs) {
         Ok(log) => log,
-        Err(_) => return ExitCode::FAILURE,
+        Err(error) => {
+            // When standard error is gone as well, the exit code still tells.
+            let _ = writeln!(std::io::stderr(), "althing: cannot log: {error}");
+            return ExitCode::FAILURE;
+        }
     };
-    let outcome = run_member(checked.config);
+    for warning in &checked.warnings {
+        warn!("{warning}");
+    }
+    let outcome = run_member(checked);
     if let Err(error) = &outcome {
         error!(%error, "stopped by trouble");
     }
@@ -40,37 +48,42 @@ pub fn run(checked: Checked) -> ExitCode {
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_member(config: Config) -> Result<(), Error> {
+fn run_member(checked: Checked) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
-    let outcome = runtime.block_on(run_until_signal(config));
+    let outcome = runtime.block_on(run_until_signal(checked));
     // What still runs has had its time.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
 
-async fn run_until_signal(config: Config) -> Result<(), Error> {
+async fn run_until_signal(checked: Checked) -> Result<(), Error> {
     let mut signals = Signals::new().map_err(Error::Signals)?;
-    let listener = TcpListener::bind(config.client_addr)
-        .map_err(|reason| Error::Listen { address: config.client_addr, reason })?;
-    let client_addr = listener.local_addr().unwrap_or(config.client_addr);
+    let ports = Ports::bind(&checked)?;
+    let mut config = checked.config;
+    if config.advertise_client == config.client_addr.to_string() {
+        config.advertise_client = ports.client_addr(config.client_addr).to_string();
+    }
     let drain_timeout = config.drain_timeout;
     let settings =
         api::Settings { request_bytes_max: config.request_bytes_max, txn_ops_max: config.txn_ops_max };
 
     let server = Server::start(config.clone())?;
-    announce(&config, client_addr);
-    let (stop_clients, stopped) = oneshot::channel();
-    let mut clients = tokio::spawn(serve_clients(server.handle(), listener, settings, stopped));
+    match checked.manner {
+        Manner::Althing => announce(&config, ports.client_addr(config.client_addr)),
+        Manner::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
+    }
+    let (stop_clients, stopped) = watch::channel(());
+    let mut clients = ports.serve(&server.handle(), settings, stopped);
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
-        ended = &mut clients => return ended.expect("serving clients does not panic"),
+        Some(ended) = clients.join_next() => return ended.expect("serving clients does not panic"),
     }
     signals.exit_on_next();
-    // The receiver is gone only if serving has ended by itself.
+    // The receivers are gone only if serving has ended by itself.
     let _ = stop_clients.send(());
-    match tokio::time::timeout(drain_timeout, clients).await {
-        Ok(ended) => ended.expect("serving clients does not panic")?,
+    match tokio::time::timeout(drain_timeout, finish(clients)).await {
+        Ok(ended) => ended?,
         Err(_) => warn!(elapsed_ms = drain_timeout.as_millis() as u64, "gave up on requests under way"),
     }
     server.drain();
@@ -78,17 +91,57 @@ async fn run_until_signal(config: Config) -> Result<(), Error> {
     Ok(())
 }
 
-async fn serve_clients(
-    handle: Handle,
-    listener: TcpListener,
-    settings: api::Settings,
-    stopped: oneshot::Receiver<()>,
-) -> Result<(), Error> {
-    let shutdown = async {
-        // A sender that was dropped says the same as one that was used.
-        let _ = stopped.await;
-    };
-    Ok(api::serve(handle, listener, settings, shutdown).await?)
+async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("serving clients does not panic")?;
+    }
+    Ok(())
+}
+
+/// The sockets on which this process is spoken to by others than its peers.
+struct Ports {
+    clients: Vec<TcpListener>,
+    metrics: Vec<TcpListener>,
+}
+
+impl Ports {
+    fn bind(checked: &Checked) -> Result<Ports, Error> {
+        let bind = |address: &SocketAddr| {
+            TcpListener::bind(address).map_err(|reason| Error::Listen { address: *address, reason })
+        };
+        Ok(Ports {
+            clients: checked.client_addrs.iter().map(bind).collect::<Result<_, _>>()?,
+            metrics: checked.metrics_addrs.iter().map(bind).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Where the first one listens, which the kernel may have chosen.
+    fn client_addr(&self, asked: SocketAddr) -> SocketAddr {
+        self.clients.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(asked)
+    }
+
+    fn serve(
+        self,
+        handle: &Handle,
+        settings: api::Settings,
+        stopped: watch::Receiver<()>,
+    ) -> JoinSet<Result<(), Error>> {
+        let mut tasks = JoinSet::new();
+        for listener in self.clients {
+            let (handle, stopped) = (handle.clone(), told(stopped.clone()));
+            tasks.spawn(async move { Ok(api::serve(handle, listener, settings, stopped).await?) });
+        }
+        for listener in self.metrics {
+            let (handle, stopped) = (handle.clone(), told(stopped.clone()));
+            tasks.spawn(async move { Ok(api::serve_probes(handle, listener, stopped).await?) });
+        }
+        tasks
+    }
+}
+
+/// Ends when it is time to stop; a sender that was dropped says the same as one that was used.
+async fn told(mut stopped: watch::Receiver<()>) {
+    let _ = stopped.changed().await;
 }
 
 /// The one line on standard output, for people and for scripts that wait for it.
@@ -102,34 +155,4 @@ fn announce(config: &Config, client_addr: SocketAddr) {
     );
     // A closed standard output is no reason not to serve.
     let _ = std::io::stdout().write_all(line.as_bytes());
-}
-
-/// The signals that ask the process to stop.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
-    }
-
-    /// From here on a signal means that somebody has lost patience.
-    fn exit_on_next(mut self) {
-        tokio::spawn(async move {
-            self.next().await;
-            std::process::exit(1);
-        });
-    }
 }

@@ -1,5 +1,5 @@
 //! An ordered map from keys to entries, cut into chunks that know how many of their keys are live.
-//! Keys go in at any place and never leave; slices of neighbouring slots come out. A range of a million keys
+//! Keys go in and out at any place; slices of neighbouring slots come out. A range of a million keys
 //! is counted by looking at its few thousand chunks, and looking up or walking never allocates.
 
 use crate::entry::Entry;
@@ -25,7 +25,7 @@ pub struct Chunks {
 
 #[derive(Debug, Default)]
 struct Chunk {
-    /// Sorted by key; never empty.
+    /// Sorted by key; empty at most in the first chunk.
     slots: Vec<Slot>,
     live: usize,
     /// When a key of the chunk last changed.
@@ -89,6 +89,19 @@ impl Chunks {
             self.by_fence.insert(tail.slots[0].key.clone(), tail);
         }
         outcome
+    }
+
+    /// Takes a key out that is not live. The first chunk stays even without slots, for its fence.
+    pub fn remove(&mut self, key: &[u8]) {
+        let Some((fence, chunk)) = self.by_fence.range_mut::<[u8], _>(up_to(key)).next_back() else { return };
+        if let Ok(at) = chunk.find(key) {
+            assert!(!chunk.slots[at].entry.is_live(), "only what is not there is forgotten");
+            chunk.slots.remove(at);
+        }
+        if chunk.slots.is_empty() && !fence.is_empty() {
+            let fence = fence.clone();
+            self.by_fence.remove(&fence);
+        }
     }
 
     /// The slots of a range, chunk by chunk, in key order. Only at its two ends are keys looked at: what lies

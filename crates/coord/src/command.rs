@@ -3,7 +3,10 @@
 //! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
-use crate::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use crate::lease_command::{Checkpoint, Grant, Revoke};
+use crate::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
 use base::{KeyRange, LeaseId, RangeEnd, Revision};
@@ -12,18 +15,33 @@ use bytes::Bytes;
 /// The layout that this code writes; the first byte of every command.
 const FORMAT: u8 = 1;
 
-// Kinds of commands and of operations share one numbering. 4 and above are free for leases, compaction,
-// locks and auth.
+// Kinds of commands and of operations share one numbering. 8 and above are free for locks and auth.
 const RANGE: u8 = 0;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const TXN: u8 = 3;
+const LEASE_GRANT: u8 = 4;
+const LEASE_REVOKE: u8 = 5;
+const LEASE_CHECKPOINT: u8 = 6;
+const COMPACT: u8 = 7;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     Put(Put),
     Delete(Delete),
     Txn(Txn),
+    LeaseGrant(Grant),
+    LeaseRevoke(Revoke),
+    LeaseCheckpoint(Vec<Checkpoint>),
+    Compact(Compact),
+}
+
+/// Forget what was before a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compact {
+    pub revision: Revision,
+    /// Whoever asked waits until the store is rid of it, too.
+    pub physical: bool,
 }
 
 impl Command {
@@ -43,6 +61,23 @@ impl Command {
             Command::Put(put) => encode_put(put, out),
             Command::Delete(delete) => encode_delete(delete, out),
             Command::Txn(txn) => encode_txn(txn, out),
+            Command::LeaseGrant(grant) => {
+                out.push(LEASE_GRANT);
+                grant.encode(out);
+            }
+            Command::LeaseRevoke(revoke) => {
+                out.push(LEASE_REVOKE);
+                revoke.encode(out);
+            }
+            Command::LeaseCheckpoint(checkpoints) => {
+                out.push(LEASE_CHECKPOINT);
+                Checkpoint::encode_list(checkpoints, out);
+            }
+            Command::Compact(compact) => {
+                out.push(COMPACT);
+                put_signed(out, compact.revision.0);
+                out.push(u8::from(compact.physical));
+            }
         }
     }
 
@@ -51,9 +86,19 @@ impl Command {
         if reader.u8()? != FORMAT {
             return None;
         }
-        let command = Command::from_request(decode_request(&mut reader, 0)?)?;
+        let command = match reader.u8()? {
+            LEASE_GRANT => Command::LeaseGrant(Grant::decode(&mut reader)?),
+            LEASE_REVOKE => Command::LeaseRevoke(Revoke::decode(&mut reader)?),
+            LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
+            COMPACT => Command::Compact(decode_compact(&mut reader)?),
+            kind => Command::from_request(decode_request(kind, &mut reader, 0)?)?,
+        };
         reader.is_empty().then_some(command)
     }
+}
+
+fn decode_compact(reader: &mut Reader) -> Option<Compact> {
+    Some(Compact { revision: Revision(reader.signed()?), physical: reader.bool()? })
 }
 
 fn encode_request(request: &Request, out: &mut Vec<u8>) {
@@ -66,8 +111,8 @@ fn encode_request(request: &Request, out: &mut Vec<u8>) {
 }
 
 /// `depth` counts the transactions around this request.
-fn decode_request(reader: &mut Reader, depth: usize) -> Option<Request> {
-    match reader.u8()? {
+fn decode_request(kind: u8, reader: &mut Reader, depth: usize) -> Option<Request> {
+    match kind {
         RANGE => decode_range(reader).map(Request::Range),
         PUT => decode_put(reader).map(Request::Put),
         DELETE => decode_delete(reader).map(Request::Delete),
@@ -145,9 +190,14 @@ fn encode_txn(txn: &Txn, out: &mut Vec<u8>) {
 fn decode_txn(reader: &mut Reader, depth: usize) -> Option<Txn> {
     Some(Txn {
         compares: decode_list(reader, decode_compare)?,
-        success: decode_list(reader, |reader| decode_request(reader, depth + 1))?,
-        failure: decode_list(reader, |reader| decode_request(reader, depth + 1))?,
+        success: decode_list(reader, |reader| decode_operation(reader, depth + 1))?,
+        failure: decode_list(reader, |reader| decode_operation(reader, depth + 1))?,
     })
+}
+
+fn decode_operation(reader: &mut Reader, depth: usize) -> Option<Request> {
+    let kind = reader.u8()?;
+    decode_request(kind, reader, depth)
 }
 
 /// The vector grows as items are really there, so a false count costs nothing.
@@ -220,7 +270,8 @@ mod range_flag {
     pub const SORTED: u8 = 8;
     pub const DESCENDING: u8 = 16;
     pub const BOUNDED: u8 = 32;
-    pub const ALL: u8 = 63;
+    pub const UNASKED: u8 = 64;
+    pub const ALL: u8 = 127;
 }
 
 fn encode_range(range: &Range, out: &mut Vec<u8>) {
@@ -231,7 +282,7 @@ fn encode_range(range: &Range, out: &mut Vec<u8>) {
             | flag(range.keys_only, range_flag::KEYS_ONLY)
             | flag(range.count_only, range_flag::COUNT_ONLY)
             | flag(range.sort.is_some(), range_flag::SORTED)
-            | flag(range.sort.is_some_and(|sort| sort.descending), range_flag::DESCENDING)
+            | range.sort.map_or(0, |sort| order_flag(sort.order))
             | flag(range.is_filtered(), range_flag::BOUNDED),
     );
     encode_keys(&range.keys, out);
@@ -264,8 +315,8 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
     let revision = Revision(reader.signed()?);
     let limit = reader.varint()?;
     let sort = match has(range_flag::SORTED) {
-        true => Some(Sort { target: decode_sort_target(reader)?, descending: has(range_flag::DESCENDING) }),
-        false if has(range_flag::DESCENDING) => return None,
+        true => Some(Sort { target: decode_sort_target(reader)?, order: order_of(flags)? }),
+        false if has(range_flag::DESCENDING) || has(range_flag::UNASKED) => return None,
         false => None,
     };
     let (mod_revisions, create_revisions) = match has(range_flag::BOUNDED) {
@@ -283,6 +334,23 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
         mod_revisions,
         create_revisions,
     })
+}
+
+fn order_flag(order: Order) -> u8 {
+    match order {
+        Order::Ascending => 0,
+        Order::Descending => range_flag::DESCENDING,
+        Order::Unasked => range_flag::UNASKED,
+    }
+}
+
+fn order_of(flags: u8) -> Option<Order> {
+    match flags & (range_flag::DESCENDING | range_flag::UNASKED) {
+        0 => Some(Order::Ascending),
+        range_flag::DESCENDING => Some(Order::Descending),
+        range_flag::UNASKED => Some(Order::Unasked),
+        _ => None,
+    }
 }
 
 fn decode_sort_target(reader: &mut Reader) -> Option<SortTarget> {

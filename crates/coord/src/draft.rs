@@ -5,14 +5,16 @@
 use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
+use crate::leases::Leases;
 use base::mutant::{Mutant, planted};
-use base::{Code, KeyRange, Revision};
+use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
 pub struct Draft<'a> {
     index: &'a Index,
+    leases: &'a Leases,
     records: &'a dyn Records,
     /// Before the command.
     revision: Revision,
@@ -20,6 +22,23 @@ pub struct Draft<'a> {
     changes: Vec<Change>,
     /// Which change is a key's.
     changed: BTreeMap<Bytes, usize>,
+    effects: Vec<Effect>,
+}
+
+/// What a command does beside changing keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Grant {
+        id: LeaseId,
+        ttl: i64,
+    },
+    /// The lease's keys are deleted by changes.
+    Revoke(LeaseId),
+    Checkpoint {
+        id: LeaseId,
+        remaining: i64,
+    },
+    Compact(Revision),
 }
 
 /// Which state a range is to be read from.
@@ -31,19 +50,39 @@ pub enum At {
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(index: &'a Index, records: &'a dyn Records, revisions: Revisions) -> Draft<'a> {
+    pub fn new(
+        index: &'a Index,
+        leases: &'a Leases,
+        records: &'a dyn Records,
+        revisions: Revisions,
+    ) -> Draft<'a> {
         Draft {
             index,
+            leases,
             records,
             revision: revisions.current,
             compacted: revisions.compacted,
             changes: Vec::new(),
             changed: BTreeMap::new(),
+            effects: Vec::new(),
         }
     }
 
-    pub fn into_changes(self) -> Vec<Change> {
-        self.changes
+    pub fn into_parts(self) -> (Vec<Change>, Vec<Effect>) {
+        (self.changes, self.effects)
+    }
+
+    /// The leases before the command; no command uses a lease that it grants or revokes itself.
+    pub fn leases(&self) -> &'a Leases {
+        self.leases
+    }
+
+    pub fn add_effect(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+
+    pub fn revisions(&self) -> Revisions {
+        Revisions { current: self.revision, compacted: self.compacted }
     }
 
     /// The index before the command.
@@ -51,12 +90,15 @@ impl<'a> Draft<'a> {
         self.index
     }
 
-    /// Where to read for an asked revision; zero and below mean the newest.
+    /// Where to read for an asked revision; zero means the newest. So does one below zero that etcd does not
+    /// take for compacted: in a store where nothing was, its floor is at -1.
     pub fn at(&self, revision: Revision) -> Result<At, Code> {
+        let floor = if self.compacted == Revision::ZERO { Revision(-1) } else { self.compacted };
         match revision {
-            revision if revision <= Revision::ZERO => Ok(At::Now),
+            Revision::ZERO => Ok(At::Now),
+            revision if revision < floor => Err(Code::Compacted),
+            revision if revision < Revision::ZERO => Ok(At::Now),
             revision if revision > self.revision => Err(Code::FutureRevision),
-            revision if revision < self.compacted => Err(Code::Compacted),
             revision => Ok(At::Past(revision)),
         }
     }

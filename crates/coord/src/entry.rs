@@ -49,6 +49,8 @@ pub struct Line<'a> {
     pub prev: Option<Revision>,
     /// The version that was put; `None` for a delete.
     pub put: Option<Version>,
+    /// The lines before it may have been removed.
+    pub compacted: bool,
 }
 
 /// A line of the log does not fit the index or the lines before it.
@@ -98,6 +100,17 @@ impl Entry {
         past.end(revision);
     }
 
+    /// Forgets the versions that no revision from `floor` on shows. Answers whether nothing is left to know:
+    /// a key that ended at the floor itself is still known to have done so.
+    pub fn compact(&mut self, floor: Revision) -> bool {
+        match &mut self.past {
+            _ if self.latest.modified <= floor => self.past = None,
+            Some(past) => past.compact(floor),
+            None => {}
+        }
+        !self.is_live() && self.latest.modified < floor
+    }
+
     /// The version count that the key had reached before its current life.
     pub fn version_before(&self) -> i64 {
         self.past.as_ref().and_then(|past| past.last()).map_or(0, |version| version.version)
@@ -128,20 +141,25 @@ impl Entry {
                 Ok(newest)
             }
             None if newest => Err(Misfit("a deleted key is in the index")),
-            None => self.replay_end(line.revision).map(|()| false),
+            None => self.replay_end(line).map(|()| false),
         }
     }
 
     /// All versions lie in the past although nothing ended them.
     pub fn is_unended(&self) -> bool {
-        !self.is_live() && self.past.as_ref().is_none_or(|past| past.is_open())
+        let is_open = |past: &History| past.is_open();
+        let never_ended = self.latest.modified == Revision::ZERO;
+        !self.is_live() && self.past.as_deref().map_or(never_ended, is_open)
     }
 
-    fn replay_end(&mut self, revision: Revision) -> Result<(), Misfit> {
-        let open = self.past.as_mut().filter(|past| past.is_open());
-        open.ok_or(Misfit("a delete of a key that was not there"))?.end(revision);
+    fn replay_end(&mut self, line: &Line<'_>) -> Result<(), Misfit> {
+        match self.past.as_mut().filter(|past| past.is_open()) {
+            Some(open) => open.end(line.revision),
+            None if line.compacted => {}
+            None => return Err(Misfit("a delete of a key that was not there")),
+        }
         if !self.is_live() {
-            self.latest = ended(revision);
+            self.latest = ended(line.revision);
         }
         Ok(())
     }

@@ -40,6 +40,16 @@ impl History {
         self.lives.last_mut().expect("a life is pushed before it ends").end = revision;
     }
 
+    /// Forgets what no revision from `floor` on shows.
+    pub fn compact(&mut self, floor: Revision) {
+        self.lives.retain(|life| life.end == Revision::ZERO || life.end > floor);
+        if let Some(life) = self.lives.first_mut() {
+            let hidden = life.puts.partition_point(|put| *put <= floor).saturating_sub(1);
+            life.puts.drain(..hidden);
+            life.first_version += hidden as i64;
+        }
+    }
+
     /// The last life has not ended.
     pub fn is_open(&self) -> bool {
         self.lives.last().is_some_and(|life| life.end == Revision::ZERO)

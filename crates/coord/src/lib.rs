@@ -5,11 +5,14 @@
 pub mod change;
 mod chunks;
 pub mod command;
+mod compaction;
 mod compare;
 mod draft;
 mod entry;
 mod history;
 mod index;
+pub mod lease_command;
+pub mod leases;
 mod load;
 mod origins;
 mod overlap;
@@ -24,7 +27,9 @@ mod validate;
 pub mod watch;
 
 pub use change::{Change, ChangeKind, Record, Records};
-pub use command::Command;
+pub use command::{Command, Compact};
+pub use lease_command::{Checkpoint, Grant, Guard, Revoke};
+pub use leases::Lease;
 pub use proposal::Proposal;
 pub use request::Limits;
 pub use rows::Corrupt;

@@ -3,12 +3,14 @@
 //! keys and changes alone. The tables say some things twice, and what does not agree is reported as corrupt
 //! with the row that shows it, instead of being served.
 
+use crate::compaction;
 use crate::entry::Line;
 use crate::index::Index;
+use crate::leases::{self, Lease, Leases};
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
 use crate::state::State;
-use base::{Revision, Table, View};
+use base::{LeaseId, Revision, Table, View};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
 
@@ -22,11 +24,14 @@ impl State {
         if !sane.contains(&meta.revision.0) || !(0..=meta.revision.0).contains(&meta.compacted.0) {
             return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
         }
-        let mut index = load_current(view, meta.revision)?;
+        let mut leases = load_leases(view)?;
+        let mut index = load_current(view, meta.revision, &mut leases)?;
         load_history(view, &mut index, &meta)?;
         Ok(Some(State {
             index,
             origins: load_origins(view)?,
+            leases,
+            sweep: compaction::load(view)?,
             revision: meta.revision,
             compacted: meta.compacted,
             hash: meta.hash,
@@ -36,13 +41,26 @@ impl State {
 
 /// Without the meta row there must be nothing at all: the row is part of every batch.
 fn check_unwritten(view: &dyn View) -> Result<(), Corrupt> {
-    for table in [Table::Versions, Table::Log, Table::Index, Table::Origins] {
+    for table in [Table::Versions, Table::Log, Table::Index, Table::Origins, Table::Leases] {
         scan_all(view, table, |key, _| Err(Corrupt::new(table, key, "a row in a store without meta row")))?;
     }
     Ok(())
 }
 
-fn load_current(view: &dyn View, newest: Revision) -> Result<Index, Corrupt> {
+fn load_leases(view: &dyn View) -> Result<Leases, Corrupt> {
+    let mut leases = Leases::default();
+    scan_all(view, Table::Leases, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Leases, key, what);
+        let id = leases::parse_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        let lease = Lease::decode(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        leases.insert(id, lease);
+        Ok(())
+    })?;
+    Ok(leases)
+}
+
+/// A lease's keys are those whose current version names it.
+fn load_current(view: &dyn View, newest: Revision, leases: &mut Leases) -> Result<Index, Corrupt> {
     let mut index = Index::default();
     scan_all(view, Table::Index, |key, value| {
         let corrupt = |what| Corrupt::new(Table::Index, key, what);
@@ -50,6 +68,10 @@ fn load_current(view: &dyn View, newest: Revision) -> Result<Index, Corrupt> {
         if current.modified <= Revision::EMPTY_STORE || current.modified > newest {
             return Err(corrupt("outside the state's revisions"));
         }
+        if current.lease != LeaseId::NONE && leases.get(current.lease).is_none() {
+            return Err(corrupt("attached to a lease that does not exist"));
+        }
+        leases.attach(current.lease, key);
         index.put(key, current);
         Ok(())
     })?;
@@ -71,6 +93,7 @@ fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), C
             revision: place.0,
             prev: (logged.prev >= meta.compacted).then_some(logged.prev),
             put: logged.version(place.0),
+            compacted: place.0 <= meta.compacted,
         };
         current_seen += usize::from(index.replay(&line).map_err(|misfit| corrupt(misfit.0))?);
         Ok(())

@@ -6,7 +6,7 @@
 use crate::draft::{At, Draft};
 use crate::entry::Version;
 use crate::reply::{KeyValue, RangeReply};
-use crate::request::{Range, Sort, SortTarget};
+use crate::request::{Order, Range, Sort, SortTarget};
 use base::{Code, LeaseId, RangeEnd};
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -46,10 +46,11 @@ fn answer_selected(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
         .collect();
     let limit = limit_of(range);
     let more = selected.len() > limit;
+    if is_sort_unasked(range) {
+        selected.truncate(limit.saturating_add(1));
+    }
     let kvs = match range.sort {
-        Some(Sort { target: SortTarget::Value, descending }) => {
-            sorted_by_value(draft, range, &selected, descending)
-        }
+        Some(Sort { target: SortTarget::Value, order }) => sorted_by_value(draft, range, &selected, order),
         sort => {
             if let Some(sort) = sort {
                 selected.sort_by(|left, right| compare_by(sort, left, right));
@@ -66,11 +67,11 @@ fn sorted_by_value(
     draft: &Draft<'_>,
     range: &Range,
     selected: &[(&[u8], Version)],
-    descending: bool,
+    order: Order,
 ) -> Vec<KeyValue> {
     let mut kvs: Vec<KeyValue> =
         selected.iter().map(|(key, version)| key_value(draft, key, *version, false)).collect();
-    kvs.sort_by(|left, right| directed(left.value.cmp(&right.value), descending));
+    kvs.sort_by(|left, right| directed(left.value.cmp(&right.value), order));
     kvs.truncate(limit_of(range));
     if range.keys_only {
         kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
@@ -87,11 +88,19 @@ fn compare_by(sort: Sort, left: &(&[u8], Version), right: &(&[u8], Version)) -> 
         SortTarget::Mod => left.1.modified.cmp(&right.1.modified),
         SortTarget::Value => unreachable!("values are not in the index and are sorted after reading"),
     };
-    directed(rising, sort.descending)
+    directed(rising, sort.order)
 }
 
-fn directed(rising: Ordering, descending: bool) -> Ordering {
-    if descending { rising.reverse() } else { rising }
+fn directed(rising: Ordering, order: Order) -> Ordering {
+    match order {
+        Order::Ascending | Order::Unasked => rising,
+        Order::Descending => rising.reverse(),
+    }
+}
+
+/// etcd sees that it must look at the whole range by the order or by a filter, not by the target.
+fn is_sort_unasked(range: &Range) -> bool {
+    range.sort.is_some_and(|sort| sort.order == Order::Unasked) && !range.is_filtered()
 }
 
 fn limit_of(range: &Range) -> usize {

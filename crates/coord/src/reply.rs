@@ -17,6 +17,29 @@ pub enum Body {
     Put(PutReply),
     Delete(DeleteReply),
     Txn(TxnReply),
+    LeaseGranted {
+        id: LeaseId,
+        ttl: i64,
+    },
+    LeaseRevoked,
+    LeaseCheckpointed,
+    Compacted,
+    /// The ids of all leases, in their order.
+    Leases(Vec<LeaseId>),
+    /// The TTL in seconds that the lease has again; zero when there is no such lease.
+    LeaseRenewed {
+        ttl: i64,
+    },
+    LeaseTime(LeaseTime),
+}
+
+/// What is left of a lease, in whole seconds; a lease that does not exist has -1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseTime {
+    pub ttl: i64,
+    pub granted: i64,
+    /// Sorted; only when they were asked for.
+    pub keys: Vec<Bytes>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { txn_ops_max: base::limits::TXN_OPS_MAX, txn_depth_max: base::limits::TXN_DEPTH_MAX }
+        Limits { txn_ops_max: base::limits::TXN_OPS_MAX_DEFAULT, txn_depth_max: base::limits::TXN_DEPTH_MAX }
     }
 }
 
@@ -68,6 +68,21 @@ pub struct Range {
 }
 
 impl Range {
+    /// These keys as they are now, all of each.
+    pub fn of(keys: KeyRange) -> Range {
+        Range {
+            keys,
+            revision: Revision::ZERO,
+            limit: 0,
+            sort: None,
+            serializable: false,
+            keys_only: false,
+            count_only: false,
+            mod_revisions: Bounds::default(),
+            create_revisions: Bounds::default(),
+        }
+    }
+
     /// Some keys of the range may be left out by their revisions.
     pub fn is_filtered(&self) -> bool {
         self.mod_revisions != Bounds::default() || self.create_revisions != Bounds::default()
@@ -91,7 +106,16 @@ impl Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sort {
     pub target: SortTarget,
-    pub descending: bool,
+    pub order: Order,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Ascending,
+    Descending,
+    /// A target was named but no order: ascending, and as in etcd only among the first keys of the range, as
+    /// many as the limit and one more.
+    Unasked,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::fmt;
 
 /// The layout that this code writes; the first byte of every value.
-const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 
 /// The key of the one row in `Table::Meta` that is ours; the node keeps its own beside it.
 pub const META_KEY: &[u8] = b"coord";
@@ -327,7 +327,7 @@ pub(crate) fn parse_origin_key(row: &[u8]) -> Option<NodeId> {
     row.try_into().ok().map(|bytes| NodeId(u64::from_be_bytes(bytes)))
 }
 
-fn formatted(row: Bytes) -> Option<Reader> {
+pub(crate) fn formatted(row: Bytes) -> Option<Reader> {
     let mut reader = Reader::new(row);
     (reader.u8()? == FORMAT).then_some(reader)
 }

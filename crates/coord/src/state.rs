@@ -3,24 +3,31 @@
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
 use crate::change::{Change, ChangeKind, Records};
-use crate::draft::{self, Draft, Revisions};
+use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
+use crate::leases::{Lease, Leases};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
 use crate::{range, txn};
 use base::checksum::hash64;
-use base::{Code, Position, Revision};
+use base::{Code, LeaseId, Position, Revision};
 
 #[derive(Debug)]
 pub struct State {
     pub(crate) index: Index,
     pub(crate) origins: Origins,
+    pub(crate) leases: Leases,
+    /// Where in the log the removal of what was compacted goes on.
+    pub(crate) sweep: Option<Place>,
     pub(crate) revision: Revision,
     pub(crate) compacted: Revision,
     pub(crate) hash: u64,
 }
+
+/// The place of a line in the log of changes: a revision, and the order within it.
+pub(crate) type Place = (Revision, u32);
 
 /// What became of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +44,8 @@ impl State {
         State {
             index: Index::default(),
             origins: Origins::default(),
+            leases: Leases::default(),
+            sweep: None,
             revision: Revision::EMPTY_STORE,
             compacted: Revision::ZERO,
             hash: 0,
@@ -67,14 +76,16 @@ impl State {
             return Applied::Duplicate;
         }
         let mut draft = self.draft(records);
-        let (body, changes) = match txn::run_command(&mut draft, &proposal.command) {
-            Ok(body) => (Ok(body), draft.into_changes()),
-            Err(code) => (Err(code), Vec::new()),
+        let (body, (changes, effects)) = match txn::run_command(&mut draft, at, &proposal.command) {
+            Ok(body) => (Ok(body), draft.into_parts()),
+            Err(code) => (Err(code), Default::default()),
         };
         self.absorb(&changes);
+        effects.iter().for_each(|effect| self.take_effect(at, *effect));
         self.origins.record(proposal.id, proposal.low);
         self.hash = next_hash(self.hash, at, proposal, body.as_ref().err().copied());
         self.hash = changes.iter().fold(self.hash, hash_change);
+        self.hash = effects.iter().fold(self.hash, hash_effect);
         let reply = body.map(|body| Reply { revision: self.revision, body });
         Applied::Done { reply, changes }
     }
@@ -96,17 +107,74 @@ impl State {
 
     fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
-        Draft::new(&self.index, records, revisions)
+        Draft::new(&self.index, &self.leases, records, revisions)
+    }
+
+    pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
+        self.leases.get(id)
+    }
+
+    /// Every lease, by its id.
+    pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.leases.iter()
+    }
+
+    /// Answers which leases there are.
+    pub fn list_leases(&self) -> Reply {
+        let ids = self.leases.iter().map(|(id, _)| id).collect();
+        Reply { revision: self.revision, body: Body::Leases(ids) }
+    }
+
+    fn take_effect(&mut self, at: Position, effect: Effect) {
+        match effect {
+            Effect::Grant { id, ttl } => self.leases.grant(id, Lease::new(ttl, at.index)),
+            Effect::Revoke(id) => self.leases.remove(id),
+            Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
+            Effect::Compact(revision) => {
+                self.compacted = revision;
+                // From the start: what an earlier compaction kept may have been replaced since.
+                self.sweep = Some((Revision::ZERO, 0));
+            }
+        }
+    }
+
+    /// The planted bug of a leader that takes an expired lease out of its own state.
+    pub fn forget_lease(&mut self, id: LeaseId) {
+        self.leases.remove(id);
+        self.hash = hash_effect(self.hash, &Effect::Revoke(id));
     }
 
     fn absorb(&mut self, changes: &[Change]) {
         for change in changes {
+            self.move_between_leases(change);
             match draft::pending(change) {
                 Some(current) => self.index.put(&change.key, current),
                 None => self.index.delete(&change.key, change.revision),
             }
             self.revision = change.revision;
         }
+    }
+
+    /// A key is attached to the lease of its current version, and to no other.
+    fn move_between_leases(&mut self, change: &Change) {
+        let before = self.index.current(&change.key).map_or(LeaseId::NONE, |current| current.lease);
+        let after = match &change.kind {
+            ChangeKind::Put(record) => record.lease,
+            ChangeKind::Delete => LeaseId::NONE,
+        };
+        if before != after {
+            self.leases.detach(before, &change.key);
+            self.leases.attach(after, &change.key);
+        }
+    }
+}
+
+fn hash_effect(hash: u64, effect: &Effect) -> u64 {
+    match effect {
+        Effect::Grant { id, ttl } => hash_numbers(hash, &[4, id.0 as u64, *ttl as u64]),
+        Effect::Revoke(id) => hash_numbers(hash, &[5, id.0 as u64]),
+        Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
+        Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
     }
 }
 

@@ -4,20 +4,31 @@
 
 use crate::change::{ChangeKind, Record};
 use crate::command::Command;
+use crate::compaction;
 use crate::compare;
 use crate::draft::{At, Draft};
+use crate::lease_command;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
 use base::mutant::{Mutant, planted};
-use base::{Code, LeaseId, Revision};
+use base::{Code, LeaseId, Position, Revision};
 use bytes::Bytes;
 
-pub fn run_command(draft: &mut Draft<'_>, command: &Command) -> Result<Body, Code> {
+/// `at` is the place of the command in the log.
+pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Result<Body, Code> {
     match command {
-        Command::Put(put) => run_put(draft, put).map(Body::Put),
+        Command::Put(put) => {
+            // Outside a transaction etcd looks for the lease before it looks for the key.
+            check_lease(draft, put)?;
+            run_put(draft, put).map(Body::Put)
+        }
         Command::Delete(delete) => run_delete(draft, delete).map(Body::Delete),
         Command::Txn(txn) => run_txn(draft, txn).map(Body::Txn),
+        Command::LeaseGrant(grant) => lease_command::run_grant(draft, *grant),
+        Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
+        Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
+        Command::Compact(compact) => compaction::run(draft, *compact),
     }
 }
 
@@ -62,14 +73,12 @@ fn branch(txn: &Txn, succeeded: bool) -> &[Request] {
 }
 
 fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
-    if let Some(lease) = put.lease {
-        check_lease(lease)?;
-    }
     let before = draft.current(&put.key);
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && before.is_none() {
         return Err(Code::KeyNotFound);
     }
+    check_lease(draft, put)?;
     let prev = before
         .filter(|_| put.prev_kv || put.value.is_none())
         .map(|before| stored(draft, put.key.clone(), before.modified));
@@ -85,11 +94,11 @@ fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
     Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
 }
 
-/// No lease exists yet, so every lease that is named is unknown.
-fn check_lease(lease: LeaseId) -> Result<(), Code> {
-    match lease {
-        LeaseId::NONE => Ok(()),
-        _ => Err(Code::LeaseNotFound),
+fn check_lease(draft: &Draft<'_>, put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(lease) if draft.leases().get(lease).is_some() => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
     }
 }
 

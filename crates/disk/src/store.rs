@@ -193,5 +193,6 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Log => "2-log",
         Table::Index => "3-index",
         Table::Origins => "4-origins",
+        Table::Leases => "5-leases",
     })
 }

@@ -17,6 +17,7 @@ pub struct Params {
     pub consensus: consensus::Params,
     pub flush_interval: Duration,
     pub flush_bytes: usize,
+    pub leases: node::leases::Params,
     pub wal_segment_bytes: u64,
     pub store_cache_bytes: usize,
     pub snapshot_chunk_bytes: usize,
@@ -38,7 +39,8 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let vault = Vault::open(disk, params.store_cache_bytes, params.snapshot_chunk_bytes)?;
     let restored = restoring.finish(vault.position()?)?;
     let boot = member::next_boot(restored.boot);
-    wal.write(&[to_disk(&Record::Boot(boot))])?;
+    let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
+    wal.write(&records)?;
     wal.sync()?;
     let mut consensus_params = params.consensus.clone();
     consensus_params.raft.tail_was_cut = recovery.torn.is_some();
@@ -48,6 +50,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
         watch: params.watch.clone(),
+        leases: params.leases.clone(),
     };
     Ok(Member {
         apply: Apply::restore(apply_params, now, vault.view())?,

@@ -44,6 +44,9 @@ impl Vault {
     pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: usize, chunk_bytes: usize) -> Result<Vault, Error> {
         staging::discard(&*disk, STAGED)?;
         let store = Store::open(disk.clone(), LIVE, cache_bytes)?;
+        // If the last process ended on a failed sync, what this one reads may be in the page cache alone. The
+        // log will be cut by what the store says, so an empty transaction makes the store's word durable.
+        store.write_with(&mut |_| {})?;
         let view = Arc::new(store.view()?);
         Ok(Vault { disk, store, view, staging: None, cache_bytes, chunk_bytes })
     }

@@ -3,11 +3,14 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
 use crate::past::Layered;
+use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
+use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
 use coord::reply::Reply;
 use coord::watch::{self, Hub};
 use coord::{Applied, Command, Corrupt, State, rows};
@@ -25,6 +28,7 @@ pub struct Params {
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
     pub watch: watch::Params,
+    pub leases: leases::Params,
 }
 
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub enum Input {
     Committed(Vec<Entry>),
     Read(ReadBatch),
     Watch(watch::Input),
+    /// The term in which this member leads from now on, if it does.
+    Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
     Flushed(u64),
     Tick,
@@ -42,6 +48,10 @@ pub struct Output {
     pub replies: Vec<(Token, Result<Reply, Code>)>,
     /// Proposals of this member that were applied.
     pub finished: Vec<u64>,
+    /// To questions, for `Consensus` to deliver.
+    pub answers: Vec<(Asker, Answer)>,
+    /// For `Consensus` to propose.
+    pub proposals: Vec<Proposals>,
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
@@ -58,6 +68,9 @@ pub struct Apply {
     /// Reads whose index is not applied yet.
     waiting: Vec<ReadBatch>,
     hub: Hub,
+    lessor: Lessor,
+    /// Compactions that were asked for by clients who wait until the store has done them.
+    physical: Vec<(Token, Reply)>,
 }
 
 impl Apply {
@@ -66,6 +79,8 @@ impl Apply {
         let (state, applied) = load(view)?;
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
+            lessor: Lessor::new(params.leases.clone(), now),
+            physical: Vec::new(),
             params,
             state,
             overlay: Overlay::default(),
@@ -80,17 +95,51 @@ impl Apply {
     pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
         match input {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
-            Input::Read(batch) => self.on_read(view, batch, out),
+            Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
+            Input::Leading(term) => self.with_lessor(out, |lessor, state, said| {
+                lessor.set_leading(now, term, state, said);
+            }),
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
+                    self.answer_physical(out);
                 }
             }
             Input::Tick => self.expire_reads(now, out),
         }
         self.turn_watches(now, view, out);
-        self.flush_when_due(now, out);
+        self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
+        self.flush_when_due(now, view, out);
+    }
+
+    /// Lets the lessor speak, and passes on what it says.
+    fn with_lessor(&mut self, out: &mut Output, speak: impl FnOnce(&mut Lessor, &State, &mut Said)) {
+        let mut said = Said::default();
+        let term = self.lessor.term();
+        speak(&mut self.lessor, &self.state, &mut said);
+        out.answers.append(&mut said.answers);
+        let Some(term) = self.lessor.term().or(term) else { return };
+        let mut commands = Vec::new();
+        for command in said.commands {
+            if planted(Mutant::ExpiryAppliedLocally)
+                && let Command::LeaseRevoke(revoke) = &command
+            {
+                self.state.forget_lease(revoke.id);
+            }
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            commands.push(bytes.into());
+        }
+        if !commands.is_empty() {
+            out.proposals.push(Proposals { term, commands });
+        }
+    }
+
+    fn answer_physical(&mut self, out: &mut Output) {
+        if !self.state.is_sweeping() {
+            out.replies.extend(self.physical.drain(..).map(|(token, reply)| (token, Ok(reply))));
+        }
     }
 
     fn on_committed(&mut self, now: Instant, view: &dyn View, entries: Vec<Entry>, out: &mut Output) {
@@ -102,7 +151,7 @@ impl Apply {
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
         }
-        self.serve_waiting(view, out);
+        self.serve_waiting(now, view, out);
     }
 
     fn apply_entry(&mut self, now: Instant, view: &dyn View, entry: Entry, out: &mut Output) {
@@ -123,25 +172,39 @@ impl Apply {
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
             self.overlay.add(changes);
+            let command = &proposal.command;
+            self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));
             if ours {
                 out.finished.push(id.seq);
-                out.replies.push((Token(id.seq), reply));
+                match (reply, command) {
+                    (Ok(reply), Command::Compact(compact)) if compact.physical => {
+                        self.physical.push((Token(id.seq), reply));
+                    }
+                    (reply, _) => out.replies.push((Token(id.seq), reply)),
+                }
             }
         }
     }
 
-    fn on_read(&mut self, view: &dyn View, batch: ReadBatch, out: &mut Output) {
+    fn on_read(&mut self, now: Instant, view: &dyn View, batch: ReadBatch, out: &mut Output) {
         if batch.index <= self.applied.index || planted(Mutant::ReadBeforeApplied) {
-            batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
+            self.answer_batch(now, view, batch, out);
         } else {
             self.waiting.push(batch);
         }
     }
 
-    fn serve_waiting(&mut self, view: &dyn View, out: &mut Output) {
+    fn serve_waiting(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
         let applied = self.applied.index;
         for batch in self.waiting.extract_if(.., |batch| batch.index <= applied).collect::<Vec<_>>() {
-            batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
+            self.answer_batch(now, view, batch, out);
+        }
+    }
+
+    fn answer_batch(&mut self, now: Instant, view: &dyn View, batch: ReadBatch, out: &mut Output) {
+        batch.reads.into_iter().for_each(|read| self.answer(view, read, out));
+        for ask in batch.asks {
+            self.with_lessor(out, |lessor, state, said| lessor.answer(now, ask, state, said));
         }
     }
 
@@ -167,32 +230,39 @@ impl Apply {
             let late = batch.reads.extract_if(.., |read| read.deadline <= now);
             out.replies.extend(late.map(|read| (read.token, Err(Code::Timeout))));
         }
-        self.waiting.retain(|batch| !batch.reads.is_empty());
+        self.waiting.iter_mut().for_each(|batch| batch.asks.retain(|ask| ask.deadline > now));
+        self.waiting.retain(|batch| !batch.reads.is_empty() || !batch.asks.is_empty());
     }
 
-    fn flush_when_due(&mut self, now: Instant, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index;
+    fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
+        let something_new = self.applied.index > self.flushed.index || self.state.is_sweeping();
         let due = self.overlay.bytes() >= self.params.flush_bytes
             || now.since(self.last_flush) >= self.params.flush_interval;
         if something_new && due && !self.overlay.is_flushing() {
-            out.flush = Some(self.freeze(now));
+            out.flush = Some(self.freeze(now, Some(view)));
         }
     }
 
-    /// Everything applied so far, as one write.
-    fn freeze(&mut self, now: Instant) -> Flush {
+    /// Everything applied so far, as one write, and with a view some of what was compacted removed.
+    fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
         self.flushes += 1;
         self.last_flush = now;
         self.flushed = self.applied;
         let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
         let mut state = Vec::new();
-        rows::state_rows(&self.state, self.applied, &mut |table, key, value| {
+        let mut emit = |table, key: &[u8], value: Option<&[u8]>| {
             state.push(Row {
                 table,
                 key: key.to_vec().into(),
                 value: value.map(|value| value.to_vec().into()),
             });
-        });
+        };
+        rows::state_rows(&self.state, self.applied, &mut emit);
+        if let Some(view) = view {
+            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
+            swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        }
+        self.state.take_rows(&mut emit);
         let flush = self.overlay.freeze(self.flushes, self.applied, state);
         self.overlay.add(kept_back.into_iter().collect());
         flush
@@ -201,7 +271,7 @@ impl Apply {
     /// The last flush of an orderly shutdown, if there is anything to flush.
     pub fn flush_now(&mut self, now: Instant) -> Option<Flush> {
         let due = self.applied.index > self.flushed.index && !self.overlay.is_flushing();
-        due.then(|| self.freeze(now))
+        due.then(|| self.freeze(now, None))
     }
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one.
@@ -211,6 +281,7 @@ impl Apply {
         self.state = state;
         self.applied = applied;
         self.hub.installed(self.state.revision());
+        self.lessor.forget();
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
         }
@@ -244,8 +315,22 @@ impl Apply {
         self.applied.index
     }
 
+    pub fn lease_count(&self) -> usize {
+        self.state.leases().count()
+    }
+
     pub fn revision(&self) -> Revision {
         self.state.revision()
+    }
+
+    /// The oldest revision that can be read; zero while nothing was compacted.
+    pub fn compacted(&self) -> Revision {
+        self.state.compacted()
+    }
+
+    /// Live keys.
+    pub fn key_count(&self) -> usize {
+        self.state.key_count()
     }
 
     /// Equal on every member that has applied the same index.

@@ -2,15 +2,20 @@
 //! Requests, frames, ticks and completions go in one by one; `collect` ends a turn and hands out everything
 //! that follows. A proposal is never answered here unless its deadline passes: `Apply` answers it.
 
-use crate::batch;
+use crate::asks::Asks;
+use crate::batch::{self, Proposal};
 use crate::frame::Frame;
+use crate::leases::Proposals;
+use crate::member::lessor_id;
 use crate::pending::Pending;
+use crate::question::{Answer, Ask, Asker, Question};
 use crate::reads::{Read, ReadBatch, Reads};
 use crate::staging::{Received, Stage, Staging};
 use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Term, Token};
+use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token};
 use bytes::Bytes;
+use coord::reply::Reply;
 use coord::request;
 use raft::{Entry, Message, Note, Persist, Raft, Restored, Status};
 use std::collections::VecDeque;
@@ -37,6 +42,8 @@ pub enum Work {
     Propose(Bytes),
     /// Answered without a log entry; linearizable unless it says otherwise.
     Read(request::Request),
+    /// For the leader to answer.
+    Ask(Question),
 }
 
 #[derive(Debug)]
@@ -53,6 +60,10 @@ pub enum Input {
         index: Index,
         finished: Vec<u64>,
     },
+    /// What `Apply` answered to a question.
+    Answered(Asker, Answer),
+    /// What `Apply` proposes as the leader of a term.
+    Lessor(Proposals),
     Flushed(Position),
     Lost(NodeId),
     /// The staged store is durable at this position, or could not be built.
@@ -76,6 +87,11 @@ pub struct Output {
     pub committed: Vec<Entry>,
     pub reads: Vec<ReadBatch>,
     pub refused: Vec<(Token, Code)>,
+    /// Questions that were answered by the leader.
+    pub answered: Vec<(Token, Reply)>,
+    /// Set when it changed: the term in which this member leads, if it does. `Apply` must hear it before what
+    /// else follows from this turn.
+    pub leading: Option<Option<Term>>,
     pub stage: Vec<Stage>,
     pub snapshots: Vec<SnapshotOrder>,
     pub released: Option<Index>,
@@ -96,6 +112,14 @@ pub struct Consensus {
     pending: Pending,
     reads: Reads,
     staging: Staging,
+    asks: Asks,
+    me: NodeId,
+    boot: Boot,
+    /// What this member proposes as leader of its own accord, and how many it has proposed.
+    own: Vec<Bytes>,
+    own_seq: u64,
+    /// What was last said of it.
+    leading: Option<Term>,
     /// Proposals of other members, to be ordered in this turn.
     forwarded: VecDeque<Bytes>,
     forwarded_bytes: usize,
@@ -115,6 +139,12 @@ impl Consensus {
             pending: Pending::new(me, boot),
             reads: Reads::new(me, boot),
             staging: Staging::default(),
+            asks: Asks::new(me, boot),
+            me,
+            boot,
+            own: Vec::new(),
+            own_seq: 0,
+            leading: None,
             forwarded: VecDeque::new(),
             forwarded_bytes: 0,
             target: (Term::ZERO, None),
@@ -133,13 +163,13 @@ impl Consensus {
     pub fn step(&mut self, now: Instant, input: Input, out: &mut Output) {
         match input {
             Input::Tick => self.on_tick(now, out),
-            Input::Received { from, frame } => self.on_frame(from, frame, out),
+            Input::Received { from, frame } => self.on_frame(now, from, frame, out),
             Input::Request(request) => self.on_request(request, out),
             Input::Persisted(seq) => self.on_persisted(seq),
             Input::Applied { index, finished } => self.on_applied(index, finished),
-            Input::Flushed(at) => {
-                self.raft.step(raft::Input::Flushed(at));
-            }
+            Input::Answered(asker, answer) => self.on_answered(asker, answer, out),
+            Input::Lessor(proposals) => self.on_lessor(proposals),
+            Input::Flushed(at) => self.on_flushed(at),
             Input::Lost(peer) => {
                 self.raft.step(raft::Input::Lost(peer));
             }
@@ -162,24 +192,37 @@ impl Consensus {
 
     fn on_tick(&mut self, now: Instant, out: &mut Output) {
         self.raft.step(raft::Input::Tick);
-        let late = self.pending.expire(now).into_iter().chain(self.reads.expire(now));
+        let late = self.pending.expire(now).into_iter();
+        let late = late.chain(self.reads.expire(now)).chain(self.asks.expire(now));
         let code = if self.target.1.is_none() { Code::NoLeader } else { Code::Timeout };
         out.refused.extend(late.map(|token| (token, code)));
         let then = Instant(now.0.saturating_sub(self.params.retry_after.as_micros() as u64));
         self.reads.give_up_since(then);
+        self.asks.put_again_since(then);
         // What this member proposed as leader is in its own log and needs no repetition.
         if !self.raft.is_leader() && self.pending.has_unanswered_since(then) {
             self.pending.resend_all();
         }
     }
 
-    fn on_frame(&mut self, from: NodeId, frame: Frame, out: &mut Output) {
+    fn on_frame(&mut self, now: Instant, from: NodeId, frame: Frame, out: &mut Output) {
         match frame {
             Frame::Raft(message) if message.from() == from => {
                 self.raft.step(raft::Input::Received(message));
             }
             Frame::Raft(_) => {}
             Frame::Forward(batch) => self.on_forward(batch),
+            // The shell keeps it.
+            Frame::ClientUrl(_) => {}
+            Frame::Ask { boot, token, question } => {
+                let asker = Asker { member: from, boot, token };
+                // The asker asks again long before that.
+                let deadline = now.after(self.params.retry_after * 2);
+                self.take_ask(Ask { asker, deadline, question }, out);
+            }
+            Frame::Answer { boot, token, answer } => {
+                self.on_answered(Asker { member: self.me, boot, token }, answer, out);
+            }
             Frame::Snapshot { id, number, part } => {
                 let committed = self.raft.status().committed;
                 match self.staging.on_part(from, id, number, part, committed) {
@@ -190,6 +233,46 @@ impl Consensus {
                     }
                 }
             }
+        }
+    }
+
+    /// A question to this member. Whoever asks repeats what is dropped because another leads.
+    fn take_ask(&mut self, ask: Ask, out: &mut Output) {
+        if planted(Mutant::KeepAliveUnverified) && self.raft.is_leader() {
+            let batch = ReadBatch { index: Index::ZERO, reads: Vec::new(), asks: vec![ask] };
+            return out.reads.push(batch);
+        }
+        if self.raft.is_leader() || ask.question.is_for_anyone() {
+            self.reads.add_ask(ask);
+        }
+    }
+
+    fn on_answered(&mut self, asker: Asker, answer: Answer, out: &mut Output) {
+        let Asker { member, boot, token } = asker;
+        if member != self.me {
+            return out.send.push((member, Frame::Answer { boot, token, answer }));
+        }
+        match answer {
+            Some(reply) if self.asks.finish(boot, token) => out.answered.push((token, reply)),
+            Some(_) => {}
+            None => self.asks.put_again(boot, token),
+        }
+    }
+
+    /// Only in the term in which they were meant; `Apply` repeats what is dropped here and still needed.
+    fn on_lessor(&mut self, proposals: Proposals) {
+        let Status { term, .. } = self.raft.status();
+        let current = self.raft.is_leader() && term == proposals.term;
+        if current || planted(Mutant::RevokeWithoutGuard) {
+            self.own.extend(proposals.commands);
+        }
+    }
+
+    fn take_own(&mut self, batch: &mut Vec<u8>) {
+        for command in self.own.drain(..) {
+            self.own_seq += 1;
+            let id = ProposalId { origin: lessor_id(self.me), boot: self.boot, seq: self.own_seq };
+            Proposal { id, low: self.own_seq, command }.encode(batch);
         }
     }
 
@@ -211,10 +294,11 @@ impl Consensus {
             Work::Propose(command) => self.pending.add(token, command, deadline),
             Work::Read(request) if request.is_serializable() => {
                 let read = Read { token, deadline, request };
-                out.reads.push(ReadBatch { index: Index::ZERO, reads: vec![read] });
+                out.reads.push(ReadBatch { index: Index::ZERO, reads: vec![read], asks: Vec::new() });
                 true
             }
             Work::Read(request) => self.reads.add(Read { token, deadline, request }),
+            Work::Ask(question) => self.asks.add(token, question, deadline),
         };
         if !taken {
             out.refused.push((token, Code::TooManyRequests));
@@ -227,6 +311,12 @@ impl Consensus {
         if let Some(at) = self.staging.on_persisted(seq) {
             self.on_applied(at.index, Vec::new());
         }
+    }
+
+    /// What is flushed was applied, whether or not that has been heard: raft must know before its log is cut.
+    fn on_flushed(&mut self, at: Position) {
+        self.on_applied(at.index, Vec::new());
+        self.raft.step(raft::Input::Flushed(at));
     }
 
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
@@ -249,8 +339,30 @@ impl Consensus {
         self.collect_raft(out);
         self.aim();
         self.send_proposals(now, out);
+        self.send_asks(now, out);
         self.ask_for_reads(now);
         self.collect_raft(out);
+        self.tell_leading(out);
+    }
+
+    fn tell_leading(&mut self, out: &mut Output) {
+        let leading = self.raft.is_leader().then(|| self.raft.status().term);
+        if leading != self.leading {
+            self.leading = leading;
+            out.leading = Some(leading);
+        }
+    }
+
+    fn send_asks(&mut self, now: Instant, out: &mut Output) {
+        let Some(leader) = self.target.1 else { return };
+        for ask in self.asks.take_unsent(now) {
+            if leader == self.me || ask.question.is_for_anyone() {
+                self.take_ask(ask, out);
+            } else {
+                let Ask { asker: Asker { boot, token, .. }, question, .. } = ask;
+                out.send.push((leader, Frame::Ask { boot, token, question }));
+            }
+        }
     }
 
     /// A new leader, or a new term of the same one, has none of what was sent before.
@@ -260,6 +372,7 @@ impl Consensus {
             self.target = (term, leader);
             self.pending.resend_all();
             self.reads.give_up_since(Instant::FAR_FUTURE);
+            self.asks.put_all_again();
         }
     }
 
@@ -267,6 +380,7 @@ impl Consensus {
         if self.raft.is_leader() {
             self.order_proposals(now);
         } else if let (_, Some(leader)) = self.target {
+            self.forward_own(leader, out);
             while self.pending.has_unsent() {
                 let mut batch = Vec::new();
                 self.pending.take_unsent(now, &mut batch);
@@ -275,10 +389,21 @@ impl Consensus {
         }
     }
 
+    /// What was meant for a term that is over is nobody else's; the planted bug thinks otherwise.
+    fn forward_own(&mut self, leader: NodeId, out: &mut Output) {
+        if planted(Mutant::RevokeWithoutGuard) && !self.own.is_empty() {
+            let mut batch = Vec::new();
+            self.take_own(&mut batch);
+            out.send.push((leader, Frame::Forward(batch.into())));
+        }
+        self.own.clear();
+    }
+
     /// As leader: everything that waits becomes one entry, or a few when it is much.
     fn order_proposals(&mut self, now: Instant) {
-        while self.pending.has_unsent() || !self.forwarded.is_empty() {
+        while self.pending.has_unsent() || !self.forwarded.is_empty() || !self.own.is_empty() {
             let mut batch = Vec::new();
+            self.take_own(&mut batch);
             while batch.len() < ENTRY_BYTES_SOFT
                 && let Some(forwarded) = self.forwarded.pop_front()
             {

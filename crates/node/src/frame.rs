@@ -2,7 +2,9 @@
 //! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
 //! what it accepts shares the received buffer.
 
+use crate::question::{self, Answer, Question};
 use base::codec::{Reader, put_varint};
+use base::{Boot, Token};
 use bytes::Bytes;
 use raft::Message;
 
@@ -16,6 +18,20 @@ pub enum Frame {
         id: u64,
         number: u32,
         part: Part,
+    },
+    /// Where the sender serves clients.
+    ClientUrl(String),
+    /// A question to the leader, with the sender's start and token.
+    Ask {
+        boot: Boot,
+        token: Token,
+        question: Question,
+    },
+    /// The answer to such a question.
+    Answer {
+        boot: Boot,
+        token: Token,
+        answer: Answer,
     },
 }
 
@@ -32,6 +48,11 @@ const FORWARD: u8 = 2;
 const SNAPSHOT_BEGIN: u8 = 3;
 const SNAPSHOT_ROWS: u8 = 4;
 const SNAPSHOT_END: u8 = 5;
+const CLIENT_URL: u8 = 6;
+
+const CLIENT_URL_BYTES_MAX: usize = 1024;
+const ASK: u8 = 7;
+const ANSWER: u8 = 8;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -60,6 +81,22 @@ impl Frame {
                     Part::End => {}
                 }
             }
+            Frame::ClientUrl(url) => {
+                out.push(CLIENT_URL);
+                out.extend_from_slice(url.as_bytes());
+            }
+            Frame::Ask { boot, token, question } => {
+                out.push(ASK);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_question(*question, &mut out);
+            }
+            Frame::Answer { boot, token, answer } => {
+                out.push(ANSWER);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, token.0);
+                question::encode_answer(answer, &mut out);
+            }
         }
         out.into()
     }
@@ -85,6 +122,18 @@ impl Frame {
                 };
                 Some(Frame::Snapshot { id, number, part })
             }
+            CLIENT_URL if reader.remaining() <= CLIENT_URL_BYTES_MAX => {
+                String::from_utf8(reader.rest().into()).ok().map(Frame::ClientUrl)
+            }
+            kind @ (ASK | ANSWER) => {
+                let boot = Boot(reader.varint()?);
+                let token = Token(reader.varint()?);
+                let frame = match kind {
+                    ASK => Frame::Ask { boot, token, question: question::decode_question(&mut reader)? },
+                    _ => Frame::Answer { boot, token, answer: question::decode_answer(&mut reader)? },
+                };
+                reader.is_empty().then_some(frame)
+            }
             _ => None,
         }
     }
@@ -93,6 +142,17 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{LeaseId, Revision};
+    use coord::reply::{Body, LeaseTime, Reply};
+
+    fn ask(question: Question) -> Frame {
+        Frame::Ask { boot: Boot(3), token: Token(300), question }
+    }
+
+    fn answer(body: Option<Body>) -> Frame {
+        let answer = body.map(|body| Reply { revision: Revision(7), body });
+        Frame::Answer { boot: Boot(3), token: Token(300), answer }
+    }
 
     #[test]
     fn frames_survive_a_round_trip() {
@@ -100,6 +160,18 @@ mod tests {
             Frame::Forward(Bytes::from_static(b"batch")),
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
             Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
+            Frame::ClientUrl("http://db1.example.com:2379".to_owned()),
+            ask(Question::KeepAlive(LeaseId(-3))),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
+            ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
+            answer(None),
+            answer(Some(Body::LeaseRenewed { ttl: 60 })),
+            answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![] }))),
+            answer(Some(Body::LeaseTime(LeaseTime {
+                ttl: 1,
+                granted: 2,
+                keys: vec![Bytes::from_static(b"k"), Bytes::new()],
+            }))),
         ];
         for frame in frames {
             assert_eq!(Frame::decode(frame.encode()), Some(frame));
@@ -108,7 +180,9 @@ mod tests {
 
     #[test]
     fn what_is_not_a_frame_is_refused() {
-        for bytes in [&b""[..], b"\0", b"\x01", b"\x06abc", b"\x05\x01", b"\x05\x01\x01x", b"\x04\xff"] {
+        for bytes in
+            [&b""[..], b"\0", b"\x01", b"\x06\xff", b"\x07abc", b"\x05\x01", b"\x05\x01\x01x", b"\x04\xff"]
+        {
             assert_eq!(Frame::decode(Bytes::copy_from_slice(bytes)), None, "{bytes:?}");
         }
     }

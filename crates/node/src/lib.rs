@@ -4,13 +4,16 @@
 //! flush. The server steps each on its own thread; the simulator interleaves them at will.
 
 pub mod apply;
+mod asks;
 pub mod batch;
 pub mod consensus;
 pub mod frame;
+pub mod leases;
 pub mod member;
 mod overlay;
 mod past;
 mod pending;
+pub mod question;
 mod reads;
 mod staging;
 
@@ -18,5 +21,6 @@ pub use apply::{Apply, Flush};
 pub use batch::Proposal;
 pub use consensus::{Consensus, Input, Output, Request, SnapshotOrder, Work};
 pub use frame::{Frame, Part};
+pub use question::{Answer, Ask, Asker, Question};
 pub use reads::{Read, ReadBatch};
 pub use staging::Stage;

@@ -3,10 +3,13 @@
 
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
-use base::{Boot, ClusterId, NodeId};
+use base::rng::mix;
+use base::{Boot, ClusterId, LeaseId, NodeId};
 
 const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
 const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
+const LESSOR: u64 = 0x6c65_7373_6f72;
+const LEASE_SEED: u64 = 0x006c_6561_7365;
 
 /// The id of the member of this name in the cluster of this token. Addresses may change; names may not.
 pub fn member_id(token: &str, name: &str) -> NodeId {
@@ -23,12 +26,23 @@ pub fn cluster_id(token: &str, members: &[NodeId]) -> ClusterId {
     ClusterId(hash64(&bytes, CLUSTER_SEED).max(1))
 }
 
+/// Under which a leader proposes what no client asked for. Nobody waits for the answers.
+pub fn lessor_id(member: NodeId) -> NodeId {
+    NodeId(member.0 ^ LESSOR)
+}
+
 /// The number of the start that follows `last`. It must be durable before the first proposal carries it.
 pub fn next_boot(last: Boot) -> Boot {
     if planted(Mutant::BootReused) && last.0 > 0 {
         return last;
     }
     Boot(last.0 + 1)
+}
+
+/// The `nth` lease id that a member chooses in one of its lives, for clients that do not.
+pub fn lease_id(member: NodeId, boot: Boot, nth: u64) -> LeaseId {
+    let id = mix(LEASE_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth)))) as i64 & i64::MAX;
+    LeaseId(id.max(1))
 }
 
 #[cfg(test)]

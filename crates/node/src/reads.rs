@@ -2,6 +2,7 @@
 //! While a round is under way the next batch gathers. Every attempt has a context of its own, so that the
 //! late answer to an earlier attempt can never be taken for the answer to a later one.
 
+use crate::question::Ask;
 use base::limits::REQUESTS_WAITING_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Index, Instant, NodeId, Token};
@@ -20,6 +21,8 @@ pub struct Read {
 pub struct ReadBatch {
     pub index: Index,
     pub reads: Vec<Read>,
+    /// Questions that were put to this member while it led, and it did lead after that.
+    pub asks: Vec<Ask>,
 }
 
 pub(crate) struct Reads {
@@ -27,6 +30,7 @@ pub(crate) struct Reads {
     boot: Boot,
     attempts: u64,
     gathering: Vec<Read>,
+    asks: Vec<Ask>,
     round: Option<Round>,
 }
 
@@ -34,11 +38,12 @@ struct Round {
     context: Bytes,
     started: Instant,
     reads: Vec<Read>,
+    asks: Vec<Ask>,
 }
 
 impl Reads {
     pub fn new(me: NodeId, boot: Boot) -> Reads {
-        Reads { me, boot, attempts: 0, gathering: Vec::new(), round: None }
+        Reads { me, boot, attempts: 0, gathering: Vec::new(), asks: Vec::new(), round: None }
     }
 
     pub fn add(&mut self, read: Read) -> bool {
@@ -49,9 +54,16 @@ impl Reads {
         room
     }
 
+    /// Whoever asked asks again if it is dropped here.
+    pub fn add_ask(&mut self, ask: Ask) {
+        if self.asks.len() < REQUESTS_WAITING_MAX {
+            self.asks.push(ask);
+        }
+    }
+
     /// The context of a new round, if there is something to ask and nothing under way.
     pub fn begin(&mut self, now: Instant) -> Option<Bytes> {
-        if self.round.is_some() || self.gathering.is_empty() {
+        if self.round.is_some() || self.gathering.is_empty() && self.asks.is_empty() {
             return None;
         }
         self.attempts += u64::from(self.attempts == 0 || !planted(Mutant::ReadContextReused));
@@ -61,17 +73,19 @@ impl Reads {
         context.put_u64_le(self.attempts);
         let context = Bytes::from(context);
         let reads = std::mem::take(&mut self.gathering);
-        self.round = Some(Round { context: context.clone(), started: now, reads });
+        let asks = std::mem::take(&mut self.asks);
+        self.round = Some(Round { context: context.clone(), started: now, reads, asks });
         Some(context)
     }
 
     /// The answer to a round; answers to rounds that were given up are not for anyone.
     pub fn answer(&mut self, context: &Bytes, index: Index) -> Option<ReadBatch> {
         let round = self.round.take_if(|round| round.context == *context)?;
-        Some(ReadBatch { index, reads: round.reads })
+        Some(ReadBatch { index, reads: round.reads, asks: round.asks })
     }
 
-    /// Gives up a round that began before `then`; its reads join those that gather.
+    /// Gives up a round that began before `then`; its reads join those that gather. Questions are put again by
+    /// whoever asked, to whoever leads then.
     pub fn give_up_since(&mut self, then: Instant) {
         if let Some(round) = self.round.take_if(|round| round.started < then) {
             let later = std::mem::replace(&mut self.gathering, round.reads);
@@ -92,6 +106,7 @@ impl Reads {
         if let Some(round) = &mut self.round {
             round.reads.retain(&mut keep);
         }
+        self.asks.retain(|ask| ask.deadline > now);
         late
     }
 }
@@ -99,21 +114,11 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{KeyRange, Revision};
-    use coord::request::{Bounds, Range};
+    use base::KeyRange;
+    use coord::request::Range;
 
     fn read(token: u64) -> Read {
-        let range = Range {
-            keys: KeyRange::single(Bytes::from_static(b"k")),
-            revision: Revision::ZERO,
-            limit: 0,
-            sort: None,
-            serializable: false,
-            keys_only: false,
-            count_only: false,
-            mod_revisions: Bounds::default(),
-            create_revisions: Bounds::default(),
-        };
+        let range = Range::of(KeyRange::single(Bytes::from_static(b"k")));
         Read { token: Token(token), deadline: Instant(token * 10), request: Request::Range(range) }
     }
 

@@ -4,8 +4,10 @@
 
 use crate::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
-    DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse, RangeStreamResponse,
-    StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
+    DeleteRangeResponse, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest,
+    LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse,
+    LeaseTimeToLiveRequest, LeaseTimeToLiveResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    RangeStreamResponse, StatusRequest, StatusResponse, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
 use base::Code;
 use base::code::Grpc;
@@ -31,6 +33,11 @@ impl Frugal for CompactionRequest {}
 impl Frugal for AlarmRequest {}
 impl Frugal for StatusRequest {}
 impl Frugal for WatchRequest {}
+impl Frugal for LeaseGrantRequest {}
+impl Frugal for LeaseRevokeRequest {}
+impl Frugal for LeaseKeepAliveRequest {}
+impl Frugal for LeaseTimeToLiveRequest {}
+impl Frugal for LeaseLeasesRequest {}
 
 /// A client believes the server it asked.
 macro_rules! trusted {
@@ -46,8 +53,32 @@ trusted!(
     CompactionResponse,
     AlarmResponse,
     StatusResponse,
-    WatchResponse
+    WatchResponse,
+    LeaseGrantResponse,
+    LeaseRevokeResponse,
+    LeaseKeepAliveResponse,
+    LeaseTimeToLiveResponse,
+    LeaseLeasesResponse
 );
+
+/// Requests of a few fields, none of which holds others, and what is answered to them.
+macro_rules! flat {
+    ($($service:ident: $($message:ident),*;)*) => {
+        $($(impl Frugal for crate::$service::$message {})*)*
+    };
+}
+
+flat! {
+    etcdserverpb: DefragmentRequest, HashRequest, HashKvRequest, SnapshotRequest, MoveLeaderRequest,
+        DowngradeRequest;
+    etcdserverpb: DefragmentResponse, HashResponse, HashKvResponse, SnapshotResponse, MoveLeaderResponse,
+        DowngradeResponse;
+    etcdserverpb: MemberAddRequest, MemberRemoveRequest, MemberUpdateRequest, MemberListRequest,
+        MemberPromoteRequest;
+    etcdserverpb: MemberAddResponse, MemberRemoveResponse, MemberUpdateResponse, MemberListResponse,
+        MemberPromoteResponse;
+    health: HealthCheckRequest, HealthCheckResponse;
+}
 
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {

@@ -6,6 +6,11 @@ pub mod codec;
 pub mod frame;
 mod frugal;
 
+pub use frugal::Frugal;
+
+/// The files of `proto/`, compiled: an encoded `FileDescriptorSet`.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
 /// One version of a key.
 pub mod mvccpb {
     tonic::include_proto!("mvccpb");
@@ -14,4 +19,9 @@ pub mod mvccpb {
 /// etcd's services and their messages.
 pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
+}
+
+/// gRPC's own health checking.
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
 }

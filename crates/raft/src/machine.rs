@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::restore::Restored;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
-use base::{Index, NodeId, Position, Term, limits};
+use base::{Boot, Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
 use raft_rs::eraftpb::{self, HardState, MessageType};
 use raft_rs::{Config, INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
@@ -132,16 +132,36 @@ pub struct Raft {
 struct InFlight {
     seq: u64,
     ready_number: u64,
+    installs: bool,
     then_send: Vec<Message>,
 }
 
+/// A member that may have forgotten what it vouched for does not help to elect anybody who lacks it.
 struct Abstention {
+    why: Doubt,
     ticks_left: usize,
     until: Option<Index>,
 }
 
-/// Elections that an abstaining member sits out before it must assume that nobody else can lead.
-const ABSTAIN_ELECTIONS: usize = 3;
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doubt {
+    /// The end of the log was cut. Almost always it was never acknowledged to anybody.
+    TailCut,
+    /// The data directory is empty. Either the cluster is new, and then so is everybody's log; or this member
+    /// takes the place of one whose disk is gone, and has forgotten its votes and entries.
+    Empty,
+}
+
+impl Doubt {
+    /// Elections that the member sits out before it must assume that nobody else can lead.
+    fn elections(self) -> usize {
+        match self {
+            Doubt::TailCut => 3,
+            Doubt::Empty => 20,
+        }
+    }
+}
+
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -171,9 +191,15 @@ impl Raft {
         };
         let silence = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, log, &silence).expect("the parameters were checked");
-        let abstains = params.tail_was_cut && params.voters.len() > 1;
-        let abstention = abstains
-            .then(|| Abstention { ticks_left: params.election_ticks * ABSTAIN_ELECTIONS, until: None });
+        let doubt = match restored.boot {
+            Boot(0) => Some(Doubt::Empty),
+            _ => params.tail_was_cut.then_some(Doubt::TailCut),
+        };
+        let abstention = doubt.filter(|_| params.voters.len() > 1).map(|why| Abstention {
+            why,
+            ticks_left: params.election_ticks * why.elections(),
+            until: None,
+        });
         Raft {
             node,
             params,
@@ -225,7 +251,7 @@ impl Raft {
             }
             Input::Transfer(to) if self.is_leader() => self.node.transfer_leader(to.0),
             Input::Transfer(_) => return false,
-            Input::Campaign => return self.abstention.is_none() && self.node.campaign().is_ok(),
+            Input::Campaign => return self.may_stand() && self.node.campaign().is_ok(),
         }
         true
     }
@@ -233,8 +259,10 @@ impl Raft {
     fn step_tick(&mut self) {
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
-        if let Some(abstention) = &mut self.abstention {
+        if !self.may_stand() {
             self.node.raft.election_elapsed = 0;
+        }
+        if let Some(abstention) = &mut self.abstention {
             abstention.ticks_left -= 1;
             if abstention.ticks_left == 0 {
                 self.abstention = None;
@@ -244,6 +272,17 @@ impl Raft {
         if self.node.raft.election_elapsed == 0 && !self.is_leader() {
             self.round += 1;
         }
+    }
+
+    fn doubts(&self, why: Doubt) -> bool {
+        self.abstention.as_ref().is_some_and(|abstention| abstention.why == why)
+    }
+
+    /// A member that abstains does not stand for election; an empty one may, for only the empty will elect it.
+    /// Nor does one whose snapshot is being installed: between the log it had and the log it will have there
+    /// is nothing to stand on, and the library would look for entries there.
+    fn may_stand(&self) -> bool {
+        !self.doubts(Doubt::TailCut) && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
@@ -260,14 +299,20 @@ impl Raft {
 
     fn step_received(&mut self, message: Message) -> bool {
         let Some(message) = guard::admit(&self.node, message) else { return false };
-        if let Some(abstention) = &mut self.abstention {
-            match message.kind() {
-                MessageType::MsgAppend => {
-                    abstention.until.get_or_insert(Index(message.0.commit));
-                }
-                MessageType::MsgTimeoutNow => return false,
-                _ => {}
+        let drops = match message.kind() {
+            MessageType::MsgTimeoutNow => !self.may_stand(),
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                self.doubts(Doubt::Empty) && message.0.index > 0
             }
+            _ => false,
+        };
+        if drops {
+            return false;
+        }
+        if let Some(abstention) = &mut self.abstention
+            && message.kind() == MessageType::MsgAppend
+        {
+            abstention.until.get_or_insert(Index(message.0.commit));
         }
         let from = message.0.from;
         let taken = self.node.step(message.0).is_ok();
@@ -339,7 +384,7 @@ impl Raft {
     fn step_lost(&mut self, peer: NodeId) {
         if self.is_leader() {
             self.node.report_unreachable(peer.0);
-        } else if self.node.raft.leader_id == peer.0 && self.abstention.is_none() {
+        } else if self.node.raft.leader_id == peer.0 && self.may_stand() {
             let delay = self.draw() % (self.params.election_ticks as u64 / 10 + 1);
             let timeout = self.election_timeout();
             let raft = &mut self.node.raft;
@@ -375,7 +420,8 @@ impl Raft {
         let records = records_of(install, &ready, entries);
         let number = ready.number();
         self.node.advance_append_async(ready);
-        self.persist(install, records, InFlight { seq: 0, ready_number: number, then_send }, out);
+        let flight = InFlight { seq: 0, ready_number: number, installs: install.is_some(), then_send };
+        self.persist(install, records, flight, out);
     }
 
     /// Queues what must be durable; a ready with nothing to persist is done when those before it are.
@@ -383,30 +429,26 @@ impl Raft {
         &mut self,
         install: Option<Position>,
         records: Vec<Record>,
-        flight: InFlight,
+        mut flight: InFlight,
         out: &mut Output,
     ) {
-        let InFlight { ready_number, then_send, .. } = flight;
         let nothing_new = records.is_empty() && install.is_none();
-        if planted(Mutant::AckBeforeFsync) || nothing_new && self.in_flight.is_empty() {
-            out.send.extend(then_send);
-            self.node.on_persist_ready(ready_number);
-            if nothing_new {
-                return;
-            }
+        if !nothing_new {
             self.persist_seq += 1;
+            flight.seq = self.persist_seq;
             out.persist.push(Persist { seq: self.persist_seq, install, records });
-            return;
         }
-        if nothing_new {
+        let is_done = planted(Mutant::AckBeforeFsync) || nothing_new && self.in_flight.is_empty();
+        if is_done {
+            out.send.extend(flight.then_send);
+            self.node.on_persist_ready(flight.ready_number);
+        } else if nothing_new {
             let last = self.in_flight.back_mut().expect("checked not empty");
-            last.ready_number = ready_number;
-            last.then_send.extend(then_send);
-            return;
+            last.ready_number = flight.ready_number;
+            last.then_send.extend(flight.then_send);
+        } else {
+            self.in_flight.push_back(flight);
         }
-        self.persist_seq += 1;
-        self.in_flight.push_back(InFlight { seq: self.persist_seq, ready_number, then_send });
-        out.persist.push(Persist { seq: self.persist_seq, install, records });
     }
 
     /// Sorts a follower's messages into those that may go at once and those that wait for the disk.
@@ -437,7 +479,7 @@ impl Raft {
             message.kind(),
             MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
         );
-        self.abstention.is_some() && vote && !message.0.reject
+        self.doubts(Doubt::TailCut) && vote && !message.0.reject
     }
 
     fn route(&self, message: Message, out: &mut Output) {

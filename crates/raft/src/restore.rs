@@ -29,6 +29,9 @@ pub struct Restored {
     pub boot: Boot,
     /// What the store holds.
     pub applied: Position,
+    /// The log starts over behind the store, and does not say so yet: to be recorded before anything else,
+    /// or the entries that follow will leave a gap.
+    pub to_record: Option<Record>,
 }
 
 /// The log does not reach back to the store: entries that the store lacks are gone.
@@ -86,6 +89,7 @@ impl Restoring {
         let agrees = store == self.base
             || store.index == self.base.index && self.base.term == Term::ZERO
             || in_log.is_some_and(|entry| entry.at == store);
+        let to_record = (!agrees).then_some(Record::Installed(store));
         if agrees {
             self.forget_unknown_base(store);
         } else {
@@ -103,6 +107,7 @@ impl Restoring {
             entries: self.entries,
             boot: self.boot,
             applied: store,
+            to_record,
         })
     }
 
@@ -164,6 +169,7 @@ mod tests {
         assert_eq!((restored.base, restored.entries.len()), (at(2, 9), 0));
         assert_eq!((restored.term, restored.vote), (Term(2), None), "no vote was cast in the newer term");
         assert_eq!(restored.commit, Index(9));
+        assert_eq!(restored.to_record, Some(Record::Installed(at(2, 9))));
     }
 
     #[test]

@@ -72,7 +72,9 @@ fn start(
     deliver: impl Fn(Event) + Send + Sync + 'static,
 ) -> io::Result<Peers> {
     let peers = vec![(peer, address.to_string())];
-    let params = Params { cluster: ClusterId(1), me, listen, peers, timing: Timing::default() };
+    let timing = Timing::default();
+    let on_round_trip = Arc::new(|_, _| {});
+    let params = Params { cluster: ClusterId(1), me, listen, peers, timing, on_round_trip };
     Peers::start(params, Arc::new(deliver))
 }
 

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, storage};
-use base::{Index, Instant, Position};
+use base::{Index, Instant, Position, Term};
 use coord::watch::{self, StreamId};
 use disk::StoreView;
 use node::apply::{Input, Output};
@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) enum Mail {
     /// What follows from one turn of the consensus machine.
-    Work { committed: Vec<Entry>, reads: Vec<ReadBatch> },
+    Work { leading: Option<Option<Term>>, committed: Vec<Entry>, reads: Vec<ReadBatch> },
     /// A stream of watches begins.
     WatchOpen { stream: StreamId, outlet: Outlet },
     /// Something that its client wants or tells; the permit is given back when it has been dealt with.
@@ -72,7 +72,12 @@ impl Loop {
                 && let Some(item) = self.backlog.pop_front()
             {
                 match item {
-                    Mail::Work { committed, reads } => self.run_work(now, committed, reads),
+                    Mail::Work { leading, committed, reads } => {
+                        if let Some(term) = leading {
+                            self.step(now, Input::Leading(term));
+                        }
+                        self.run_work(now, committed, reads);
+                    }
                     Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                     Mail::Watch { input, permit } => self.run_watch(now, input, permit),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
@@ -152,6 +157,12 @@ impl Loop {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
         self.outlets.deliver(&mut self.out.watch);
+        for (asker, answer) in self.out.answers.drain(..) {
+            self.core.report(node::Input::Answered(asker, answer));
+        }
+        for proposals in self.out.proposals.drain(..) {
+            self.core.report(node::Input::Lessor(proposals));
+        }
         if news {
             self.reported = index;
             let finished = std::mem::take(&mut self.out.finished);
@@ -203,6 +214,6 @@ impl Loop {
     }
 
     fn show(&self) {
-        self.core.board.set_applied(self.machine.applied_index(), self.machine.revision());
+        self.core.board.set_applied(&self.machine);
     }
 }

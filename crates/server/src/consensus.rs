@@ -20,8 +20,17 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 4;
 const TICKS_AT_ONCE_MAX: u32 = 3;
 
 pub(crate) enum Mail {
-    Request { deadline: Instant, work: Work, caller: Caller },
-    Frames { from: NodeId, frames: Vec<Frame> },
+    Request {
+        deadline: Instant,
+        work: Work,
+        caller: Caller,
+    },
+    Frames {
+        from: NodeId,
+        frames: Vec<Frame>,
+    },
+    /// The stream to this peer is up.
+    Connected(NodeId),
     Input(Input),
 }
 
@@ -91,6 +100,10 @@ impl Loop {
                     self.machine.step(now, Input::Received { from, frame }, &mut self.out);
                 }
             }
+            Mail::Connected(peer) => {
+                let url = self.core.members.own_url().to_owned();
+                self.outgoing.add(peer, &Frame::ClientUrl(url));
+            }
             Mail::Input(input) => self.machine.step(now, input, &mut self.out),
         }
     }
@@ -119,14 +132,18 @@ impl Loop {
             self.outgoing.add(to, &frame);
         }
         self.outgoing.send(&self.peers);
-        if !out.committed.is_empty() || !out.reads.is_empty() {
+        let leading = out.leading.take();
+        if leading.is_some() || !out.committed.is_empty() || !out.reads.is_empty() {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
-            self.core.apply.push(apply::Mail::Work { committed, reads });
+            self.core.apply.push(apply::Mail::Work { leading, committed, reads });
         }
         if !out.refused.is_empty() {
             self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);
             self.core.waiters.deliver(out.refused.drain(..).map(|(token, code)| (token, Err(code))));
+        }
+        if !out.answered.is_empty() {
+            self.core.waiters.deliver(out.answered.drain(..).map(|(token, reply)| (token, Ok(reply))));
         }
         for stage in out.stage.drain(..) {
             let bytes = stage_bytes(&stage);

@@ -2,6 +2,7 @@
 //! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
 
 use crate::clock::Clock;
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::status::Board;
@@ -18,6 +19,7 @@ pub(crate) struct Core {
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
+    pub members: Members,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -25,7 +27,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members) -> Core {
         Core {
             clock,
             consensus: Queue::new(),
@@ -35,6 +37,7 @@ impl Core {
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,
+            members,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
         }

@@ -16,8 +16,7 @@ pub(crate) fn fatal(doing: &str, error: &dyn Display) -> ! {
     process::exit(1)
 }
 
-/// Held by a thread of the core: if it panics, nothing that waits for it may go on as if it lived. Release
-/// builds abort on a panic by themselves.
+/// Held by a thread of the core: if it panics, nothing that waits for it may go on as if it lived.
 pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -4,16 +4,18 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
-use base::Code;
-use coord::Command;
+use base::limits::LEASE_TTL_SECONDS_MAX;
+use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::Request;
-use node::Work;
-use std::sync::atomic::Ordering;
+use coord::{Command, Compact, Grant, Revoke};
+use node::{Input, Question, Work};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -31,6 +33,10 @@ struct Shared {
     request_timeout: Duration,
     request_bytes_max: usize,
     election: Duration,
+    boot: Boot,
+    lease_ttl_min: i64,
+    /// Lease ids that were chosen for clients.
+    lease_ids: AtomicU64,
 }
 
 pub(crate) struct Params {
@@ -38,13 +44,26 @@ pub(crate) struct Params {
     pub request_timeout: Duration,
     pub request_bytes_max: usize,
     pub election: Duration,
+    pub boot: Boot,
+    /// No shorter lease is granted; in seconds.
+    pub lease_ttl_min: i64,
 }
 
 impl Handle {
     pub(crate) fn new(core: Arc<Core>, peers: &Arc<Peers>, params: Params) -> Handle {
-        let Params { identity, request_timeout, request_bytes_max, election } = params;
+        let Params { identity, request_timeout, request_bytes_max, election, boot, lease_ttl_min } = params;
         let peers = Arc::downgrade(peers);
-        let shared = Shared { identity, core, peers, request_timeout, request_bytes_max, election };
+        let shared = Shared {
+            identity,
+            core,
+            peers,
+            request_timeout,
+            request_bytes_max,
+            election,
+            boot,
+            lease_ttl_min,
+            lease_ids: AtomicU64::new(0),
+        };
         Handle { shared: Arc::new(shared) }
     }
 
@@ -59,11 +78,48 @@ impl Handle {
     /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
+        self.wait_for(self.work_of(request)?).await
+    }
+
+    /// Asks what only the leader knows of a lease, wherever the leader is.
+    pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
+        self.wait_for(Work::Ask(question)).await
+    }
+
+    pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::LeaseRevoke(Revoke { id, guard: None }))?).await
+    }
+
+    pub async fn compact(&self, compact: Compact) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::Compact(compact))?).await
+    }
+
+    /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.
+    pub async fn grant_lease(&self, id: LeaseId, ttl: i64) -> Result<Reply, Code> {
+        if ttl > LEASE_TTL_SECONDS_MAX {
+            return Err(Code::LeaseTtlTooLarge);
+        }
+        let ttl = ttl.max(self.shared.lease_ttl_min);
+        loop {
+            let chosen = if id == LeaseId::NONE { self.next_lease_id() } else { id };
+            let grant = self.propose(&Command::LeaseGrant(Grant { id: chosen, ttl }))?;
+            match self.wait_for(grant).await {
+                Err(Code::LeaseExists) if id == LeaseId::NONE => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn next_lease_id(&self) -> LeaseId {
+        let nth = self.shared.lease_ids.fetch_add(1, Ordering::Relaxed);
+        node::member::lease_id(self.shared.identity.member, self.shared.boot, nth)
+    }
+
+    async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
         let core = &*self.shared.core;
         if core.draining.load(Ordering::Relaxed) {
             return Err(Code::Stopped);
         }
-        let work = self.work_of(request)?;
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
@@ -77,11 +133,37 @@ impl Handle {
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 
+    /// Every member of the cluster, ordered by id.
+    pub fn members(&self) -> Vec<MemberInfo> {
+        self.shared.core.members.list()
+    }
+
+    /// Hands leadership to another member and waits until it leads.
+    pub async fn move_leader(&self, to: NodeId) -> Result<(), Code> {
+        let core = &*self.shared.core;
+        if !self.status().is_leader {
+            return Err(Code::NotLeader);
+        }
+        if !core.members.contains(to) {
+            return Err(Code::BadLeaderTransferee);
+        }
+        core.report(Input::Transfer(to));
+        let moved = async {
+            while self.status().leader != Some(to) {
+                tokio::time::sleep(LEADER_POLL).await;
+            }
+        };
+        tokio::time::timeout(self.shared.request_timeout, moved).await.map_err(|_| Code::Timeout)
+    }
+
     fn work_of(&self, request: Request) -> Result<Work, Code> {
         if request.is_read_only() {
             return Ok(Work::Read(request));
         }
-        let command = Command::from_request(request).expect("what is no read changes something");
+        self.propose(&Command::from_request(request).expect("what is no read changes something"))
+    }
+
+    fn propose(&self, command: &Command) -> Result<Work, Code> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode(&mut bytes);
         match bytes.len() <= self.shared.request_bytes_max {
@@ -104,7 +186,7 @@ impl Handle {
         self.shared.election
     }
 
-    /// The text of `/metrics`.
+    /// The figures of the core as text for Prometheus, without the mark of its end.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
         let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
@@ -117,5 +199,7 @@ impl Handle {
     }
 }
 
+/// How often a change of leadership is looked for.
+const LEADER_POLL: Duration = Duration::from_millis(5);
 /// Most commands fit without their buffer growing.
 const COMMAND_BYTES_USUAL: usize = 256;

@@ -13,6 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -24,6 +25,7 @@ pub(crate) struct Metrics {
     pub snapshots_installed: Counter,
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
+    peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     copied: Copied,
 }
 
@@ -32,17 +34,23 @@ pub(crate) struct Metrics {
 struct Copied {
     has_leader: Gauge,
     is_leader: Gauge,
+    is_learner: Gauge,
+    keys: Gauge,
+    compacted: Gauge,
     committed: Gauge,
     applied: Gauge,
     waiting: Gauge,
     revision: Gauge,
     store_bytes: Gauge,
+    store_used_bytes: Gauge,
     wal_bytes: Gauge,
     watch_streams: Gauge,
     watches: Gauge,
     watches_behind: Gauge,
     resident_bytes: Gauge,
     open_files: Gauge,
+    used_files: Gauge,
+    files_max: Gauge,
     peer_sent_bytes: Family<Labels, Counter>,
     peer_received_bytes: Family<Labels, Counter>,
     peer_sent_failures: Family<Labels, Counter>,
@@ -70,6 +78,10 @@ impl Metrics {
             snapshots_installed: Counter::default(),
             wal_fsync_seconds: durations(),
             store_commit_seconds: durations(),
+            // As in etcd: from a tenth of a millisecond, doubling, up to three seconds.
+            peer_round_trip_seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.0001, 2.0, 16))
+            }),
             copied,
         };
         let registry = &mut metrics.registry;
@@ -109,14 +121,24 @@ impl Metrics {
         for (histogram, name, help) in histograms {
             registry.register(name, help, histogram.clone());
         }
+        registry.register(
+            "etcd_network_peer_round_trip_time_seconds",
+            "How long it takes until a peer acknowledges a ping",
+            metrics.peer_round_trip_seconds.clone(),
+        );
         metrics
     }
 
-    /// Everything as text for Prometheus.
+    pub fn observe_round_trip(&self, peer: NodeId, time: Duration) {
+        let label = vec![("To", format!("{:x}", peer.0))];
+        self.peer_round_trip_seconds.get_or_create(&label).observe(time.as_secs_f64());
+    }
+
+    /// Everything as text for Prometheus, without the mark of its end: others may have more to say.
     pub fn render(&self, reading: &Reading) -> String {
         self.copied.set(reading);
         let mut out = String::new();
-        text::encode(&mut out, &self.registry).expect("a string takes all text");
+        text::encode_registry(&mut out, &self.registry).expect("a string takes all text");
         out
     }
 }
@@ -139,11 +161,19 @@ impl Copied {
         let gauges = [
             (&copied.has_leader, "etcd_server_has_leader", "Whether a leader is known: 1 is yes"),
             (&copied.is_leader, "etcd_server_is_leader", "Whether this member leads: 1 is yes"),
+            (&copied.is_learner, "etcd_server_is_learner", "Whether this member only learns: always 0"),
+            (&copied.keys, "etcd_debugging_mvcc_keys_total", "Keys that are there"),
+            (&copied.compacted, "etcd_debugging_mvcc_compact_revision", "The oldest revision that is kept"),
             (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
             (&copied.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
             (&copied.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
             (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
             (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
+            (
+                &copied.store_used_bytes,
+                "etcd_mvcc_db_total_size_in_use_in_bytes",
+                "The same: free space is used again and not told apart",
+            ),
             (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
             (&copied.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
             (&copied.watches, "etcd_debugging_mvcc_watcher_total", "Watches"),
@@ -154,6 +184,8 @@ impl Copied {
             ),
             (&copied.resident_bytes, "process_resident_memory_bytes", "Resident memory of the process"),
             (&copied.open_files, "process_open_fds", "Open file descriptors of the process"),
+            (&copied.used_files, "os_fd_used", "Open file descriptors of the process"),
+            (&copied.files_max, "os_fd_limit", "File descriptors that the process may open"),
         ];
         for (gauge, name, help) in gauges {
             registry.register(name, help, gauge.clone());
@@ -185,13 +217,19 @@ impl Copied {
         self.applied.set(status.applied.0 as i64);
         self.waiting.set(*waiting as i64);
         self.revision.set(status.revision.0);
+        self.keys.set(status.keys as i64);
+        self.compacted.set(status.compacted.0);
         self.store_bytes.set(status.store_bytes as i64);
+        self.store_used_bytes.set(status.store_bytes as i64);
         self.wal_bytes.set(status.wal_bytes as i64);
         self.watch_streams.set(status.watches.streams as i64);
         self.watches.set(status.watches.watches as i64);
         self.watches_behind.set(status.watches.behind as i64);
         self.resident_bytes.set(resident_bytes());
-        self.open_files.set(fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64));
+        let open_files = fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as i64);
+        self.open_files.set(open_files);
+        self.used_files.set(open_files);
+        self.files_max.set(files_max());
         for (peer, counters) in peers {
             self.set_peer(*peer, counters);
         }
@@ -215,4 +253,11 @@ fn resident_bytes() -> i64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<i64>().ok());
     kilobytes.unwrap_or_default() * 1024
+}
+
+/// Zero where the operating system does not say.
+fn files_max() -> i64 {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
 }

@@ -15,6 +15,7 @@ mod inbound;
 mod link;
 mod outbox;
 mod pause;
+mod ping;
 #[cfg(test)]
 mod tests;
 
@@ -43,7 +44,11 @@ pub struct Params {
     /// The other members, each with its `host:port`, which is resolved at each attempt.
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
+    /// Hears once for each ping how long it took to be acknowledged.
+    pub on_round_trip: OnRoundTrip,
 }
+
+pub type OnRoundTrip = Arc<dyn Fn(NodeId, Duration) + Send + Sync>;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -114,6 +119,7 @@ struct Shared {
     me: NodeId,
     timing: Timing,
     deliver: Deliver,
+    on_round_trip: OnRoundTrip,
     listen: TcpListener,
     half_open: accept::HalfOpen,
     peers: BTreeMap<NodeId, Peer>,
@@ -132,11 +138,12 @@ struct Peer {
     /// Between two attempts to dial.
     pause: Pause,
     tally: Tally,
+    ping: ping::Ping,
 }
 
 impl Peers {
     pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing } = params;
+        let Params { cluster, me, listen, peers, timing, on_round_trip } = params;
         assert!(peers.iter().all(|(id, _)| *id != me), "a member is not its own peer");
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
         let peers = peers.into_iter().map(|(id, address)| (id, Peer::new(id, address))).collect();
@@ -145,6 +152,7 @@ impl Peers {
             me,
             timing,
             deliver,
+            on_round_trip,
             listen,
             half_open: accept::HalfOpen::default(),
             peers,
@@ -235,6 +243,7 @@ impl Peer {
             link: Link::new(id),
             pause: Pause::new(),
             tally: Tally::default(),
+            ping: ping::Ping::default(),
         }
     }
 

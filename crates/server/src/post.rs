@@ -36,7 +36,9 @@ impl Outgoing {
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     Arc::new(move |event| match event {
         Event::Frames { from, frames } => on_frames(&core, from, frames),
-        Event::Connected { .. } => {}
+        Event::Connected { peer } => {
+            core.consensus.push(Mail::Connected(peer));
+        }
         Event::Lost { peer } => core.report(Input::Lost(peer)),
     })
 }
@@ -44,11 +46,19 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
 fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     let bytes = frames.iter().map(Bytes::len).sum();
     let received = frames.len();
-    let frames: Vec<Frame> = frames.into_iter().filter_map(Frame::decode).collect();
+    let mut frames: Vec<Frame> = frames.into_iter().filter_map(Frame::decode).collect();
     let malformed = received - frames.len();
     if malformed > 0 {
         core.metrics.frames_malformed.inc_by(malformed as u64);
     }
+    frames.retain_mut(|frame| match frame {
+        // It is nothing to agree on.
+        Frame::ClientUrl(url) => {
+            core.members.learn(from, std::mem::take(url));
+            false
+        }
+        _ => true,
+    });
     // A snapshot's rows go on to the storage thread, which may be slower than the stream.
     if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: Part::Rows(_), .. })) {
         core.storage.wait_for_room();

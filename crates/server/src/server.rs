@@ -8,8 +8,9 @@ use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
+use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::peer::{self, Peers, Timing};
+use crate::peer::{self, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
@@ -32,6 +33,8 @@ use std::time::{Duration, Instant};
 const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
+/// How often what is left of a long lease is recorded, as in etcd.
+const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -76,13 +79,14 @@ impl Server {
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity)));
+        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity), Members::new(&config)));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
             listen,
             peers: roster.others.clone(),
             timing: Timing::default(),
+            on_round_trip: observe_round_trips(core.clone()),
         };
         let peers = Arc::new(Peers::start(params, post::incoming(core.clone())).map_err(Error::Thread)?);
         let others: Vec<NodeId> = roster.others.iter().map(|(id, _)| *id).collect();
@@ -94,6 +98,8 @@ impl Server {
             request_timeout: config.request_timeout,
             request_bytes_max: config.request_bytes_max,
             election: config.election,
+            boot: member.boot,
+            lease_ttl_min: lease_ttl_min(config.election),
         };
         let handle = Handle::new(core.clone(), &peers, params);
         let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
@@ -224,6 +230,15 @@ impl Directory {
     }
 }
 
+fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
+    Arc::new(move |peer, time| core.metrics.observe_round_trip(peer, time))
+}
+
+/// A lease outlives an election and the time to notice that there must be one; in seconds, as in etcd.
+fn lease_ttl_min(election: Duration) -> i64 {
+    (election * 3).as_millis().div_ceil(2_000) as i64
+}
+
 fn tick(config: &Config) -> Duration {
     (config.heartbeat / HEARTBEAT_TICKS).max(Duration::from_millis(1))
 }
@@ -245,6 +260,10 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
+        leases: node::leases::Params {
+            election: config.election,
+            checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
+        },
         wal_segment_bytes: config.wal_segment_bytes,
         store_cache_bytes: STORE_CACHE_BYTES,
         snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
@@ -290,4 +309,15 @@ fn poll(deadline: Instant, done: impl Fn() -> bool) -> bool {
         std::thread::sleep(DRAIN_POLL);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_lease_is_shorter_than_one_and_a_half_elections() {
+        let least = |millis| lease_ttl_min(Duration::from_millis(millis));
+        assert_eq!([500, 1_000, 1_334, 50_000].map(least), [1, 2, 3, 75]);
+    }
 }

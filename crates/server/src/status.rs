@@ -3,6 +3,7 @@
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
 use coord::watch::Counts;
+use node::Apply;
 use raft::Role;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -22,6 +23,12 @@ pub struct Status {
     pub committed: Index,
     pub applied: Index,
     pub revision: Revision,
+    /// The oldest revision that can be read; zero while nothing was compacted.
+    pub compacted: Revision,
+    /// Live keys.
+    pub keys: u64,
+    /// Covers everything applied: equal on every member at the same applied index.
+    pub state_hash: u64,
     /// The store's file.
     pub store_bytes: u64,
     /// All segments of the write-ahead log.
@@ -39,6 +46,9 @@ pub(crate) struct Board {
     committed: AtomicU64,
     applied: AtomicU64,
     revision: AtomicI64,
+    compacted: AtomicI64,
+    keys: AtomicU64,
+    state_hash: AtomicU64,
     store_bytes: AtomicU64,
     wal_bytes: AtomicU64,
     watch_streams: AtomicUsize,
@@ -54,9 +64,12 @@ impl Board {
         self.committed.store(status.committed.0, Relaxed);
     }
 
-    pub fn set_applied(&self, index: Index, revision: Revision) {
-        self.applied.store(index.0, Relaxed);
-        self.revision.store(revision.0, Relaxed);
+    pub fn set_applied(&self, machine: &Apply) {
+        self.applied.store(machine.applied_index().0, Relaxed);
+        self.revision.store(machine.revision().0, Relaxed);
+        self.compacted.store(machine.compacted().0, Relaxed);
+        self.keys.store(machine.key_count() as u64, Relaxed);
+        self.state_hash.store(machine.state_hash(), Relaxed);
     }
 
     pub fn set_watches(&self, counts: Counts) {
@@ -81,6 +94,9 @@ impl Board {
             committed: Index(self.committed.load(Relaxed)),
             applied: Index(self.applied.load(Relaxed)),
             revision: Revision(self.revision.load(Relaxed)),
+            compacted: Revision(self.compacted.load(Relaxed)),
+            keys: self.keys.load(Relaxed),
+            state_hash: self.state_hash.load(Relaxed),
             store_bytes: self.store_bytes.load(Relaxed),
             wal_bytes: self.wal_bytes.load(Relaxed),
             watches: Counts {

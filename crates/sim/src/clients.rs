@@ -96,8 +96,9 @@ impl World {
 
     /// A member answers.
     pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
-        if let Some(operation) = self.process(host).waiting.remove(&token) {
-            self.settle(operation, outcome_of(result));
+        match self.process(host).waiting.remove(&token) {
+            Some(operation) => self.settle(operation, outcome_of(result)),
+            None => self.tell_tenant(host, token, &result),
         }
     }
 

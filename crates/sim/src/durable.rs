@@ -4,24 +4,14 @@
 //! it must see the state that holds them all, with their revisions and versions.
 
 use crate::history::{Operation, Outcome};
-use base::{KeyRange, RangeEnd, Revision};
+use base::{KeyRange, RangeEnd};
 use bytes::Bytes;
 use coord::reply::Reply;
-use coord::request::{Bounds, Range, Request};
+use coord::request::{Range, Request};
 
 /// The request to send to a healed cluster, to as many members as there are.
 pub fn read_everything() -> Request {
-    Request::Range(Range {
-        keys: KeyRange { start: Bytes::from_static(b"\0"), end: RangeEnd::Open },
-        revision: Revision::ZERO,
-        limit: 0,
-        sort: None,
-        serializable: false,
-        keys_only: false,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    })
+    Request::Range(Range::of(KeyRange { start: Bytes::from_static(b"\0"), end: RangeEnd::Open }))
 }
 
 /// Its answer, as the operation that closes a history. `invoked` must lie after every return in it.

@@ -56,6 +56,7 @@ pub fn changed_something(body: &Body) -> bool {
         Body::Put(_) => true,
         Body::Delete(delete) => delete.deleted > 0,
         Body::Txn(txn) => txn.bodies.iter().any(changed_something),
+        other => unreachable!("no client asked for {other:?}"),
     }
 }
 

@@ -3,6 +3,7 @@
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
 use crate::history::Outcome;
+use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
 use coord::reply::Reply;
 use disk::SimDisk;
@@ -33,14 +34,16 @@ pub struct Process {
     pub member: Member,
     /// What waits for the disk while a sync is in flight.
     pub to_persist: Vec<Persist>,
-    /// The last persist of the write that is being synced.
-    pub syncing: Option<u64>,
+    /// What the disk is busy with: to be written, or written and being synced.
+    pub writing: Vec<Persist>,
     pub to_apply: VecDeque<apply::Input>,
     pub apply_planned: bool,
     pub flush: Option<Flush>,
     pub tokens: u64,
     /// Which operation of the history waits under a token.
     pub waiting: BTreeMap<Token, usize>,
+    /// Which tenant's request does.
+    pub errands: BTreeMap<Token, Errand>,
 }
 
 impl Clock {
@@ -60,12 +63,13 @@ impl Process {
         Process {
             member,
             to_persist: Vec::new(),
-            syncing: None,
+            writing: Vec::new(),
             to_apply: VecDeque::new(),
             apply_planned: false,
             flush: None,
             tokens: 0,
             waiting: BTreeMap::new(),
+            errands: BTreeMap::new(),
         }
     }
 

@@ -19,6 +19,7 @@ pub mod serializable;
 mod settings;
 mod show;
 pub mod tally;
+pub mod tenants;
 mod truth;
 mod watched;
 mod watchers;

@@ -8,7 +8,9 @@ use base::rng::mix;
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,6 +76,10 @@ impl Drop for Moment {
 
 /// Carries out one request.
 pub fn step(state: &State, request: &Request) -> Result<(State, Reply), Code> {
+    if let Request::Put(put) = request {
+        // Inside a transaction the key is looked for first.
+        check_lease(put)?;
+    }
     check(state, request)?;
     let mut draft = Draft { before: state, changed: None, hash: state.hash() };
     let body = draft.run(request);
@@ -93,15 +99,19 @@ fn check(state: &State, request: &Request) -> Result<(), Code> {
 }
 
 fn check_put(state: &State, put: &Put) -> Result<(), Code> {
-    // No request grants a lease, so none can exist.
-    if put.lease.is_some_and(|lease| lease != LeaseId::NONE) {
-        return Err(Code::LeaseNotFound);
-    }
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && !state.keys().contains_key(&put.key) {
         return Err(Code::KeyNotFound);
     }
-    Ok(())
+    check_lease(put)
+}
+
+/// No request grants a lease, so none can exist.
+fn check_lease(put: &Put) -> Result<(), Code> {
+    match put.lease {
+        None | Some(LeaseId::NONE) => Ok(()),
+        Some(_) => Err(Code::LeaseNotFound),
+    }
 }
 
 /// Which way a transaction goes, and what it does there.
@@ -204,10 +214,13 @@ impl Draft<'_> {
         }
         kvs.retain(|kv| within(kv.mod_revision, range.mod_revisions));
         kvs.retain(|kv| within(kv.create_revision, range.create_revisions));
+        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+            kvs.truncate(range.limit as usize + 1);
+        }
         if let Some(sort) = range.sort {
             kvs.sort_by(|left, right| sorted(sort, left, right));
         }
-        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
         if more {
             kvs.truncate(range.limit as usize);
         }
@@ -262,7 +275,7 @@ fn sorted(sort: Sort, left: &KeyValue, right: &KeyValue) -> Ordering {
         SortTarget::Mod => left.mod_revision.cmp(&right.mod_revision),
         SortTarget::Value => left.value.cmp(&right.value),
     };
-    if sort.descending { order.reverse() } else { order }
+    if sort.order == Order::Descending { order.reverse() } else { order }
 }
 
 #[cfg(test)]

@@ -161,6 +161,8 @@ impl World {
 
     fn jump_clock(&mut self, host: usize) {
         self.tally.faults += 1;
+        let now = self.agenda.now();
+        self.tenants.clock_jumped(now);
         self.hosts[host].clock.ahead += self.rng.between(10_000, 10_000_000);
     }
 

@@ -30,6 +30,7 @@ pub enum Checker {
     Watch,
     Live,
     Restart,
+    Lease,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -45,6 +46,7 @@ impl Checker {
             Checker::Watch => "watch",
             Checker::Live => "liveness",
             Checker::Restart => "restart",
+            Checker::Lease => "leases",
             Checker::Assertion => "assertion",
         }
     }

@@ -52,6 +52,7 @@ fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US + CALM_US + SETTLE_US)?;
     read_everything_everywhere(world)?;
     same_everywhere(world)?;
+    world.check_all_ended()?;
     judge(world)?;
     watched::check(&world.watchers, &world.truth)
 }

@@ -62,6 +62,10 @@ impl Settings {
             consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
             flush_interval: self.flush_interval,
             flush_bytes: self.flush_bytes,
+            leases: node::leases::Params {
+                election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
+                checkpoint_interval: Duration::from_secs(3),
+            },
             wal_segment_bytes: self.wal_segment_bytes,
             store_cache_bytes: STORE_CACHE_BYTES,
             snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,

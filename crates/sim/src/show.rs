@@ -96,6 +96,7 @@ fn body(answer: &Body) -> String {
             let bodies = txn.bodies.iter().map(body).collect::<Vec<_>>().join("; ");
             format!("{} {{{bodies}}}", if txn.succeeded { "then" } else { "else" })
         }
+        other => format!("{other:?}"),
     }
 }
 

@@ -4,7 +4,7 @@
 use base::{KeyRange, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Target, Txn};
+use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 
 const KEYS: u64 = 8;
 
@@ -130,15 +130,6 @@ fn delete(rng: &mut Rng) -> Request {
 }
 
 fn range(rng: &mut Rng, keys: KeyRange, serializable: bool) -> Request {
-    Request::Range(Range {
-        keys,
-        revision: Revision::ZERO,
-        limit: if rng.chance(200_000) { rng.between(1, KEYS) } else { 0 },
-        sort: None,
-        serializable,
-        keys_only: false,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    })
+    let limit = if rng.chance(200_000) { rng.between(1, KEYS) } else { 0 };
+    Request::Range(Range { limit, serializable, ..Range::of(keys) })
 }

@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
 use crate::tally::Tally;
+use crate::tenants::{Errand, TENANTS, Tenants};
 use crate::truth::Truth;
 use crate::watchers::Watchers;
 use base::rng::mix;
@@ -16,7 +17,7 @@ use base::{Index, NodeId, Rng};
 use bytes::Bytes;
 use coord::watch::StreamId;
 use disk::SimDisk;
-use node::{Consensus, Frame, Input, Output, apply};
+use node::{Consensus, Frame, Input, Output, Work, apply};
 use raft::Note;
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ pub struct World {
     pub watchers: Watchers,
     pub oracle: Oracle,
     pub truth: Truth,
+    pub tenants: Tenants,
+    /// What a judge found where it could not say so at once.
+    pub broken: Option<Violation>,
     pub settings: Settings,
     pub tally: Tally,
     pub trace: u64,
@@ -41,11 +45,14 @@ pub struct World {
 pub enum Event {
     Tick { host: usize, life: u32 },
     Deliver { from: usize, to: usize, bytes: Bytes },
+    Write { host: usize, life: u32 },
     Synced { host: usize, life: u32 },
     ApplyTurn { host: usize, life: u32 },
     Flush { host: usize, life: u32 },
     Report { host: usize, life: u32, input: Input },
     Ask { client: usize },
+    Tenant { tenant: usize },
+    Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
     GiveUp { operation: usize },
     Watch { watcher: usize },
@@ -78,6 +85,8 @@ impl World {
             watchers,
             oracle: Oracle::default(),
             truth: Truth::new(),
+            tenants: Tenants::default(),
+            broken: None,
             settings,
             tally: Tally::default(),
             trace: mix(seed),
@@ -96,6 +105,10 @@ impl World {
             world.agenda.after(delay, Event::Watch { watcher });
             world.agenda.after(delay, Event::Whim { watcher });
         }
+        for tenant in 0..TENANTS {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Tenant { tenant });
+        }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
     }
@@ -105,6 +118,7 @@ impl World {
         while let Some(event) = self.agenda.next(until) {
             self.tally.events += 1;
             self.happen(event)?;
+            self.broken.take().map_or(Ok(()), Err)?;
         }
         Ok(())
     }
@@ -124,11 +138,14 @@ impl World {
         match event {
             Event::Tick { host, life } => self.tick(host, life),
             Event::Deliver { from, to, bytes } => self.deliver(from, to, bytes),
+            Event::Write { host, .. } => self.write(host),
             Event::Synced { host, .. } => self.synced(host),
             Event::ApplyTurn { host, .. } => self.apply_turn(host),
             Event::Flush { host, .. } => self.flush(host),
             Event::Report { host, input, .. } => self.drive(host, input),
             Event::Ask { client } => self.ask(client),
+            Event::Tenant { tenant } => self.tenant(tenant),
+            Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Watch { watcher } => self.connect_watcher(watcher),
@@ -233,7 +250,8 @@ impl World {
     }
 
     fn perform(&mut self, host: usize, out: Output) -> Checked {
-        let Output { send, persist, committed, reads, refused, stage, snapshots, released, notes } = out;
+        let Output { send, persist, committed, reads, refused, answered, leading, .. } = out;
+        let Output { stage, snapshots, released, notes, .. } = out;
         let id = self.hosts[host].id;
         for note in notes {
             self.note(host, note)?;
@@ -244,6 +262,10 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry, &self.clients.history);
+            self.tenants.committed(self.agenda.now(), entry)?;
+        }
+        if let Some(term) = leading {
+            self.hand_to_apply(host, apply::Input::Leading(term));
         }
         // One entry at a time, so that states are compared at every index.
         for entry in committed {
@@ -254,6 +276,9 @@ impl World {
         }
         for (token, code) in refused {
             self.answer(host, token, Err(code));
+        }
+        for (token, reply) in answered {
+            self.answer(host, token, Ok(reply));
         }
         let life = self.hosts[host].life;
         for stage in stage {
@@ -323,20 +348,33 @@ impl World {
         self.agenda.after(last + 1_000, Event::Report { host, life, input });
     }
 
-    /// Writes what has gathered, if the disk is free; it is durable when `Synced` happens.
+    /// Writes what has gathered, if the disk is free. Between installing a snapshot and writing its records
+    /// there is time for everything to go wrong.
     fn persist(&mut self, host: usize) -> Checked {
         let process = self.process(host);
-        if process.syncing.is_some() || process.to_persist.is_empty() {
+        if !process.writing.is_empty() || process.to_persist.is_empty() {
             return Ok(());
         }
-        let batch = std::mem::take(&mut process.to_persist);
-        process.syncing = batch.last().map(|persist| persist.seq);
-        for at in batch.iter().filter_map(|persist| persist.install) {
+        process.writing = std::mem::take(&mut process.to_persist);
+        let installs: Vec<_> = process.writing.iter().filter_map(|persist| persist.install).collect();
+        if installs.is_empty() {
+            return self.write(host);
+        }
+        for at in installs {
             if !self.install(host, at)? {
                 return Ok(());
             }
         }
-        let written = self.process(host).member.journal.write(&batch);
+        let delay = self.rng.between(10, 50_000);
+        let life = self.hosts[host].life;
+        self.agenda.after(delay, Event::Write { host, life });
+        Ok(())
+    }
+
+    /// Written, but durable only when `Synced` happens.
+    fn write(&mut self, host: usize) -> Checked {
+        let process = self.process(host);
+        let written = process.member.journal.write(&process.writing);
         if self.unless_trouble(host, written).is_some() {
             let slow = self.agenda.now() < self.hosts[host].slow_until;
             let delay = self.settings.sync_latency(&mut self.rng, slow);
@@ -371,7 +409,8 @@ impl World {
         if self.unless_trouble(host, synced).is_none() {
             return Ok(());
         }
-        let seq = self.process(host).syncing.take().expect("a sync follows a write");
+        let written = std::mem::take(&mut self.process(host).writing);
+        let seq = written.last().expect("a sync follows a write").seq;
         self.drive(host, Input::Persisted(seq))?;
         if self.hosts[host].process.is_some() { self.persist(host) } else { Ok(()) }
     }
@@ -411,6 +450,11 @@ impl World {
         }
         for (token, result) in out.replies {
             self.answer(host, token, result);
+        }
+        let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
+        for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
+            let delay = self.rng.between(10, 1_000);
+            self.agenda.after(delay, Event::Report { host, life, input });
         }
         if let Some(flush) = out.flush {
             self.process(host).flush = Some(flush);
@@ -501,10 +545,12 @@ impl Event {
     fn process(&self) -> Option<(usize, u32)> {
         match self {
             Event::Tick { host, life }
+            | Event::Write { host, life }
             | Event::Synced { host, life }
             | Event::ApplyTurn { host, life }
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
+            | Event::Errand { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -528,9 +574,12 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
+            Event::Write { host, .. } => (19, *host),
             Event::Watch { watcher } => (16, *watcher),
             Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
             Event::Whim { watcher } => (18, *watcher),
+            Event::Tenant { tenant } => (20, *tenant),
+            Event::Errand { host, .. } => (21, *host),
         };
         mix(kind ^ (who as u64) << 8)
     }

@@ -5,7 +5,7 @@ use tonic::codegen::tokio_stream::StreamExt;
 async fn open(connections_max: usize) -> (Door, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (Door::open(listener, connections_max), address)
+    (Door::open(listener, connections_max, Traffic::default()), address)
 }
 
 #[tokio::test]

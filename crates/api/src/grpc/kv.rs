@@ -5,7 +5,9 @@
 
 use base::{Code, KeyRange, LeaseId, Revision};
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, TxnReply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
 use proto::etcdserverpb as wire;
 use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget as WireTarget};
@@ -13,12 +15,18 @@ use proto::etcdserverpb::request_op::Request as WireOp;
 use proto::etcdserverpb::response_op::Response as WireOpReply;
 use proto::mvccpb;
 
+/// A range on its own: any revision below zero means now.
 pub fn parse_range(wire: wire::RangeRequest) -> Result<Range, Code> {
+    parse_range_op(wire).map(|range| Range { revision: range.revision.max(Revision::ZERO), ..range })
+}
+
+/// A range within a transaction: a revision below zero is held against what was compacted.
+fn parse_range_op(wire: wire::RangeRequest) -> Result<Range, Code> {
     require_key(&wire.key)?;
     let sort = parse_sort(wire.sort_order, wire.sort_target)?;
     Ok(Range {
         keys: KeyRange::from_wire(wire.key, wire.range_end),
-        revision: parse_revision(wire.revision)?,
+        revision: Revision(wire.revision),
         // etcd takes a negative limit for none.
         limit: u64::try_from(wire.limit).unwrap_or(0),
         sort,
@@ -62,7 +70,7 @@ pub fn parse_txn(wire: wire::TxnRequest) -> Result<Txn, Code> {
 fn parse_op(wire: wire::RequestOp) -> Result<Request, Code> {
     // etcd's own answer to an operation that holds nothing.
     match wire.request.ok_or(Code::KeyNotFound)? {
-        WireOp::RequestRange(range) => parse_range(range).map(Request::Range),
+        WireOp::RequestRange(range) => parse_range_op(range).map(Request::Range),
         WireOp::RequestPut(put) => parse_put(put).map(Request::Put),
         WireOp::RequestDeleteRange(delete) => parse_delete(delete).map(Request::Delete),
         WireOp::RequestTxn(txn) => parse_txn(txn).map(Request::Txn),
@@ -94,7 +102,7 @@ fn parse_compare(wire: wire::Compare) -> Result<Compare, Code> {
     Ok(Compare { keys: KeyRange::from_wire(wire.key, wire.range_end), relation, target })
 }
 
-/// Keys come in ascending order by themselves; any other target without an order is sorted ascending.
+/// Keys come in ascending order by themselves; what is sorted by anything else starts ascending, too.
 fn parse_sort(order: i32, target: i32) -> Result<Option<Sort>, Code> {
     let order = SortOrder::try_from(order).map_err(|_| Code::InvalidSortOption)?;
     let target = match WireTarget::try_from(target).map_err(|_| Code::InvalidSortOption)? {
@@ -104,14 +112,13 @@ fn parse_sort(order: i32, target: i32) -> Result<Option<Sort>, Code> {
         WireTarget::Mod => SortTarget::Mod,
         WireTarget::Value => SortTarget::Value,
     };
-    let descending = order == SortOrder::Descend;
-    let needed = descending || target != SortTarget::Key;
-    Ok(needed.then_some(Sort { target, descending }))
-}
-
-/// No revision lies below zero: whatever was there is gone, as everything below the compaction floor is.
-fn parse_revision(revision: i64) -> Result<Revision, Code> {
-    if revision < 0 { Err(Code::Compacted) } else { Ok(Revision(revision)) }
+    let order = match order {
+        SortOrder::None => Order::Unasked,
+        SortOrder::Ascend => Order::Ascending,
+        SortOrder::Descend => Order::Descending,
+    };
+    let needed = order == Order::Descending || target != SortTarget::Key;
+    Ok(needed.then_some(Sort { target, order }))
 }
 
 fn require_key(key: &[u8]) -> Result<(), Code> {
@@ -180,6 +187,7 @@ impl Progress {
             Body::Delete(delete) => WireOpReply::ResponseDeleteRange(render_delete(head, delete)),
             // etcd leaves the header of a nested transaction empty.
             Body::Txn(txn) => WireOpReply::ResponseTxn(self.render_txn(Head::default(), txn)),
+            other => unreachable!("no operation of a transaction is answered by {other:?}"),
         };
         wire::ResponseOp { response: Some(response) }
     }
@@ -191,6 +199,7 @@ fn changes_something(body: &Body) -> bool {
         Body::Put(_) => true,
         Body::Delete(delete) => delete.deleted > 0,
         Body::Txn(txn) => txn.bodies.iter().any(changes_something),
+        other => unreachable!("no operation of a transaction is answered by {other:?}"),
     }
 }
 

@@ -3,6 +3,8 @@
 //! that could have been refused here.
 
 use crate::grpc::{kv, refusal, who};
+use base::Revision;
+use coord::Compact;
 use coord::reply::{Body, Reply};
 use coord::request::{Limits, Request as Ask};
 use proto::etcdserverpb::kv_server::Kv;
@@ -75,8 +77,16 @@ impl Kv for KvService {
         }
     }
 
-    async fn compact(&self, _: Request<CompactionRequest>) -> Result<Response<CompactionResponse>, Status> {
-        Err(Status::unimplemented("Compact is not served by this version; history is kept whole"))
+    async fn compact(
+        &self,
+        request: Request<CompactionRequest>,
+    ) -> Result<Response<CompactionResponse>, Status> {
+        let (metadata, _, CompactionRequest { revision, physical }) = request.into_parts();
+        who::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
+        let compact = Compact { revision: Revision(revision), physical };
+        let reply = self.handle.compact(compact).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(CompactionResponse { header }))
     }
 
     type RangeStreamStream = BoxStream<RangeStreamResponse>;

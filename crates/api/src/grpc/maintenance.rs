@@ -1,12 +1,19 @@
-//! What is served of the Maintenance service: what this member knows of itself, and that there are no alarms.
-//! Both read what the core published last and never wait, so they answer also when there is no leader.
+//! The Maintenance service: what this member knows of itself, hashes to compare members by, and the moving of
+//! leadership. What only reads what the core published last never waits, so it answers also when there is no
+//! leader.
 
 use crate::ETCD_VERSION;
-use crate::grpc::who;
+use crate::grpc::{key_hash, refusal, who};
+use base::{Code, NodeId, Revision};
 use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::maintenance_server::Maintenance;
-use proto::etcdserverpb::{AlarmRequest, AlarmResponse, StatusRequest, StatusResponse};
+use proto::etcdserverpb::{
+    AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, DowngradeRequest, DowngradeResponse,
+    HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse,
+    ResponseHeader, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
+};
 use server::Handle;
+use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 pub struct MaintenanceService {
@@ -17,24 +24,38 @@ impl MaintenanceService {
     pub fn new(handle: Handle) -> MaintenanceService {
         MaintenanceService { handle }
     }
+
+    fn header(&self) -> Option<ResponseHeader> {
+        Some(who::header(&self.handle, self.handle.status().revision))
+    }
+
+    /// The revision to hash: the newest, or one that is still there.
+    fn hashed_revision(&self, asked: i64) -> Result<Revision, Code> {
+        let status = self.handle.status();
+        match Revision(asked) {
+            Revision::ZERO => Ok(status.revision),
+            asked if asked < status.compacted.max(Revision::ZERO) => Err(Code::Compacted),
+            asked if asked > status.revision => Err(Code::FutureRevision),
+            asked => Ok(asked),
+        }
+    }
 }
 
 #[tonic::async_trait]
 impl Maintenance for MaintenanceService {
-    /// Nothing raises an alarm yet, so the list is empty; to raise or clear one is another matter.
+    /// Nothing raises an alarm yet, so the list is empty, and one that is cleared was not there.
     async fn alarm(&self, request: Request<AlarmRequest>) -> Result<Response<AlarmResponse>, Status> {
-        if request.get_ref().action != AlarmAction::Get as i32 {
+        if request.get_ref().action == AlarmAction::Activate as i32 {
             return Err(Status::unimplemented("alarms are not kept by this version"));
         }
-        let header = who::header(&self.handle, self.handle.status().revision);
-        Ok(Response::new(AlarmResponse { header: Some(header), alarms: vec![] }))
+        Ok(Response::new(AlarmResponse { header: self.header(), alarms: vec![] }))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let status = self.handle.status();
         let errors = match status.leader {
             Some(_) => vec![],
-            None => vec![base::Code::NoLeader.message().to_owned()],
+            None => vec![Code::NoLeader.message().to_owned()],
         };
         Ok(Response::new(StatusResponse {
             header: Some(who::header(&self.handle, status.revision)),
@@ -45,7 +66,55 @@ impl Maintenance for MaintenanceService {
             raft_term: status.term.0,
             raft_applied_index: status.applied.0,
             errors,
-            ..StatusResponse::default()
+            // Space that was freed is used again, and nothing is gained by defragmenting.
+            db_size_in_use: status.store_bytes as i64,
+            is_learner: false,
+            storage_version: ETCD_VERSION.to_owned(),
+            // There is no quota.
+            db_size_quota: 0,
         }))
+    }
+
+    async fn defragment(
+        &self,
+        _: Request<DefragmentRequest>,
+    ) -> Result<Response<DefragmentResponse>, Status> {
+        Ok(Response::new(DefragmentResponse { header: self.header() }))
+    }
+
+    async fn hash(&self, _: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        let hash = self.handle.status().state_hash;
+        Ok(Response::new(HashResponse { header: self.header(), hash: (hash ^ (hash >> 32)) as u32 }))
+    }
+
+    async fn hash_kv(&self, request: Request<HashKvRequest>) -> Result<Response<HashKvResponse>, Status> {
+        let revision = self.hashed_revision(request.get_ref().revision).map_err(refusal::render)?;
+        let hash = key_hash::hash_keys(&self.handle, revision).await.map_err(refusal::render)?;
+        let compacted = self.handle.status().compacted;
+        Ok(Response::new(HashKvResponse {
+            header: self.header(),
+            hash,
+            compact_revision: if compacted == Revision::ZERO { -1 } else { compacted.0 },
+            hash_revision: revision.0,
+        }))
+    }
+
+    type SnapshotStream = BoxStream<SnapshotResponse>;
+
+    async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+        Err(Status::unimplemented("Snapshot is not served by this version"))
+    }
+
+    async fn move_leader(
+        &self,
+        request: Request<MoveLeaderRequest>,
+    ) -> Result<Response<MoveLeaderResponse>, Status> {
+        let target = NodeId(request.get_ref().target_id);
+        self.handle.move_leader(target).await.map_err(refusal::render)?;
+        Ok(Response::new(MoveLeaderResponse { header: self.header() }))
+    }
+
+    async fn downgrade(&self, _: Request<DowngradeRequest>) -> Result<Response<DowngradeResponse>, Status> {
+        Err(Status::unimplemented("Downgrade is not served by this version"))
     }
 }

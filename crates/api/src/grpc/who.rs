@@ -1,7 +1,9 @@
 //! What every service asks of the member it runs on: the response header, and whether there is a leader for
 //! those clients that insist on one.
 
-use base::{Code, Revision};
+use base::{Code, KeyRange, Revision};
+use bytes::Bytes;
+use coord::request::{Range, Request};
 use proto::etcdserverpb::ResponseHeader;
 use server::Handle;
 use tonic::metadata::MetadataMap;
@@ -22,6 +24,17 @@ pub fn header_at(handle: &Handle, revision: Revision, raft_term: u64) -> Respons
         revision: revision.0,
         raft_term,
     }
+}
+
+/// Waits until this member has everything that was committed when it was asked.
+pub async fn catch_up(handle: &Handle) -> Result<(), Code> {
+    handle.submit(probe(false)).await.map(drop)
+}
+
+/// The smallest read there is, linearizable or local.
+pub fn probe(serializable: bool) -> Request {
+    let keys = KeyRange::single(Bytes::from_static(b"health"));
+    Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::of(keys) })
 }
 
 pub fn requires_leader(metadata: &MetadataMap) -> bool {

@@ -2,14 +2,15 @@
 //! It reads through the same door as clients do, so a core that hangs cannot look healthy; with
 //! `?serializable=true` it judges this member alone.
 
+use crate::figures::Figures;
+use crate::grpc::who;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use base::{Code, KeyRange, Revision};
-use bytes::Bytes;
-use coord::request::{Bounds, Range, Request};
+use base::Code;
 use serde::{Deserialize, Serialize};
 use server::Handle;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A member that needs longer than this for a read is not healthy.
@@ -30,13 +31,22 @@ pub struct Options {
 
 pub async fn health(
     State(handle): State<Handle>,
+    State(figures): State<Arc<Figures>>,
     Query(options): Query<Options>,
 ) -> (StatusCode, Json<Health>) {
-    let serializable = options.serializable == "true";
+    let outcome = judge(&handle, options.serializable == "true").await;
+    match outcome {
+        Ok(()) => figures.health_success.inc(),
+        Err(_) => figures.health_failures.inc(),
+    };
+    render(outcome)
+}
+
+async fn judge(handle: &Handle, serializable: bool) -> Result<(), String> {
     if !serializable && handle.status().leader.is_none() {
-        return render(Err("RAFT NO LEADER".to_owned()));
+        return Err("RAFT NO LEADER".to_owned());
     }
-    render(read(&handle, serializable).await.map_err(|code| format!("RANGE ERROR:{code}")))
+    read(handle, serializable).await.map_err(|code| format!("RANGE ERROR:{code}"))
 }
 
 fn render(outcome: Result<(), String>) -> (StatusCode, Json<Health>) {
@@ -48,18 +58,7 @@ fn render(outcome: Result<(), String>) -> (StatusCode, Json<Health>) {
 
 /// One small read, linearizable or local, within the time that health allows.
 pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
-    let range = Range {
-        keys: KeyRange::single(Bytes::from_static(b"health")),
-        revision: Revision::ZERO,
-        limit: 1,
-        sort: None,
-        serializable,
-        keys_only: true,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    };
-    match tokio::time::timeout(READ_TIMEOUT, handle.submit(Request::Range(range))).await {
+    match tokio::time::timeout(READ_TIMEOUT, handle.submit(who::probe(serializable))).await {
         Ok(outcome) => outcome.map(drop),
         Err(_) => Err(Code::Timeout),
     }

@@ -2,7 +2,7 @@
 //! Each check is run against the core when asked. The body is `ok`, or a line per check when a check fails or
 //! `?verbose` is given; `?exclude=name` leaves one out.
 
-use crate::http::health;
+use crate::http::{Views, health};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use server::Handle;
@@ -10,58 +10,98 @@ use std::fmt::Write;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
+    DataCorruption,
     SerializableRead,
     LinearizableRead,
+    NonLearner,
+}
+
+/// The checks behind one path.
+struct Probe {
+    name: &'static str,
+    checks: &'static [Check],
 }
 
 /// A member that answers from its own state is alive.
-const LIVE: &[Check] = &[Check::SerializableRead];
+static LIVEZ: Probe = Probe { name: "livez", checks: &[Check::SerializableRead] };
 /// One that also reaches a quorum is ready.
-const READY: &[Check] = &[Check::SerializableRead, Check::LinearizableRead];
+static READYZ: Probe = Probe {
+    name: "readyz",
+    checks: &[Check::DataCorruption, Check::SerializableRead, Check::LinearizableRead, Check::NonLearner],
+};
 
 impl Check {
     fn name(self) -> &'static str {
         match self {
+            Check::DataCorruption => "data_corruption",
             Check::SerializableRead => "serializable_read",
             Check::LinearizableRead => "linearizable_read",
+            Check::NonLearner => "non_learner",
         }
     }
 
     async fn run(self, handle: &Handle) -> Result<(), String> {
-        let serializable = self == Check::SerializableRead;
+        let serializable = match self {
+            // A member that finds its data damaged stops instead of raising an alarm, and every member votes.
+            Check::DataCorruption | Check::NonLearner => return Ok(()),
+            Check::SerializableRead => true,
+            Check::LinearizableRead => false,
+        };
         health::read(handle, serializable).await.map_err(|code| code.to_string())
     }
 }
 
-pub async fn livez(State(handle): State<Handle>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    run(&handle, &Options::parse(query.as_deref()), LIVE).await
+pub async fn livez(State(views): State<Views>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    LIVEZ.run(&views, &Options::parse(query.as_deref())).await
 }
 
-pub async fn readyz(State(handle): State<Handle>, RawQuery(query): RawQuery) -> (StatusCode, String) {
-    run(&handle, &Options::parse(query.as_deref()), READY).await
+pub async fn readyz(State(views): State<Views>, RawQuery(query): RawQuery) -> (StatusCode, String) {
+    READYZ.run(&views, &Options::parse(query.as_deref())).await
 }
 
-pub async fn livez_one(State(handle): State<Handle>, Path(name): Path<String>) -> (StatusCode, String) {
-    run_one(&handle, &name, LIVE).await
+pub async fn livez_one(
+    State(views): State<Views>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, String) {
+    LIVEZ.run_one(&views, &name, &Options::parse(query.as_deref())).await
 }
 
-pub async fn readyz_one(State(handle): State<Handle>, Path(name): Path<String>) -> (StatusCode, String) {
-    run_one(&handle, &name, READY).await
+pub async fn readyz_one(
+    State(views): State<Views>,
+    Path(name): Path<String>,
+    RawQuery(query): RawQuery,
+) -> (StatusCode, String) {
+    READYZ.run_one(&views, &name, &Options::parse(query.as_deref())).await
 }
 
-async fn run_one(handle: &Handle, name: &str, checks: &[Check]) -> (StatusCode, String) {
-    match checks.iter().find(|check| check.name() == name) {
-        Some(check) => run(handle, &Options::default(), &[*check]).await,
-        None => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+impl Probe {
+    async fn run(&self, views: &Views, options: &Options) -> (StatusCode, String) {
+        let wanted = self.checks.iter().copied().filter(|check| !options.excluded(check.name()));
+        self.run_checks(views, wanted, options.verbose).await
     }
-}
 
-async fn run(handle: &Handle, options: &Options, checks: &[Check]) -> (StatusCode, String) {
-    let mut results = vec![];
-    for check in checks.iter().filter(|check| !options.excluded(check.name())) {
-        results.push((check.name(), check.run(handle).await));
+    async fn run_one(&self, views: &Views, name: &str, options: &Options) -> (StatusCode, String) {
+        match self.checks.iter().find(|check| check.name() == name) {
+            Some(check) => self.run_checks(views, [*check].into_iter(), options.verbose).await,
+            None => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+        }
     }
-    render(&results, options.verbose)
+
+    async fn run_checks(
+        &self,
+        views: &Views,
+        checks: impl Iterator<Item = Check>,
+        verbose: bool,
+    ) -> (StatusCode, String) {
+        let mut results = vec![];
+        for check in checks {
+            let outcome = check.run(&views.handle).await;
+            views.figures.count_check(self.name, check.name(), outcome.is_ok());
+            results.push((check.name(), outcome));
+        }
+        render(&results, verbose)
+    }
 }
 
 fn render(results: &[(&str, Result<(), String>)], verbose: bool) -> (StatusCode, String) {

@@ -4,18 +4,36 @@
 
 use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
+use crate::log::Output;
 use server::{Config, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
-/// What the process needs to run: the member's configuration, and how it logs.
+/// What the process needs to run: the member's configuration, where it listens, and how it logs.
 #[derive(Clone, Debug)]
 pub struct Checked {
     pub config: Config,
+    /// Where clients are served; the first is the client address of the configuration.
+    pub client_addrs: Vec<SocketAddr>,
+    /// Where only probes and metrics are served.
+    pub metrics_addrs: Vec<SocketAddr>,
+    pub manner: Manner,
     pub log_filter: String,
     pub log_pretty: bool,
+    pub log_outputs: Vec<Output>,
+    /// To be logged once the log runs.
+    pub warnings: Vec<String>,
+}
+
+/// Whose ways the process has towards the one who started it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// One line on standard output tells the addresses.
+    Althing,
+    /// Standard output stays empty, as etcd leaves it.
+    Etcd,
 }
 
 /// Everything that is wrong, a sentence each.
@@ -106,9 +124,14 @@ fn assemble(values: &Values) -> Checked {
         drain_timeout: ms(Id::DrainTimeoutMs),
     };
     Checked {
+        client_addrs: vec![config.client_addr],
+        metrics_addrs: vec![],
         config,
+        manner: Manner::Althing,
         log_filter: values.text(Id::LogLevel).to_owned(),
         log_pretty: values.text(Id::LogFormat) == "pretty",
+        log_outputs: vec![Output::Stderr],
+        warnings: vec![],
     }
 }
 

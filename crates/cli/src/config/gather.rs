@@ -46,6 +46,15 @@ pub fn gather(sources: &Sources<'_>) -> Result<Values, Error> {
     Ok(values)
 }
 
+/// Takes what was given as it stands, and the defaults for the rest.
+pub fn from_given(given: &[(Id, Value)]) -> Values {
+    let nothing = |_: &str| None;
+    let sources = Sources { flag: &nothing, variable: &nothing, file: None };
+    let mut values = Values(Id::ALL.iter().map(|id| pick(*id, &sources, given)).collect());
+    derive(&mut values);
+    values
+}
+
 fn pick(id: Id, sources: &Sources<'_>, from_file: &[(Id, Value)]) -> Value {
     let setting = id.setting();
     let variable = setting.variable();

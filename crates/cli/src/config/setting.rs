@@ -82,7 +82,7 @@ settings! {
     DataDir "data-dir" Kind::Path, Value("./althing-data"),
         "Where the member keeps everything it must not forget.";
     ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
-        "Where clients are served: the etcd API over gRPC, /health, /metrics, /version.";
+        "Where clients are served: the etcd API over gRPC and JSON, /health, /metrics, /version.";
     PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
         "Where the other members of the cluster are listened to.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
@@ -103,7 +103,7 @@ settings! {
         Count(limits::REQUEST_BYTES_MAX_DEFAULT as u64),
         "The largest request that changes something.";
     TxnOpsMax "txn-ops-max" number("operations", 1, limits::TXN_OPS_MAX as u64),
-        Count(limits::TXN_OPS_MAX as u64),
+        Count(limits::TXN_OPS_MAX_DEFAULT as u64),
         "Compares, successes or failures that one transaction may hold.";
     FlushIntervalMs "flush-interval-ms" ms(1, 60_000), Count(100),
         "How long applied writes may wait in memory before the store is flushed; they are in the log already.";

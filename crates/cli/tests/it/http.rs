@@ -1,6 +1,8 @@
 //! The plain HTTP side of the client port.
 
+use crate::etcd::put;
 use crate::process::Plan;
+use crate::tour::block_on;
 
 #[test]
 fn probes_answer_as_etcds_do() {
@@ -13,14 +15,59 @@ fn probes_answer_as_etcds_do() {
     assert_eq!(member.http("GET", "/livez").body, "ok\n");
     assert_eq!(member.http("GET", "/readyz").body, "ok\n");
     let verbose = member.http("GET", "/readyz?verbose").body;
-    assert_eq!(verbose, "[+]serializable_read ok\n[+]linearizable_read ok\nok\n");
+    assert_eq!(
+        verbose,
+        "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\nok\n"
+    );
     assert_eq!(member.http("GET", "/readyz/linearizable_read").body, "ok\n");
+    assert_eq!(member.http("GET", "/readyz/non_learner?verbose").body, "[+]non_learner ok\nok\n");
+    assert_eq!(
+        member.http("GET", "/readyz?verbose&exclude=linearizable_read&exclude=non_learner").body,
+        "[+]data_corruption ok\n[+]serializable_read ok\nok\n"
+    );
     assert_eq!(member.http("GET", "/livez/no_such_check").status, 404);
 
     let version = member.http("GET", "/version").body;
     assert!(version.starts_with(r#"{"etcdserver":"3."#), "{version}");
     assert!(version.contains(r#""etcdcluster":"3."#), "{version}");
-    assert!(member.http("GET", "/metrics").body.ends_with("# EOF\n"));
+}
+
+#[test]
+fn metrics_have_etcds_names_and_count_calls() {
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        etcd.put(put("a", "1")).await.unwrap();
+        etcd.put(put("", "1")).await.unwrap_err();
+    });
+    member.http("GET", "/readyz");
+    let metrics = member.http("GET", "/metrics").body;
+    assert!(metrics.ends_with("# EOF\n"));
+    assert_eq!(metrics.matches("# EOF").count(), 1);
+    let put = r#"grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Put""#;
+    for line in [
+        format!("grpc_server_started_total{{{put}}} 2"),
+        format!(r#"grpc_server_handled_total{{{put},grpc_code="OK"}} 1"#),
+        format!(r#"grpc_server_handled_total{{{put},grpc_code="InvalidArgument"}} 1"#),
+        r#"etcd_server_healthcheck{type="readyz",name="linearizable_read"} 1"#.to_owned(),
+        "etcd_debugging_mvcc_keys_total 1".to_owned(),
+        "etcd_server_has_leader 1".to_owned(),
+        "etcd_server_is_learner 0".to_owned(),
+        r#"etcd_cluster_version{cluster_version="3.6"} 1"#.to_owned(),
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is missing from {metrics}");
+    }
+    for name in [
+        "etcd_network_client_grpc_received_bytes_total",
+        "etcd_network_client_grpc_sent_bytes_total",
+        "etcd_server_health_success_total",
+        "etcd_mvcc_db_total_size_in_use_in_bytes",
+        "os_fd_limit",
+    ] {
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}"));
+        let value: f64 = line.split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(value > 0.0, "{line}");
+    }
 }
 
 #[test]

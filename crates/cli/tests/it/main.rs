@@ -3,15 +3,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod chaos;
+mod cluster;
 mod config;
+mod dev;
 mod differential;
 mod drain;
 mod etcd;
+mod etcd_flags;
 mod etcdctl;
+mod gateway;
 mod http;
+mod lease;
 mod log;
 mod malformed;
 mod process;
 mod raw;
 mod tour;
+mod verbs;
 mod watch;

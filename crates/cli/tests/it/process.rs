@@ -76,6 +76,11 @@ impl Plan {
         self.dir.path().join("data")
     }
 
+    /// What the member has logged so far, over all its lives.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap()
+    }
+
     fn log_path(&self) -> PathBuf {
         self.dir.path().join("log")
     }
@@ -98,11 +103,19 @@ impl Plan {
 
     /// Starts the member and reads its one line.
     pub fn start(&self) -> Member {
-        let log = self.log_path();
-        let file = File::options().create(true).append(true).open(&log).unwrap();
-        let mut member = Member::from_child(self.command().stderr(file).spawn().unwrap());
-        member.log = Some(log);
-        member
+        match Member::read_line_of(self.spawn()) {
+            Ok(mut member) => {
+                member.log = Some(self.log_path());
+                member
+            }
+            Err(why) => panic!("{why}; its log:\n{}", self.log()),
+        }
+    }
+
+    /// Starts the member and waits for nothing.
+    pub fn spawn(&self) -> Child {
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        self.command().stderr(log).spawn().unwrap()
     }
 
     /// Starts the member and waits until it can serve.
@@ -123,7 +136,12 @@ pub struct Member {
 }
 
 impl Member {
-    pub fn from_child(mut child: Child) -> Member {
+    pub fn from_child(child: Child) -> Member {
+        Member::read_line_of(child).unwrap()
+    }
+
+    /// The member, unless it does not say that it serves.
+    fn read_line_of(mut child: Child) -> Result<Member, String> {
         let mut announced = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut announced).unwrap();
@@ -133,9 +151,9 @@ impl Member {
             .and_then(|address| address.parse().ok());
         let Some(client) = client else {
             let _ = child.kill();
-            panic!("not the line of a member that serves: {announced:?}, {:?}", child.wait());
+            return Err(format!("not the line of a member that serves: {announced:?}, {:?}", child.wait()));
         };
-        Member { child, client, announced, log: None }
+        Ok(Member { child, client, announced, log: None })
     }
 
     pub fn endpoint(&self) -> String {
@@ -152,13 +170,11 @@ impl Member {
 
     /// One request over plain HTTP/1.1.
     pub fn http(&self, method: &str, target: &str) -> HttpAnswer {
-        let mut stream = TcpStream::connect(self.client).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let request = format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        HttpAnswer::parse(&text)
+        self.http_with(method, target, "")
+    }
+
+    pub fn http_with(&self, method: &str, target: &str, body: &str) -> HttpAnswer {
+        http_at(self.client, method, target, body)
     }
 
     pub fn rss_bytes(&self) -> u64 {
@@ -171,6 +187,17 @@ impl Member {
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());
+    }
+
+    /// SIGKILL, and gone when this returns.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Whether the member says that it leads.
+    pub fn leads(&self) -> bool {
+        self.http("GET", "/metrics").body.lines().any(|line| line == "etcd_server_is_leader 1")
     }
 
     pub fn wait_exit(&mut self) -> ExitStatus {
@@ -191,6 +218,20 @@ impl Drop for Member {
             let _ = writeln!(std::io::stderr(), "the log of {}:\n{text}", self.announced);
         }
     }
+}
+
+/// One request over plain HTTP/1.1, to whoever listens there.
+pub fn http_at(address: SocketAddr, method: &str, target: &str, body: &str) -> HttpAnswer {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    HttpAnswer::parse(&text)
 }
 
 pub struct HttpAnswer {

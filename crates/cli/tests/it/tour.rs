@@ -156,7 +156,10 @@ fn refusals_carry_etcds_codes_and_words() {
         assert_eq!(refusal(etcd.txn(many).await), invalid("too many operations in txn request"));
         assert_eq!(refusal(etcd.put(put("a", vec![0; 1_600_000])).await), invalid("request is too large"));
 
-        assert_eq!(refusal(etcd.compact(1).await).0, Code::Unimplemented);
+        assert_eq!(refusal(etcd.compact(99).await), future);
+        etcd.compact(1).await.unwrap();
+        let compacted = "etcdserver: mvcc: required revision has been compacted".to_owned();
+        assert_eq!(refusal(etcd.compact(1).await), (Code::OutOfRange, compacted));
         assert_eq!(refusal(etcd.range_stream(get("a")).await).0, Code::Unimplemented);
         let status = etcd.status().await.unwrap();
         assert_eq!(revision(status.header), 1, "nothing that was refused has changed anything");

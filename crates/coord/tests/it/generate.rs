@@ -1,9 +1,12 @@
 //! Random requests over few keys, so that they meet each other often. Some keys hold zero bytes and 0xFF, and
 //! some are prefixes of others.
 
-use base::{KeyRange, LeaseId, RangeEnd, Revision, Rng};
+use base::{Index, KeyRange, LeaseId, RangeEnd, Revision, Rng, Term};
 use bytes::Bytes;
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn};
+use coord::request::{
+    Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
+};
+use coord::{Checkpoint, Command, Compact, Grant, Guard, Revoke};
 
 const KEYS: [&[u8]; 10] = [b"a", b"a\0", b"a\0\0", b"a\0b", b"aa", b"b", b"b\xff", b"b\xff\xff", b"c", b"\0"];
 const VALUES: [&[u8]; 5] = [b"", b"x", b"y", b"xx", b"\0\0\0"];
@@ -51,7 +54,8 @@ fn bounds(rng: &mut Rng, newest: i64) -> Bounds {
 fn sort(rng: &mut Rng) -> Option<Sort> {
     let targets =
         [SortTarget::Key, SortTarget::Version, SortTarget::Create, SortTarget::Mod, SortTarget::Value];
-    half(rng).then(|| Sort { target: *rng.pick(&targets), descending: half(rng) })
+    let orders = [Order::Ascending, Order::Descending, Order::Unasked];
+    half(rng).then(|| Sort { target: *rng.pick(&targets), order: *rng.pick(&orders) })
 }
 
 pub fn range(rng: &mut Rng, newest: i64) -> Range {
@@ -79,6 +83,7 @@ fn put(rng: &mut Rng) -> Put {
         lease: match rng.between(0, 20) {
             0 => None,
             1 => Some(LeaseId(9)),
+            2..8 => Some(LeaseId(rng.between(1, 4) as i64)),
             _ => Some(LeaseId::NONE),
         },
         prev_kv: half(rng),
@@ -96,7 +101,7 @@ fn compare(rng: &mut Rng, newest: i64) -> Compare {
         1 => Target::Create(revision(rng, newest)),
         2 => Target::Mod(revision(rng, newest)),
         3 => Target::Value(value(rng)),
-        _ => Target::Lease(LeaseId(rng.between(0, 2) as i64)),
+        _ => Target::Lease(LeaseId(rng.between(0, 4) as i64)),
     };
     Compare { keys: keys(rng), relation: *rng.pick(&relations), target }
 }
@@ -130,5 +135,28 @@ pub fn request(rng: &mut Rng, newest: i64) -> Request {
         4 => Request::Delete(delete(rng)),
         5 | 6 => Request::Range(range(rng, newest)),
         _ => Request::Txn(txn(rng, newest, 3)),
+    }
+}
+
+/// What is no request: leases come and go, and the past is forgotten.
+pub fn command(rng: &mut Rng, newest: i64) -> Command {
+    let id = LeaseId(rng.between(1, 4) as i64);
+    match rng.between(0, 10) {
+        0..4 => Command::LeaseGrant(Grant { id, ttl: rng.between(1, 100) as i64 }),
+        4 | 5 => Command::LeaseRevoke(Revoke { id, guard: None }),
+        6 => {
+            let granted = Index(rng.between(1, newest as u64 + 2));
+            let term = Term(rng.between(2, 5));
+            Command::LeaseRevoke(Revoke { id, guard: Some(Guard { term, granted }) })
+        }
+        7 => Command::LeaseCheckpoint(vec![Checkpoint {
+            id,
+            granted: Index(rng.between(1, newest as u64 + 2)),
+            remaining: rng.between(0, 120) as i64,
+        }]),
+        _ => {
+            let revision = Revision(rng.between(0, newest as u64 + 3) as i64);
+            Command::Compact(Compact { revision, physical: half(rng) })
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! The state machine from outside: rules by name, and random histories against a naive model.
 
 mod command;
+mod compaction;
 mod duplicates;
 mod generate;
+mod leases;
 mod model;
 mod mutants;
 mod put_and_delete;

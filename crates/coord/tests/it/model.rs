@@ -2,11 +2,11 @@
 
 use crate::generate;
 use crate::world::{World, everything};
-use base::{Code, LeaseId, Revision, Rng};
+use base::{Code, Index, LeaseId, Position, Revision, Rng, Table, Term};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Compare, Delete, Put, Range, Relation, Request, SortTarget, Target, Txn};
-use coord::{Change, ChangeKind, Limits};
+use coord::request::{Compare, Delete, Order, Put, Range, Relation, Request, SortTarget, Target, Txn};
+use coord::{Change, ChangeKind, Command, Compact, Grant, Guard, Limits, Revoke, rows};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -15,11 +15,56 @@ type Keys = BTreeMap<Bytes, KeyValue>;
 struct Model {
     /// The state at revision 1, 2, 3 …
     states: Vec<Keys>,
+    leases: BTreeMap<LeaseId, Leased>,
+    compacted: i64,
+}
+
+struct Leased {
+    ttl: i64,
+    granted: Index,
 }
 
 impl Model {
     fn new() -> Model {
-        Model { states: vec![Keys::new()] }
+        Model { states: vec![Keys::new()], leases: BTreeMap::new(), compacted: 0 }
+    }
+
+    fn command(&mut self, at: Position, command: &Command) -> Result<Reply, Code> {
+        let body = match command {
+            Command::LeaseGrant(Grant { id, .. }) if self.leases.contains_key(id) => {
+                return Err(Code::LeaseExists);
+            }
+            Command::LeaseGrant(Grant { id, ttl }) => {
+                self.leases.insert(*id, Leased { ttl: *ttl, granted: at.index });
+                Body::LeaseGranted { id: *id, ttl: *ttl }
+            }
+            Command::LeaseRevoke(Revoke { id, guard }) => self.revoke(at, *id, *guard)?,
+            Command::LeaseCheckpoint(_) => Body::LeaseCheckpointed,
+            Command::Compact(Compact { revision, .. }) => match revision.0 {
+                revision if revision <= self.compacted => return Err(Code::Compacted),
+                revision if revision > self.revision() => return Err(Code::FutureRevision),
+                revision => {
+                    self.compacted = revision;
+                    Body::Compacted
+                }
+            },
+            other => panic!("{other:?} is a request"),
+        };
+        Ok(Reply { revision: Revision(self.revision()), body })
+    }
+
+    fn revoke(&mut self, at: Position, id: LeaseId, guard: Option<Guard>) -> Result<Body, Code> {
+        let lease = self.leases.get(&id).ok_or(Code::LeaseNotFound)?;
+        if guard.is_some_and(|guard| guard.term != at.term || guard.granted != lease.granted) {
+            return Err(Code::LeaseNotFound);
+        }
+        self.leases.remove(&id);
+        let mut after = self.newest().clone();
+        after.retain(|_, kv| kv.lease != id);
+        if after.len() < self.newest().len() {
+            self.states.push(after);
+        }
+        Ok(Body::LeaseRevoked)
     }
 
     fn revision(&self) -> i64 {
@@ -33,6 +78,9 @@ impl Model {
     fn run(&mut self, request: &Request) -> Result<Reply, Code> {
         let before = self.newest().clone();
         let mut after = before.clone();
+        if let Request::Put(put) = request {
+            self.check_lease(put)?;
+        }
         let body = self.operate(&before, &mut after, request)?;
         let wrote =
             after.values().any(|kv| kv.mod_revision.0 > self.revision()) || after.len() < before.len();
@@ -60,13 +108,11 @@ impl Model {
     }
 
     fn put(&self, now: &mut Keys, put: &Put) -> Result<PutReply, Code> {
-        if put.lease.is_some_and(|lease| lease != LeaseId::NONE) {
-            return Err(Code::LeaseNotFound);
-        }
         let prev = now.get(&put.key).cloned();
         if (put.value.is_none() || put.lease.is_none()) && prev.is_none() {
             return Err(Code::KeyNotFound);
         }
+        self.check_lease(put)?;
         let next = Revision(self.revision() + 1);
         let mut kv = prev.clone().unwrap_or(KeyValue {
             key: put.key.clone(),
@@ -78,14 +124,27 @@ impl Model {
         });
         kv.mod_revision = next;
         kv.version += 1;
+        kv.lease = put.lease.unwrap_or(kv.lease);
         kv.value = put.value.clone().unwrap_or(kv.value);
         now.insert(put.key.clone(), kv);
         Ok(PutReply { prev_kv: prev.filter(|_| put.prev_kv) })
     }
 
+    /// A put on its own is refused for its lease before anything else, one in a transaction last.
+    fn check_lease(&self, put: &Put) -> Result<(), Code> {
+        match put.lease {
+            None | Some(LeaseId::NONE) => Ok(()),
+            Some(lease) if self.leases.contains_key(&lease) => Ok(()),
+            Some(_) => Err(Code::LeaseNotFound),
+        }
+    }
+
     fn range(&self, now: &Keys, range: &Range) -> Result<RangeReply, Code> {
+        let floor = if self.compacted == 0 { -1 } else { self.compacted };
         let state = match range.revision.0 {
-            ..=0 => now,
+            0 => now,
+            revision if revision < floor => return Err(Code::Compacted),
+            ..0 => now,
             revision if revision > self.revision() => return Err(Code::FutureRevision),
             revision => &self.states[revision as usize - 1],
         };
@@ -102,6 +161,10 @@ impl Model {
             !outside(kv.mod_revision, range.mod_revisions.min, range.mod_revisions.max)
                 && !outside(kv.create_revision, range.create_revisions.min, range.create_revisions.max)
         });
+        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
+        if more && !range.is_filtered() && range.sort.is_some_and(|sort| sort.order == Order::Unasked) {
+            kvs.truncate(range.limit as usize + 1);
+        }
         if let Some(sort) = range.sort {
             kvs.sort_by(|a, b| {
                 let rising = match sort.target {
@@ -111,15 +174,20 @@ impl Model {
                     SortTarget::Mod => a.mod_revision.cmp(&b.mod_revision),
                     SortTarget::Value => a.value.cmp(&b.value),
                 };
-                if sort.descending { rising.reverse() } else { rising }
+                if sort.order == Order::Descending { rising.reverse() } else { rising }
             });
         }
-        let more = range.limit > 0 && kvs.len() as u64 > range.limit;
         if more {
             kvs.truncate(range.limit as usize);
         }
         if range.keys_only {
-            kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
+            kvs.iter_mut().for_each(|kv| {
+                kv.value = Bytes::new();
+                // Sorting by value reads whole versions, as in etcd.
+                if !range.sort.is_some_and(|sort| sort.target == SortTarget::Value) {
+                    kv.lease = LeaseId::NONE;
+                }
+            });
         }
         Ok(RangeReply { kvs, more, count })
     }
@@ -187,6 +255,7 @@ fn check_changes(changes: &[Change], before: &Keys, after: &Keys, revision: i64)
 #[derive(Default)]
 struct Tally {
     writes: u64,
+    commands: u64,
     reads: u64,
     refusals: u64,
     invalid: u64,
@@ -197,6 +266,10 @@ fn run_history(seed: u64, steps: u64, tally: &mut Tally) {
     let mut world = World::new();
     let mut model = Model::new();
     for step in 0..steps {
+        world.sweep(rng.between(0, 4) as usize);
+        if rng.chance(120_000) {
+            run_command(&mut rng, &mut world, &mut model, tally);
+        }
         let request = generate::request(&mut rng, model.revision());
         if request.validate(&Limits::default()).is_err() {
             tally.invalid += 1;
@@ -225,6 +298,64 @@ fn run_history(seed: u64, steps: u64, tally: &mut Tally) {
         }
     }
     check_every_revision(&world, &model);
+    check_swept(&mut world, &model);
+    check_every_revision(&world, &model);
+    check_leases(&world, &model);
+}
+
+fn run_command(rng: &mut Rng, world: &mut World, model: &mut Model, tally: &mut Tally) {
+    let command = generate::command(rng, model.revision());
+    let before = model.newest().clone();
+    let at = Position { index: world.applied.index.next(), term: Term(3) };
+    let expected = model.command(at, &command);
+    let (answer, changes) = world.command(command.clone());
+    assert_eq!(answer, expected, "{command:?}");
+    check_changes(&changes, &before, model.newest(), model.revision());
+    check_leases(world, model);
+    match answer {
+        Ok(_) => tally.commands += 1,
+        Err(_) => tally.refusals += 1,
+    }
+}
+
+fn check_leases(world: &World, model: &Model) {
+    let expected: Vec<(LeaseId, i64, Vec<&[u8]>)> = model
+        .leases
+        .iter()
+        .map(|(id, lease)| {
+            let attached = model.newest().values().filter(|kv| kv.lease == *id);
+            (*id, lease.ttl, attached.map(|kv| kv.key.as_ref()).collect())
+        })
+        .collect();
+    let found: Vec<(LeaseId, i64, Vec<&[u8]>)> =
+        world.state.leases().map(|(id, lease)| (id, lease.ttl, lease.keys().collect())).collect();
+    assert_eq!(found, expected);
+}
+
+/// When all is swept, the store holds what can still be read, and nothing else.
+fn check_swept(world: &mut World, model: &Model) {
+    while world.state.is_sweeping() {
+        world.sweep(7);
+    }
+    let mut readable: Vec<(Bytes, i64)> = (model.compacted.max(1)..=model.revision())
+        .flat_map(|revision| model.states[revision as usize - 1].values())
+        .map(|kv| (kv.key.clone(), kv.mod_revision.0))
+        .collect();
+    readable.sort();
+    readable.dedup();
+    let kept: Vec<(Bytes, i64)> = world
+        .store
+        .tables
+        .get(&Table::Versions)
+        .into_iter()
+        .flat_map(|rows| rows.keys())
+        .map(|row| rows::parse_version_key(row).expect("whole"))
+        .map(|(key, revision)| (key.into(), revision.0))
+        .collect();
+    assert_eq!(kept, readable);
+    if world.applied.index.0 > 0 {
+        world.reload();
+    }
 }
 
 fn check_every_revision(world: &World, model: &Model) {
@@ -241,7 +372,7 @@ fn random_histories_answer_as_the_model_does_also_after_reloading() {
     for seed in 0..120 {
         run_history(seed, 250, &mut tally);
     }
-    assert!(tally.writes > 5_000, "too few writes to prove anything");
+    assert!(tally.writes > 5_000 && tally.commands > 1_000, "too few writes to prove anything");
     assert!(tally.reads > 2_000 && tally.refusals > 500 && tally.invalid > 500);
 }
 

@@ -1,7 +1,7 @@
 //! Puts, deletes and how they count revisions.
 
 use crate::world::{
-    World, all_of, bytes, delete_reply, everything, op_delete, op_put, put, put_reply, single, span,
+    World, all_of, bytes, delete_reply, do_all, everything, op_delete, op_put, put, put_reply, single, span,
 };
 use base::{Code, LeaseId, Revision};
 use bytes::Bytes;
@@ -89,6 +89,17 @@ fn an_unknown_lease_is_refused_and_changes_nothing() {
     let leased = Request::Put(Put { lease: Some(LeaseId(5)), ..put("a", "1") });
     assert_eq!(world.write(leased), Err(Code::LeaseNotFound));
     assert_eq!((world.revision(), world.get("a")), (1, None));
+}
+
+#[test]
+fn of_a_missing_key_and_an_unknown_lease_a_put_tells_the_lease_and_a_transaction_the_key() {
+    let mut world = World::new();
+    let keeps = || Request::Put(Put { value: None, lease: Some(LeaseId(5)), ..put("a", "") });
+    assert_eq!(world.write(keeps()), Err(Code::LeaseNotFound));
+    assert_eq!(world.txn(do_all(vec![keeps()])), Err(Code::KeyNotFound));
+    world.put("a", "1");
+    assert_eq!(world.write(keeps()), Err(Code::LeaseNotFound));
+    assert_eq!(world.txn(do_all(vec![keeps()])), Err(Code::LeaseNotFound));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::world::{World, all_of, bytes, everything, put, single, span};
 use base::{Code, KeyRange, RangeEnd, Revision, Rng, Row, Table};
 use bytes::Bytes;
-use coord::request::{Bounds, Delete, Put, Range, Request, Sort, SortTarget};
+use coord::request::{Bounds, Delete, Order, Put, Range, Request, Sort, SortTarget};
 use coord::{Record, Records, State, rows};
 use std::cell::Cell;
 
@@ -17,7 +17,8 @@ fn five_keys() -> World {
 }
 
 fn sorted(target: SortTarget, descending: bool) -> Range {
-    Range { sort: Some(Sort { target, descending }), ..all_of(everything()) }
+    let order = if descending { Order::Descending } else { Order::Ascending };
+    Range { sort: Some(Sort { target, order }), ..all_of(everything()) }
 }
 
 #[test]
@@ -44,6 +45,32 @@ fn a_limit_cuts_the_keys_and_leaves_the_count_whole() {
     assert_eq!(limited(3), (3, true, 4));
     assert_eq!(limited(4), (4, false, 4));
     assert_eq!(limited(u64::MAX), (4, false, 4));
+}
+
+#[test]
+fn a_target_without_an_order_is_sorted_among_the_first_keys_only() {
+    let world = five_keys();
+    let unasked = |limit| {
+        let sort = Some(Sort { target: SortTarget::Mod, order: Order::Unasked });
+        Range { sort, limit, ..all_of(everything()) }
+    };
+    // By revision: c a e b d. Among a, b and c alone: c a b.
+    assert_eq!(world.keys(&unasked(0)), ["c", "a", "e", "b", "d"]);
+    assert_eq!(world.keys(&unasked(2)), ["c", "a"]);
+    assert_eq!(world.keys(&unasked(1)), ["a"], "of a and b");
+    let filtered = Range { mod_revisions: Bounds { min: Revision(2), max: Revision::ZERO }, ..unasked(1) };
+    assert_eq!(world.keys(&filtered), ["c"], "a filter looks at the whole range");
+    let reply = world.range(&unasked(2)).expect("readable");
+    assert_eq!((reply.more, reply.count), (true, 5));
+}
+
+#[test]
+fn a_revision_below_the_floor_is_compacted_and_the_floor_of_a_whole_history_is_minus_one() {
+    let world = five_keys();
+    let at = |revision| world.range(&Range { revision: Revision(revision), ..all_of(everything()) });
+    assert_eq!(at(-1), at(0));
+    assert_eq!(at(-2), Err(Code::Compacted));
+    assert_eq!(at(i64::MIN), Err(Code::Compacted));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use base::{
 };
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
-use coord::request::{Bounds, Compare, Delete, Put, Range, Relation, Request, Target, Txn};
+use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 use coord::{Applied, Change, Command, Proposal, Record, Records, State, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -77,7 +77,26 @@ impl World {
         rows::state_rows(&self.state, self.applied, &mut |table, key, value| {
             store.write(row(table, key, value));
         });
+        self.state.take_rows(&mut |table, key, value| store.write(row(table, key, value)));
         applied
+    }
+
+    /// Removes some of what was compacted, as a flush does.
+    pub fn sweep(&mut self, lines_max: usize) {
+        let mut removed = Vec::new();
+        let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| removed.push(row(table, key, value));
+        self.state.sweep(&self.store, lines_max, &mut keep).expect("the rows are whole");
+        self.state.take_rows(&mut keep);
+        removed.into_iter().for_each(|row| self.store.write(row));
+    }
+
+    pub fn command(&mut self, command: Command) -> (Result<Reply, Code>, Vec<Change>) {
+        self.seq += 1;
+        let proposal = proposal(self.seq, command);
+        match self.apply(&proposal) {
+            Applied::Done { reply, changes } => (reply, changes),
+            Applied::Duplicate => panic!("{proposal:?} is new"),
+        }
     }
 
     fn store_change(&mut self, change: &Change) {
@@ -87,13 +106,7 @@ impl World {
 
     /// A fresh proposal of this request.
     pub fn propose(&mut self, request: Request) -> (Result<Reply, Code>, Vec<Change>) {
-        self.seq += 1;
-        let command = Command::from_request(request).expect("not a plain range");
-        let proposal = proposal(self.seq, command);
-        match self.apply(&proposal) {
-            Applied::Done { reply, changes } => (reply, changes),
-            Applied::Duplicate => panic!("{proposal:?} is new"),
-        }
+        self.command(Command::from_request(request).expect("not a plain range"))
     }
 
     pub fn write(&mut self, request: Request) -> Result<Reply, Code> {
@@ -134,6 +147,8 @@ impl World {
         assert_eq!(state.hash(), self.state.hash());
         assert_eq!(state.revision(), self.state.revision());
         assert_eq!(state.key_count(), self.state.key_count());
+        assert_eq!(state.is_sweeping(), self.state.is_sweeping());
+        assert!(state.leases().eq(self.state.leases()), "leases come back with their keys");
         self.state = state;
     }
 
@@ -171,17 +186,7 @@ pub fn everything() -> KeyRange {
 }
 
 pub fn all_of(keys: KeyRange) -> Range {
-    Range {
-        keys,
-        revision: Revision::ZERO,
-        limit: 0,
-        sort: None,
-        serializable: false,
-        keys_only: false,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    }
+    Range::of(keys)
 }
 
 pub fn put(key: &'static str, value: &'static str) -> Put {

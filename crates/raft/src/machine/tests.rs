@@ -17,8 +17,11 @@ fn member(id: NodeId, voters: &[NodeId], tail_was_cut: bool) -> Raft {
         log_keep_entries: 0,
         tail_was_cut,
     };
-    let restored = Restoring::default().finish(Position::ORIGIN).unwrap();
-    Raft::new(params, restored)
+    let mut restoring = Restoring::default();
+    if tail_was_cut {
+        restoring.add(Record::Boot(Boot(1)));
+    }
+    Raft::new(params, restoring.finish(Position::ORIGIN).unwrap())
 }
 
 /// Members whose disks obey the test: a persist completes when it is told to.
@@ -222,6 +225,20 @@ fn a_member_with_a_cut_tail_does_not_vote_until_it_has_caught_up_or_nobody_leads
     assert!(!cluster.members[&NodeId(1)].is_leader(), "two of three, and one abstains");
     cluster.tick_all(&pair, ELECTION_TICKS * 4);
     assert!(pair.iter().any(|id| cluster.members[id].is_leader()), "the wait is bounded");
+}
+
+#[test]
+fn a_member_that_lost_its_disk_does_not_elect_one_that_lacks_what_it_vouched_for() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(1), Input::Propose(data("acknowledged by 1 and 2")));
+    cluster.settle_among(&[NodeId(1), NodeId(2)]);
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, false));
+    let rest = [NodeId(2), NodeId(3)];
+    cluster.tick_all(&rest, ELECTION_TICKS * 6);
+    assert!(!rest.iter().any(|id| cluster.members[id].is_leader()), "the one that has it must come back");
+    cluster.tick_all(&MEMBERS, ELECTION_TICKS * 4);
+    assert!(cluster.members[&NodeId(1)].is_leader());
+    assert!(cluster.committed[&NodeId(2)].iter().any(|entry| entry.data == "acknowledged by 1 and 2"));
 }
 
 #[test]

@@ -105,6 +105,7 @@ fn greet(shared: &Shared, peer: &Peer, stream: &TcpStream) -> Result<(), Handsha
 
 /// Uses one stream until it breaks.
 fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
+    peer.ping.reset();
     let number = peer.outbox.open();
     peer.tally.add_connect();
     if shared.stopping() {
@@ -114,7 +115,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     let (wrote, watched) = thread::scope(|scope| {
         let watcher = thread::Builder::new()
             .name(format!("peer-acks-{:x}", peer.id.0))
-            .spawn_scoped(scope, || watch(peer, number, &stream));
+            .spawn_scoped(scope, || watch(shared, peer, number, &stream));
         let wrote = match &watcher {
             Ok(_) => write(shared, peer, number, &stream),
             Err(error) => Err(io::Error::new(error.kind(), "no thread for the acknowledgements")),
@@ -159,6 +160,7 @@ fn write(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> i
         if now >= next_ping {
             next_ping = now + shared.timing.ping;
             envelope::encode(&[], &mut buffer);
+            peer.ping.sent(written + buffer.len() as u64, now);
         }
         if let Err(error) = stream.write_all(&buffer) {
             peer.tally.add_dropped(batch.frames.len());
@@ -172,11 +174,17 @@ fn write(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> i
 }
 
 /// Reads acknowledgements until the stream ends, and then ends it for the writer too.
-fn watch(peer: &Peer, number: u64, mut stream: &TcpStream) -> envelope::ReadError {
+fn watch(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> envelope::ReadError {
     let ended = loop {
         let mut end = [0; 8];
         match stream.read_exact(&mut end) {
-            Ok(()) => peer.outbox.acknowledged(number, u64::from_le_bytes(end)),
+            Ok(()) => {
+                let end = u64::from_le_bytes(end);
+                peer.outbox.acknowledged(number, end);
+                if let Some(time) = peer.ping.acknowledged(end, Instant::now()) {
+                    (shared.on_round_trip)(peer.id, time);
+                }
+            }
             Err(error) => break error.into(),
         }
     };

@@ -47,8 +47,16 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
     let peers = peers.iter().map(|(id, address)| (*id, address.to_string())).collect();
     // The receiver may be gone while a test ends.
     let deliver = Arc::new(move |event| drop(sender.send(event)));
-    let peers = Peers::start(Params { cluster: CLUSTER, me, listen, peers, timing }, deliver).unwrap();
+    let peers = Peers::start(
+        Params { cluster: CLUSTER, me, listen, peers, timing, on_round_trip: unheard() },
+        deliver,
+    )
+    .unwrap();
     Member { peers, events, address }
+}
+
+fn unheard() -> OnRoundTrip {
+    Arc::new(|_, _| {})
 }
 
 fn start(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)]) -> Member {
@@ -368,6 +376,7 @@ fn small_frames_pass_ahead_of_bulk() {
         listen: b,
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
+        on_round_trip: unheard(),
     };
     let b = Peers::start(params, deliver).unwrap();
     a.wait_for(Event::Connected { peer: TWO });
@@ -477,7 +486,8 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let (sender, events) = mpsc::channel();
     let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
     let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.local_addr().unwrap().to_string())];
-    let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing: Timing::default() };
+    let timing = Timing::default();
+    let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing, on_round_trip: unheard() };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(Event::Connected { peer: ONE });
     assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Connected { peer: TWO }));

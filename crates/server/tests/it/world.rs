@@ -3,7 +3,7 @@
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
-use coord::request::{Bounds, Put, Range, Request};
+use coord::request::{Put, Range, Request};
 use server::{Config, Handle, Member, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -126,17 +126,7 @@ pub fn get(key: &str) -> Request {
 }
 
 pub fn range(keys: KeyRange) -> Range {
-    Range {
-        keys,
-        revision: Revision::ZERO,
-        limit: 0,
-        sort: None,
-        serializable: false,
-        keys_only: false,
-        count_only: false,
-        mod_revisions: Bounds::default(),
-        create_revisions: Bounds::default(),
-    }
+    Range::of(keys)
 }
 
 fn value_in(reply: &Reply) -> Option<Bytes> {

@@ -4,7 +4,7 @@ use super::{State, step};
 use crate::phrases::{bytes, compare, delete, deleted, found, kv, one, put, range, span, txn, was, went};
 use base::{Code, LeaseId, Revision};
 use coord::reply::{Body, RangeReply};
-use coord::request::{Bounds, Compare, Put, Range, Relation, Request, Sort, SortTarget, Target};
+use coord::request::{Bounds, Compare, Order, Put, Range, Relation, Request, Sort, SortTarget, Target};
 
 /// The state after these requests, and the answer to the last of them.
 fn after(requests: &[Request]) -> (State, Body) {
@@ -58,7 +58,10 @@ fn a_limit_cuts_but_the_count_is_whole() {
 #[test]
 fn filters_and_sorts_come_before_the_limit() {
     let all = || range(span("a", "z"));
-    let sort = |target, descending| Some(Sort { target, descending });
+    let sort = |target, descending| {
+        let order = if descending { Order::Descending } else { Order::Ascending };
+        Some(Sort { target, order })
+    };
     assert_eq!(keys(&three(), Range { sort: sort(SortTarget::Value, false), ..all() }), "abc");
     assert_eq!(keys(&three(), Range { sort: sort(SortTarget::Mod, true), limit: 1, ..all() }), "a");
     let young = Bounds { min: Revision(4), max: Revision::ZERO };

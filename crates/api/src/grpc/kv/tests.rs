@@ -46,7 +46,7 @@ fn a_range_keeps_every_field() {
         keys: KeyRange { start: key(), end: base::RangeEnd::Open },
         revision: Revision(5),
         limit: 7,
-        sort: Some(Sort { target: SortTarget::Mod, descending: true }),
+        sort: Some(Sort { target: SortTarget::Mod, order: Order::Descending }),
         serializable: true,
         keys_only: true,
         count_only: true,
@@ -58,16 +58,17 @@ fn a_range_keeps_every_field() {
 
 #[test]
 fn sorting_is_asked_for_only_where_keys_do_not_come_sorted() {
-    let asc = |target| Some(Sort { target, descending: false });
-    let desc = |target| Some(Sort { target, descending: true });
+    let asc = |target| Some(Sort { target, order: Order::Ascending });
+    let desc = |target| Some(Sort { target, order: Order::Descending });
+    let unasked = |target| Some(Sort { target, order: Order::Unasked });
     let table = [
         (SortOrder::None, WireTarget::Key, None),
         (SortOrder::Ascend, WireTarget::Key, None),
         (SortOrder::Descend, WireTarget::Key, desc(SortTarget::Key)),
-        (SortOrder::None, WireTarget::Version, asc(SortTarget::Version)),
+        (SortOrder::None, WireTarget::Version, unasked(SortTarget::Version)),
         (SortOrder::Ascend, WireTarget::Create, asc(SortTarget::Create)),
         (SortOrder::Descend, WireTarget::Mod, desc(SortTarget::Mod)),
-        (SortOrder::None, WireTarget::Value, asc(SortTarget::Value)),
+        (SortOrder::None, WireTarget::Value, unasked(SortTarget::Value)),
     ];
     for (order, target, expected) in table {
         assert_eq!(parse_sort(order as i32, target as i32), Ok(expected), "{order:?} {target:?}");
@@ -81,8 +82,6 @@ fn what_no_range_can_be_is_refused() {
         (wire::RangeRequest { sort_order: -1, ..range() }, Code::InvalidSortOption),
         (wire::RangeRequest { sort_target: 5, ..range() }, Code::InvalidSortOption),
         (wire::RangeRequest { sort_target: i32::MIN, ..range() }, Code::InvalidSortOption),
-        (wire::RangeRequest { revision: -1, ..range() }, Code::Compacted),
-        (wire::RangeRequest { revision: i64::MIN, ..range() }, Code::Compacted),
     ];
     for (wire, code) in table {
         assert_eq!(parse_range(wire.clone()), Err(code), "{wire:?}");
@@ -102,6 +101,15 @@ fn the_first_mistake_is_told_and_an_empty_key_comes_first() {
         op(WireOp::RequestPut(wire::PutRequest { key: key(), ..contradicts })),
     ];
     assert_eq!(parse_txn(txn_of(mistakes)), Err(Code::EmptyKey));
+}
+
+#[test]
+fn a_revision_below_zero_means_now_outside_of_a_transaction() {
+    for revision in [-1, i64::MIN, 0] {
+        let wire = wire::RangeRequest { revision, ..range() };
+        assert_eq!(parse_range(wire.clone()).unwrap().revision, Revision::ZERO);
+        assert_eq!(parse_range_op(wire).unwrap().revision, Revision(revision));
+    }
 }
 
 #[test]
@@ -190,8 +198,8 @@ fn operations_inside_are_held_to_the_same_rules() {
     let inner = txn_of(vec![wire::RequestOp::default()]);
     assert_eq!(refused(op(WireOp::RequestTxn(inner))), Code::KeyNotFound);
     assert_eq!(
-        refused(op(WireOp::RequestRange(wire::RangeRequest { revision: -1, ..range() }))),
-        Code::Compacted
+        refused(op(WireOp::RequestRange(wire::RangeRequest { sort_order: 9, ..range() }))),
+        Code::InvalidSortOption
     );
     let failure = wire::TxnRequest { failure: vec![wire::RequestOp::default()], ..Default::default() };
     assert_eq!(parse_txn(failure), Err(Code::KeyNotFound), "the other branch is checked too");

@@ -20,7 +20,7 @@ fn problem(flags: &[(&str, &str)]) -> String {
 
 #[test]
 fn the_defaults_are_usable() {
-    let Checked { config, log_filter, log_pretty } = checked(&[]).unwrap();
+    let Checked { config, log_filter, log_pretty, .. } = checked(&[]).unwrap();
     assert_eq!(config.name, "default");
     assert_eq!(config.client_addr.to_string(), "127.0.0.1:2379");
     assert_eq!(config.initial_cluster.len(), 1);

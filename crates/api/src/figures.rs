@@ -1,0 +1,220 @@
+//! What this room counts: calls by method and outcome, bytes on the client port, health checks.
+//! The names are etcd's, so that its dashboards and alerts work. Every method of the API has its counters from
+//! the start; counting is a look into a map and an addition.
+
+use crate::ETCD_VERSION;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use prost_reflect::{DescriptorPool, MethodDescriptor};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use tonic::Code;
+
+type Labels = Vec<(&'static str, String)>;
+
+pub struct Figures {
+    registry: Registry,
+    /// By path.
+    methods: BTreeMap<String, Arc<Method>>,
+    pub traffic: Traffic,
+    pub health_success: Counter,
+    pub health_failures: Counter,
+    check: Family<Labels, Gauge>,
+    checks: Family<Labels, Counter>,
+}
+
+/// Bytes of all client connections, HTTP and what frames it included.
+#[derive(Clone, Debug, Default)]
+pub struct Traffic {
+    pub received: Counter,
+    pub sent: Counter,
+}
+
+/// The counters of one method.
+#[derive(Debug)]
+pub struct Method {
+    labels: Labels,
+    started: Counter,
+    handled: Family<Labels, Counter>,
+    by_code: [OnceLock<Counter>; CODE_NAMES.len()],
+}
+
+/// As grpc-go spells them, by number.
+const CODE_NAMES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
+impl Figures {
+    /// With counters for every method that `pool` describes.
+    pub fn new(pool: &DescriptorPool) -> Figures {
+        let mut registry = Registry::default();
+        let started = Family::<Labels, Counter>::default();
+        let handled = Family::<Labels, Counter>::default();
+        let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+        let figures = Figures {
+            methods: methods.map(|method| Method::new(&method, &started, &handled)).collect(),
+            traffic: Traffic::default(),
+            health_success: Counter::default(),
+            health_failures: Counter::default(),
+            check: Family::default(),
+            checks: Family::default(),
+            registry: Registry::default(),
+        };
+        registry.register("grpc_server_started", "Calls that began", started);
+        registry.register("grpc_server_handled", "Calls that ended, with their outcome", handled);
+        let counters = [
+            (&figures.traffic.received, "etcd_network_client_grpc_received_bytes", "Bytes from clients"),
+            (&figures.traffic.sent, "etcd_network_client_grpc_sent_bytes", "Bytes to clients"),
+            (&figures.health_success, "etcd_server_health_success", "Times that /health was well"),
+            (&figures.health_failures, "etcd_server_health_failures", "Times that /health was not well"),
+        ];
+        for (counter, name, help) in counters {
+            registry.register(name, help, counter.clone());
+        }
+        registry.register(
+            "etcd_server_healthcheck",
+            "The last outcome of each check: 1 is well",
+            figures.check.clone(),
+        );
+        registry.register("etcd_server_healthchecks", "Outcomes of each check", figures.checks.clone());
+        registry.register("etcd_cluster_version", "The release whose API is spoken, as a label", cluster());
+        Figures { registry, ..figures }
+    }
+
+    /// The counters of the method at this path, if there is one.
+    pub fn method(&self, path: &str) -> Option<Arc<Method>> {
+        self.methods.get(path).cloned()
+    }
+
+    /// A check of `/livez` or `/readyz` was made.
+    pub fn count_check(&self, kind: &'static str, name: &'static str, well: bool) {
+        let labels = |more: &[(&'static str, &str)]| -> Labels {
+            let known = [("type", kind), ("name", name)];
+            known.iter().chain(more).map(|(key, value)| (*key, (*value).to_owned())).collect()
+        };
+        let status = if well { "success" } else { "error" };
+        self.check.get_or_create(&labels(&[])).set(i64::from(well));
+        self.checks.get_or_create(&labels(&[("status", status)])).inc();
+    }
+
+    /// Adds them to a text for Prometheus, and ends it.
+    pub fn append_to(&self, out: &mut String) {
+        text::encode_registry(out, &self.registry).expect("a string takes all text");
+        text::encode_eof(out).expect("a string takes all text");
+    }
+}
+
+fn cluster() -> Family<Labels, Gauge> {
+    let family = Family::<Labels, Gauge>::default();
+    let minor = ETCD_VERSION.rsplit_once('.').map_or(ETCD_VERSION, |(minor, _)| minor);
+    family.get_or_create(&vec![("cluster_version", minor.to_owned())]).set(1);
+    family
+}
+
+impl Method {
+    fn new(
+        method: &MethodDescriptor,
+        started: &Family<Labels, Counter>,
+        handled: &Family<Labels, Counter>,
+    ) -> (String, Arc<Method>) {
+        let service = method.parent_service().full_name();
+        let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+            (false, false) => "unary",
+            (true, false) => "client_stream",
+            (false, true) => "server_stream",
+            (true, true) => "bidi_stream",
+        };
+        let labels = vec![
+            ("grpc_type", kind.to_owned()),
+            ("grpc_service", service.to_owned()),
+            ("grpc_method", method.name().to_owned()),
+        ];
+        let path = format!("/{service}/{}", method.name());
+        let started = started.get_or_create(&labels).clone();
+        let by_code = Default::default();
+        (path, Arc::new(Method { labels, started, handled: handled.clone(), by_code }))
+    }
+
+    pub fn count_start(&self) {
+        self.started.inc();
+    }
+
+    pub fn count_end(&self, code: Code) {
+        let counter = self.by_code[code as usize].get_or_init(|| {
+            let mut labels = self.labels.clone();
+            labels.push(("grpc_code", CODE_NAMES[code as usize].to_owned()));
+            self.handled.get_or_create(&labels).clone()
+        });
+        counter.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        Figures::new(&DescriptorPool::decode(proto::DESCRIPTORS).unwrap())
+    }
+
+    fn text(figures: &Figures) -> String {
+        let mut text = String::new();
+        figures.append_to(&mut text);
+        text
+    }
+
+    #[test]
+    fn calls_are_counted_by_method_and_outcome() {
+        let figures = figures();
+        let range = figures.method("/etcdserverpb.KV/Range").unwrap();
+        range.count_start();
+        range.count_end(Code::Ok);
+        range.count_end(Code::OutOfRange);
+        let stream = figures.method("/grpc.health.v1.Health/Watch").unwrap();
+        stream.count_end(Code::Cancelled);
+        let text = text(&figures);
+        for line in [
+            r#"grpc_server_started_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 1"#,
+            r#"grpc_server_handled_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range",grpc_code="OutOfRange"} 1"#,
+            r#"grpc_service="grpc.health.v1.Health",grpc_method="Watch",grpc_code="Canceled"} 1"#,
+            r#"etcd_cluster_version{cluster_version="3.6"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing from {text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+        assert!(figures.method("/etcdserverpb.KV/Nothing").is_none());
+    }
+
+    #[test]
+    fn the_last_outcome_of_a_check_is_shown_beside_the_counts() {
+        let figures = figures();
+        figures.count_check("readyz", "linearizable_read", true);
+        figures.count_check("readyz", "linearizable_read", false);
+        let text = text(&figures);
+        for line in [
+            r#"etcd_server_healthcheck{type="readyz",name="linearizable_read"} 0"#,
+            r#"etcd_server_healthchecks_total{type="readyz",name="linearizable_read",status="error"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing from {text}");
+        }
+    }
+}

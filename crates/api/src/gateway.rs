@@ -1,0 +1,65 @@
+//! The JSON gateway: etcd's API for clients that have no gRPC, as grpc-gateway would give it.
+//! A row of the table below is a path and the call behind it. JSON goes in, is made the call's message, and
+//! the answer goes back as JSON; in between is the same function that serves gRPC, in the same process.
+
+mod answer;
+mod transcoder;
+
+pub use transcoder::Transcoder;
+
+use crate::grpc::cluster::ClusterService;
+use crate::grpc::kv_service::KvService;
+use crate::grpc::maintenance::MaintenanceService;
+use answer::{refuse_method, refuse_path, server_stream, unary};
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{any, post};
+use proto::etcdserverpb::cluster_server::Cluster;
+use proto::etcdserverpb::kv_server::Kv;
+use proto::etcdserverpb::maintenance_server::Maintenance;
+use std::sync::Arc;
+
+/// What the rows call.
+pub struct Services {
+    pub kv: Arc<KvService>,
+    pub cluster: Arc<ClusterService>,
+    pub maintenance: Arc<MaintenanceService>,
+}
+
+/// A row each: the path, how it is answered, the service and its call.
+macro_rules! rows {
+    ($router:expr, $transcoder:expr; $($path:literal $kind:ident $service:ident $call:path;)*) => {
+        $router $(.route($path, {
+            let (transcoder, service) = ($transcoder.clone(), $service.clone());
+            post(|headers, body| async move {
+                $kind(transcoder, headers, body, |request| $call(&*service, request)).await
+            })
+            .fallback(refuse_method)
+        }))*
+    };
+}
+
+pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
+    let Services { kv, cluster, maintenance } = services;
+    let router = rows! { Router::new(), transcoder;
+        "/v3/kv/range" unary kv Kv::range;
+        "/v3/kv/put" unary kv Kv::put;
+        "/v3/kv/deleterange" unary kv Kv::delete_range;
+        "/v3/kv/txn" unary kv Kv::txn;
+        "/v3/kv/compaction" unary kv Kv::compact;
+        "/v3/cluster/member/add" unary cluster Cluster::member_add;
+        "/v3/cluster/member/remove" unary cluster Cluster::member_remove;
+        "/v3/cluster/member/update" unary cluster Cluster::member_update;
+        "/v3/cluster/member/list" unary cluster Cluster::member_list;
+        "/v3/cluster/member/promote" unary cluster Cluster::member_promote;
+        "/v3/maintenance/alarm" unary maintenance Maintenance::alarm;
+        "/v3/maintenance/status" unary maintenance Maintenance::status;
+        "/v3/maintenance/defragment" unary maintenance Maintenance::defragment;
+        "/v3/maintenance/hash" unary maintenance Maintenance::hash;
+        "/v3/maintenance/hashkv" unary maintenance Maintenance::hash_kv;
+        "/v3/maintenance/snapshot" server_stream maintenance Maintenance::snapshot;
+        "/v3/maintenance/transfer-leadership" unary maintenance Maintenance::move_leader;
+        "/v3/maintenance/downgrade" unary maintenance Maintenance::downgrade;
+    };
+    router.route("/v3/{*rest}", any(refuse_path)).layer(DefaultBodyLimit::max(transcoder.json_bytes_max()))
+}

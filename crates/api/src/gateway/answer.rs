@@ -1,0 +1,153 @@
+//! One call through the gateway: JSON read, the call made, and its outcome written as HTTP.
+//! Refusals get the status that belongs to their gRPC code and a body that names both code and message; a
+//! stream is a line of JSON for each of its messages.
+
+use crate::gateway::transcoder::Transcoder;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::response::{IntoResponse, Response};
+use prost::{Message, Name};
+use proto::Frugal;
+use serde::Serialize;
+use std::sync::Arc;
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::StreamExt;
+use tonic::metadata::MetadataMap;
+use tonic::{Code, Request, Status};
+
+/// Headers that begin so are meant for the call.
+const METADATA_PREFIX: &str = "grpc-metadata-";
+const JSON: &str = "application/json";
+
+/// A call that is asked once and answered once.
+pub async fn unary<Q, A, F>(
+    transcoder: Arc<Transcoder>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+    call: impl FnOnce(Request<Q>) -> F,
+) -> Response
+where
+    Q: Message + Name + Default + Frugal,
+    A: Message + Name,
+    F: Future<Output = Result<tonic::Response<A>, Status>>,
+{
+    let outcome = match read(&transcoder, &headers, body) {
+        Ok(request) => call(request).await,
+        Err(status) => Err(status),
+    };
+    match outcome {
+        Ok(answer) => ([(CONTENT_TYPE, JSON)], transcoder.write(answer.get_ref())).into_response(),
+        Err(status) => refuse(&status),
+    }
+}
+
+/// A call that is asked once and answered by a stream.
+pub async fn server_stream<Q, A, F>(
+    transcoder: Arc<Transcoder>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+    call: impl FnOnce(Request<Q>) -> F,
+) -> Response
+where
+    Q: Message + Name + Default + Frugal,
+    A: Message + Name + 'static,
+    F: Future<Output = Result<tonic::Response<BoxStream<A>>, Status>>,
+{
+    let outcome = match read(&transcoder, &headers, body) {
+        Ok(request) => call(request).await,
+        Err(status) => Err(status),
+    };
+    match outcome {
+        Ok(answers) => stream(transcoder, answers.into_inner()),
+        Err(status) => refuse(&status),
+    }
+}
+
+/// Each message on a line of its own, as the result or as the error that ended the stream.
+fn stream<A: Message + Name + 'static>(transcoder: Arc<Transcoder>, answers: BoxStream<A>) -> Response {
+    let lines = answers.map(move |answer| {
+        let mut line = match answer {
+            Ok(answer) => [b"{\"result\":", &transcoder.write(&answer)[..], b"}"].concat(),
+            Err(status) => [b"{\"error\":", &Problem::of(&status).to_json()[..], b"}"].concat(),
+        };
+        line.push(b'\n');
+        Ok::<_, std::convert::Infallible>(line)
+    });
+    ([(CONTENT_TYPE, JSON)], Body::from_stream(lines)).into_response()
+}
+
+fn read<Q: Message + Name + Default + Frugal>(
+    transcoder: &Transcoder,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Request<Q>, Status> {
+    let body = body.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Status::resource_exhausted(rejection.body_text()),
+        _ => Status::invalid_argument(rejection.body_text()),
+    })?;
+    let mut request = Request::new(transcoder.read(&body)?);
+    *request.metadata_mut() = metadata(headers);
+    Ok(request)
+}
+
+fn metadata(headers: &HeaderMap) -> MetadataMap {
+    let meant = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str().strip_prefix(METADATA_PREFIX)?;
+        Some((HeaderName::try_from(name).ok()?, value.clone()))
+    });
+    MetadataMap::from_headers(meant.collect())
+}
+
+/// The body of a refusal.
+#[derive(Serialize)]
+struct Problem<'a> {
+    code: i32,
+    message: &'a str,
+}
+
+impl Problem<'_> {
+    fn of(status: &Status) -> Problem<'_> {
+        Problem { code: status.code() as i32, message: status.message() }
+    }
+
+    fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a number and a text can be written")
+    }
+}
+
+fn refuse(status: &Status) -> Response {
+    let body = Problem::of(status).to_json();
+    (http_status(status.code()), [(CONTENT_TYPE, JSON)], body).into_response()
+}
+
+/// As grpc-gateway maps them.
+fn http_status(code: Code) -> StatusCode {
+    let number = match code {
+        Code::Ok => 200,
+        Code::Cancelled => 499,
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
+        Code::DeadlineExceeded => 504,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::PermissionDenied => 403,
+        Code::Unauthenticated => 401,
+        Code::ResourceExhausted => 429,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::Unknown | Code::Internal | Code::DataLoss => 500,
+    };
+    StatusCode::from_u16(number).expect("each is a status")
+}
+
+pub async fn refuse_method() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n").into_response()
+}
+
+pub async fn refuse_path() -> Response {
+    (StatusCode::NOT_FOUND, "Not Found\n").into_response()
+}
+
+#[cfg(test)]
+mod tests;

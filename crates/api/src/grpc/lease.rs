@@ -1,0 +1,144 @@
+//! The Lease service: etcd's messages in, questions and commands to `server::Handle` out.
+//! A keep-alive stream answers each request in its order and ends with its client; that a lease is gone is an
+//! answer (TTL 0 or -1), not an error.
+
+use crate::grpc::{refusal, who};
+use base::{Code, LeaseId};
+use coord::reply::{Body, LeaseTime, Reply};
+use proto::etcdserverpb::lease_server::Lease;
+use proto::etcdserverpb::{
+    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
+    LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest,
+    LeaseTimeToLiveResponse,
+};
+use server::{Handle, Question};
+use tokio::sync::mpsc;
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers of a keep-alive stream that its client has not taken yet; while there are so many, it asks in vain.
+const KEEP_ALIVES_BUFFERED: usize = 16;
+
+pub struct LeaseService {
+    handle: Handle,
+}
+
+impl LeaseService {
+    pub fn new(handle: Handle) -> LeaseService {
+        LeaseService { handle }
+    }
+
+    fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)
+    }
+}
+
+#[tonic::async_trait]
+impl Lease for LeaseService {
+    async fn lease_grant(
+        &self,
+        request: Request<LeaseGrantRequest>,
+    ) -> Result<Response<LeaseGrantResponse>, Status> {
+        self.check(request.metadata())?;
+        let LeaseGrantRequest { ttl, id } = request.into_inner();
+        let reply = self.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        match reply.body {
+            Body::LeaseGranted { id, ttl } => {
+                Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
+            }
+            other => unreachable!("a grant is answered by a lease, not {other:?}"),
+        }
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<LeaseRevokeRequest>,
+    ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        self.check(request.metadata())?;
+        let id = LeaseId(request.into_inner().id);
+        let reply = self.handle.revoke_lease(id).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(LeaseRevokeResponse { header }))
+    }
+
+    type LeaseKeepAliveStream = BoxStream<LeaseKeepAliveResponse>;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+        self.check(request.metadata())?;
+        let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
+        tokio::spawn(keep_alive(self.handle.clone(), request.into_inner(), sender));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn lease_time_to_live(
+        &self,
+        request: Request<LeaseTimeToLiveRequest>,
+    ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        self.check(request.metadata())?;
+        let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
+        let question = Question::TimeToLive { id: LeaseId(id), keys };
+        let reply = self.handle.ask(question).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        match reply.body {
+            Body::LeaseTime(LeaseTime { ttl, granted, keys }) => {
+                Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
+            }
+            other => unreachable!("a question for time is answered by time, not {other:?}"),
+        }
+    }
+
+    async fn lease_leases(
+        &self,
+        request: Request<LeaseLeasesRequest>,
+    ) -> Result<Response<LeaseLeasesResponse>, Status> {
+        self.check(request.metadata())?;
+        let reply = self.handle.ask(Question::Leases).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        match reply.body {
+            Body::Leases(ids) => {
+                let leases = ids.into_iter().map(|id| LeaseStatus { id: id.0 }).collect();
+                Ok(Response::new(LeaseLeasesResponse { header, leases }))
+            }
+            other => unreachable!("a question for leases is answered by leases, not {other:?}"),
+        }
+    }
+}
+
+/// Ends with the client's last request, with its going away, or with the first refusal.
+async fn keep_alive(
+    handle: Handle,
+    mut requests: Streaming<LeaseKeepAliveRequest>,
+    answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
+) {
+    loop {
+        let request = tokio::select! {
+            request = requests.message() => request,
+            () = answers.closed() => return,
+        };
+        let answer = match request {
+            Ok(None) => return,
+            Ok(Some(request)) => renew(&handle, request.id).await,
+            Err(status) => Err(status),
+        };
+        let ends = answer.is_err();
+        if answers.send(answer).await.is_err() || ends {
+            return;
+        }
+    }
+}
+
+async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    let answer = handle.ask(Question::KeepAlive(LeaseId(id))).await;
+    let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
+    let header = Some(who::header(handle, revision));
+    match body {
+        Body::LeaseRenewed { ttl } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
+        other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
+    }
+}

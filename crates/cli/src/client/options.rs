@@ -1,0 +1,59 @@
+//! The options that every client verb has: whom to ask, how long to wait, how to print.
+
+use super::{Error, duration};
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+
+const ENDPOINT_DEFAULT: &str = "127.0.0.1:2379";
+/// Where endpoints are looked for when none are given, the first that is set.
+const ENDPOINT_VARIABLES: [&str; 2] = ["ALTHING_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection and output")]
+pub struct Options {
+    /// Members to ask; the first that answers is used [default: $ALTHING_ENDPOINTS, $ETCDCTL_ENDPOINTS or 127.0.0.1:2379]
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    endpoints: Vec<String>,
+    /// How long the answer may take
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    pub command_timeout: Duration,
+    /// How long it may take to find an endpoint that can be reached
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub dial_timeout: Duration,
+    /// The format of the output
+    #[arg(short = 'w', long, value_name = "FORMAT", value_enum, default_value = "simple")]
+    pub write_out: Format,
+    /// Print keys and values as \x.. in the simple format
+    #[arg(long)]
+    pub hex: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Simple,
+    Json,
+    Fields,
+    Table,
+}
+
+impl Options {
+    pub fn endpoints(&self) -> Result<Vec<String>, Error> {
+        let mut endpoints = self.endpoints.clone();
+        for variable in ENDPOINT_VARIABLES {
+            if endpoints.is_empty() {
+                let listed = std::env::var(variable).unwrap_or_default();
+                endpoints = listed.split(',').map(|endpoint| endpoint.trim().to_owned()).collect();
+                endpoints.retain(|endpoint| !endpoint.is_empty());
+            }
+        }
+        if endpoints.is_empty() {
+            endpoints.push(ENDPOINT_DEFAULT.to_owned());
+        }
+        for endpoint in &endpoints {
+            if endpoint.starts_with("https://") || endpoint.starts_with("unix") {
+                return Err(Error::Usage(format!("{endpoint}: only plain http endpoints are spoken to yet")));
+            }
+        }
+        Ok(endpoints)
+    }
+}

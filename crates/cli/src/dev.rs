@@ -1,0 +1,148 @@
+//! `althing dev`: a cluster on this machine, every member a process of its own.
+//! A number of members goes in; endpoints and an example come out, then the members' warnings. One that dies is
+//! started again; SIGINT or SIGTERM stops all of them, and none outlives this process by its own will.
+
+mod member;
+
+use crate::signals::Signals;
+use clap::Args;
+use member::{Member, Place};
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+const EXAMPLE: &str = "\
+Example:
+  althing dev                                    three members; Ctrl-C stops them
+  althing dev --nodes 5 --data-dir ./cluster     five, whose data stays";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Dev {
+    /// How many members the cluster has
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
+    nodes: u8,
+    /// Keep the data here instead of in a directory that is removed at the end
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("cannot start the runtime: {0}")]
+    Runtime(std::io::Error),
+    #[error("cannot handle signals: {0}")]
+    Signals(std::io::Error),
+    #[error("cannot find a free port: {0}")]
+    Port(std::io::Error),
+    #[error("cannot use the data directory {path}: {reason}", path = path.display())]
+    Data { path: PathBuf, reason: std::io::Error },
+    #[error("cannot start a member: {0}")]
+    Spawn(std::io::Error),
+}
+
+impl Dev {
+    pub fn run(&self) -> ExitCode {
+        match self.run_cluster() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                // When standard error is gone, the exit code still tells.
+                let _ = writeln!(std::io::stderr(), "althing dev: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn run_cluster(&self) -> Result<(), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let temporary = match &self.data_dir {
+            Some(_) => None,
+            None => Some(
+                TempDir::with_prefix("althing-dev-")
+                    .map_err(|reason| Error::Data { path: std::env::temp_dir(), reason })?,
+            ),
+        };
+        let root = match (&self.data_dir, &temporary) {
+            (Some(dir), _) => dir.clone(),
+            (None, Some(dir)) => dir.path().to_owned(),
+            (None, None) => unreachable!("without a directory given there is a temporary one"),
+        };
+        std::fs::create_dir_all(&root).map_err(|reason| Error::Data { path: root.clone(), reason })?;
+        let places = places(self.nodes, &root)?;
+        runtime.map_err(Error::Runtime)?.block_on(supervise(places))
+    }
+}
+
+/// Members keep their ports with their data: a cluster that is started again must find itself.
+fn places(nodes: u8, root: &Path) -> Result<Vec<Place>, Error> {
+    let file = root.join("ports");
+    let known: Vec<u16> = std::fs::read_to_string(&file)
+        .map(|text| text.split_whitespace().filter_map(|port| port.parse().ok()).collect())
+        .unwrap_or_default();
+    let wanted = usize::from(nodes) * 2;
+    let ports = if known.len() == wanted { known } else { free_ports(wanted).map_err(Error::Port)? };
+    let text: Vec<String> = ports.iter().map(u16::to_string).collect();
+    std::fs::write(&file, text.join(" ")).map_err(|reason| Error::Data { path: file, reason })?;
+    let cluster: Vec<String> =
+        ports.chunks(2).enumerate().map(|(i, pair)| format!("n{}=127.0.0.1:{}", i + 1, pair[1])).collect();
+    let place = |(i, pair): (usize, &[u16])| Place {
+        name: format!("n{}", i + 1),
+        client: format!("127.0.0.1:{}", pair[0]),
+        peer: format!("127.0.0.1:{}", pair[1]),
+        cluster: cluster.join(","),
+        data_dir: root.join(format!("n{}", i + 1)),
+    };
+    Ok(ports.chunks(2).enumerate().map(place).collect())
+}
+
+/// Ports that are free now; all are held until the last is found, so that none comes twice.
+fn free_ports(n: usize) -> std::io::Result<Vec<u16>> {
+    let held: Vec<TcpListener> =
+        (0..n).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<_>>()?;
+    held.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+async fn supervise(places: Vec<Place>) -> Result<(), Error> {
+    let mut signals = Signals::new().map_err(Error::Signals)?;
+    let stopping = tokio::sync::watch::Sender::new(false);
+    let mut members = JoinSet::new();
+    for place in &places {
+        let told = stopping.subscribe();
+        let member = Member::start(place.clone(), &told).map_err(Error::Spawn)?;
+        members.spawn(member.keep_alive(told));
+    }
+    announce(&places);
+    signals.next().await;
+    tell("stopping");
+    // Members that have ended by themselves no longer listen.
+    let _ = stopping.send(true);
+    while members.join_next().await.is_some() {}
+    tell("stopped");
+    Ok(())
+}
+
+fn announce(places: &[Place]) {
+    let endpoints: Vec<&str> = places.iter().map(|place| place.client.as_str()).collect();
+    let endpoints = endpoints.join(",");
+    let mut text = String::new();
+    for place in places {
+        text.push_str(&format!(
+            "{}: http://{}, data in {}\n",
+            place.name,
+            place.client,
+            place.data_dir.display()
+        ));
+    }
+    text.push_str(&format!("endpoints: {endpoints}\n"));
+    text.push_str(&format!("try: althing put greeting hello --endpoints {endpoints}\n"));
+    // A closed standard output is no reason not to serve.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// A line about the cluster, for the one who looks on.
+fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "dev: {text}");
+}

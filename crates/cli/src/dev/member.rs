@@ -1,0 +1,110 @@
+//! One member of a development cluster: a child process that is kept alive until it is told to stop.
+//! Its warnings come out under its name.
+
+use super::tell;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::watch;
+
+/// The pause before a member that died is started again.
+const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// How long a member may take to stop before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a member lives.
+#[derive(Clone)]
+pub struct Place {
+    pub name: String,
+    pub client: String,
+    pub peer: String,
+    pub cluster: String,
+    pub data_dir: PathBuf,
+}
+
+pub struct Member {
+    place: Place,
+    child: Child,
+}
+
+impl Member {
+    pub fn start(place: Place, stopping: &watch::Receiver<bool>) -> std::io::Result<Member> {
+        let mut child = spawn(&place)?;
+        if let Some(log) = child.stderr.take() {
+            tokio::spawn(relay(place.name.clone(), log, stopping.clone()));
+        }
+        Ok(Member { place, child })
+    }
+
+    /// Runs until told to stop; restarts what dies before.
+    pub async fn keep_alive(mut self, mut stopping: watch::Receiver<bool>) {
+        loop {
+            let name = self.place.name.clone();
+            tokio::select! {
+                () = asked_to_stop(&mut stopping) => return self.stop().await,
+                ended = self.child.wait() => match ended {
+                    Ok(status) => tell(&format!("{name} ended ({status}), starting it again")),
+                    Err(error) => tell(&format!("{name} is lost: {error}")),
+                },
+            }
+            tokio::select! {
+                () = asked_to_stop(&mut stopping) => return,
+                () = tokio::time::sleep(RESTART_PAUSE) => {}
+            }
+            match Member::start(self.place.clone(), &stopping) {
+                Ok(member) => self = member,
+                Err(error) => tell(&format!("{name} cannot be started again: {error}")),
+            }
+        }
+    }
+
+    async fn stop(mut self) {
+        let pid = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        if tokio::time::timeout(STOP_TIMEOUT, self.child.wait()).await.is_err() {
+            tell(&format!("{} does not stop and is killed", self.place.name));
+            let _ = self.child.kill().await;
+        }
+    }
+}
+
+async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone asks for the same.
+    let _ = stopping.wait_for(|stopping| *stopping).await;
+}
+
+/// In a process group of its own, so that Ctrl-C reaches it only through this process.
+fn spawn(place: &Place) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .arg("serve")
+        .args(["--name", &place.name])
+        .args(["--client-addr", &place.client])
+        .args(["--peer-addr", &place.peer])
+        .args(["--initial-cluster", &place.cluster])
+        .args(["--log-level", "warn"])
+        .arg("--data-dir")
+        .arg(&place.data_dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// What members say of each other while all of them stop is of no use to anybody.
+async fn relay(name: String, log: ChildStderr, stopping: watch::Receiver<bool>) {
+    let mut lines = BufReader::new(log).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if !*stopping.borrow() {
+            let _ = writeln!(std::io::stderr(), "{name}: {line}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `althing etcd`, or a binary or link called `etcd`: a member that is started with etcd's own flags.
+//! The command line and the `ETCD_…` variables go in; a member runs on etcd's defaults, or everything that
+//! cannot be honoured is refused at once. What is accepted without effect is named in one warning.
+
+mod flags;
+mod help;
+mod line;
+mod translate;
+mod urls;
+
+use crate::config::check::{Checked, Problems};
+use crate::serve;
+use line::Line;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// True when the process was started under etcd's name.
+pub fn is_called(program: &str) -> bool {
+    Path::new(program).file_name().is_some_and(|name| name == "etcd")
+}
+
+/// Runs with what stands behind the name.
+pub fn run(args: Vec<String>) -> ExitCode {
+    let variable = |name: &str| std::env::var(name).ok();
+    let given = match line::read(&args, &variable) {
+        Ok(Line::Help) => return say(&help::text()),
+        Ok(Line::Version) => return say(&help::version()),
+        Ok(Line::Flags(given)) => given,
+        Err(problem) => return refuse(&Problems(vec![problem])),
+    };
+    match translate::translate(&given) {
+        Ok(checked) => start(checked),
+        Err(problems) => refuse(&problems),
+    }
+}
+
+fn start(checked: Checked) -> ExitCode {
+    let data_dir = &checked.config.data_dir;
+    if data_dir.join("member").exists() {
+        return refuse(&Problems(vec![format!(
+            "the data directory {0} was written by etcd, in a format that only etcd reads; give another one with \
+             --data-dir, and copy the keys from the running etcd",
+            data_dir.display()
+        )]));
+    }
+    serve::run(checked)
+}
+
+fn say(text: &str) -> ExitCode {
+    let written = std::io::stdout().write_all(text.as_bytes());
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn refuse(Problems(problems): &Problems) -> ExitCode {
+    let mut text = String::from("etcd (althing): cannot start with these flags\n");
+    for problem in problems {
+        text.push_str(&format!("  - {problem}\n"));
+    }
+    text.push_str("`althing etcd --help` lists the flags.\n");
+    // When standard error is gone, the exit code still tells.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(crate::args::USAGE)
+}

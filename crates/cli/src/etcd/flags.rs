@@ -1,0 +1,206 @@
+//! Every flag of etcd 3.4 to 3.6, with what becomes of it here.
+//! A flag is honoured, accepted without effect, or refused because nobody should believe that it holds. The
+//! table in COMPAT.md has the same rows.
+
+/// What becomes of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Honoured,
+    /// Accepted; the text says why it needs no effect.
+    Idle(&'static str),
+    /// Refused unless it is given empty, `false` or `off`; the text says what to do.
+    Refused(&'static str),
+}
+
+/// How a flag takes its value, after Go's `flag` package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// May stand alone, and takes a value only behind an equal sign.
+    Switch,
+    Value,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Flag {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub fate: Fate,
+}
+
+impl Flag {
+    pub fn find(name: &str) -> Option<&'static Flag> {
+        TABLE.iter().find(|flag| flag.name == name)
+    }
+
+    /// The variable of the environment that sets it.
+    pub fn variable(&self) -> String {
+        format!("ETCD_{}", self.name.to_uppercase().replace('-', "_"))
+    }
+}
+
+/// Flags that come and go between releases; one of them that is not in the table is accepted without effect.
+pub const EXPERIMENTAL: &str = "experimental-";
+
+const TLS: Fate =
+    Fate::Refused("TLS is not served yet; keep the port on a trusted network or behind a proxy");
+const DISCOVERY: Fate =
+    Fate::Refused("discovery services are not asked; list the members in --initial-cluster");
+const V2: Fate = Fate::Idle("the v2 API is not served");
+const OTHER_STORE: Fate = Fate::Idle("the storage engine is another one");
+const WATCHED: Fate = Fate::Idle("there is nothing here that it would set");
+const TRACING: Fate = Fate::Idle("distributed tracing is not exported");
+
+const fn switch(name: &'static str, fate: Fate) -> Flag {
+    Flag { name, shape: Shape::Switch, fate }
+}
+
+const fn value(name: &'static str, fate: Fate) -> Flag {
+    Flag { name, shape: Shape::Value, fate }
+}
+
+use Fate::{Honoured, Idle, Refused};
+
+pub static TABLE: &[Flag] = &[
+    // Member
+    value("name", Honoured),
+    value("data-dir", Honoured),
+    value("listen-client-urls", Honoured),
+    value("listen-client-http-urls", Idle("HTTP is served on the client port as well")),
+    value("listen-peer-urls", Honoured),
+    value("heartbeat-interval", Honoured),
+    value("election-timeout", Honoured),
+    value("max-request-bytes", Honoured),
+    value("max-txn-ops", Honoured),
+    value("snapshot-count", Idle("the log is cut as soon as the store holds what it says")),
+    value("quota-backend-bytes", Idle("no quota is kept yet")),
+    value("wal-dir", Idle("the log is kept in the data directory")),
+    value("max-snapshots", OTHER_STORE),
+    value("max-wals", OTHER_STORE),
+    value("max-concurrent-streams", Idle("4096 streams a connection")),
+    value("backend-bbolt-freelist-type", OTHER_STORE),
+    value("backend-batch-interval", OTHER_STORE),
+    value("backend-batch-limit", OTHER_STORE),
+    value("grpc-keepalive-min-time", Idle("frequent pings are answered")),
+    value("grpc-keepalive-interval", Idle("a ping every 30 seconds")),
+    value("grpc-keepalive-timeout", Idle("a ping is waited for 20 seconds")),
+    switch("initial-election-tick-advance", WATCHED),
+    switch("socket-reuse-port", WATCHED),
+    switch("socket-reuse-address", WATCHED),
+    switch("unsafe-no-fsync", Idle("every write is synced")),
+    switch("force-new-cluster", Refused("a cluster is not remade from one member; restore a copy instead")),
+    // Clustering
+    value("initial-advertise-peer-urls", Honoured),
+    value("initial-cluster", Honoured),
+    value("initial-cluster-token", Honoured),
+    value("initial-cluster-state", Honoured),
+    value("advertise-client-urls", Honoured),
+    switch("pre-vote", Idle("candidates always ask first")),
+    switch("strict-reconfig-check", Idle("always checked")),
+    value("auto-compaction-mode", Idle("no compaction happens by itself yet")),
+    value("auto-compaction-retention", Idle("no compaction happens by itself yet")),
+    value("discovery", DISCOVERY),
+    value("discovery-fallback", Idle("discovery services are not asked")),
+    value("discovery-proxy", DISCOVERY),
+    value("discovery-srv", DISCOVERY),
+    value("discovery-srv-name", DISCOVERY),
+    value("discovery-endpoints", DISCOVERY),
+    value("discovery-token", DISCOVERY),
+    switch("enable-v2", V2),
+    value("v2-deprecation", V2),
+    value("proxy", Refused("this is a member, not a proxy")),
+    value("proxy-failure-wait", V2),
+    value("proxy-refresh-interval", V2),
+    value("proxy-dial-timeout", V2),
+    value("proxy-write-timeout", V2),
+    value("proxy-read-timeout", V2),
+    value("config-file", Refused("the file is not read; give its settings as flags or ETCD_... variables")),
+    value("feature-gates", WATCHED),
+    // Security
+    value("cert-file", TLS),
+    value("key-file", TLS),
+    switch("client-cert-auth", TLS),
+    value("client-crl-file", TLS),
+    value("client-cert-allowed-hostname", TLS),
+    value("trusted-ca-file", TLS),
+    switch("auto-tls", TLS),
+    value("peer-cert-file", TLS),
+    value("peer-key-file", TLS),
+    switch("peer-client-cert-auth", TLS),
+    value("peer-trusted-ca-file", TLS),
+    value("peer-cert-allowed-cn", TLS),
+    value("peer-cert-allowed-hostname", TLS),
+    switch("peer-auto-tls", TLS),
+    value("peer-crl-file", TLS),
+    switch("peer-skip-client-san-verification", Idle("TLS is not served yet")),
+    value("self-signed-cert-validity", Idle("TLS is not served yet")),
+    value("cipher-suites", Idle("TLS is not served yet")),
+    value("tls-min-version", Idle("TLS is not served yet")),
+    value("tls-max-version", Idle("TLS is not served yet")),
+    value("cors", Idle("no cross-origin headers are sent")),
+    value("host-whitelist", Idle("every host name is answered")),
+    value("auth-token", Idle("there is no authentication yet")),
+    value("auth-token-ttl", Idle("there is no authentication yet")),
+    value("bcrypt-cost", Idle("there is no authentication yet")),
+    // Logging and monitoring
+    value("log-level", Honoured),
+    value("log-outputs", Honoured),
+    value("log-output", Honoured),
+    value("logger", Idle("there is one logger")),
+    value("log-format", Idle("a line of text an event")),
+    switch("enable-log-rotation", Idle("files are not rotated")),
+    value("log-rotation-config-json", Idle("files are not rotated")),
+    switch("debug", Honoured),
+    value("log-package-levels", WATCHED),
+    value("listen-metrics-urls", Honoured),
+    value("metrics", Idle("all metrics are always there")),
+    switch("enable-pprof", Idle("there is no Go runtime to profile")),
+    switch("enable-grpc-gateway", Idle("the JSON gateway is not served yet")),
+    switch("enable-distributed-tracing", TRACING),
+    value("distributed-tracing-address", TRACING),
+    value("distributed-tracing-service-name", TRACING),
+    value("distributed-tracing-instance-id", TRACING),
+    value("distributed-tracing-sampling-rate", TRACING),
+    switch("experimental-enable-distributed-tracing", TRACING),
+    // Former experiments, under both names where a release renamed them
+    value("snapshot-catchup-entries", Honoured),
+    value("experimental-snapshot-catchup-entries", Honoured),
+    switch("experimental-initial-corrupt-check", WATCHED),
+    switch("experimental-compact-hash-check-enabled", WATCHED),
+    switch("experimental-enable-lease-checkpoint", WATCHED),
+    switch("experimental-enable-lease-checkpoint-persist", WATCHED),
+    switch("experimental-peer-skip-client-san-verification", WATCHED),
+    switch("experimental-txn-mode-write-with-shared-buffer", WATCHED),
+    switch("experimental-memory-mlock", WATCHED),
+    switch("experimental-stop-grpc-service-on-defrag", WATCHED),
+    value("corrupt-check-time", WATCHED),
+    value("compact-hash-check-time", WATCHED),
+    value("compaction-batch-limit", WATCHED),
+    value("compaction-sleep-interval", WATCHED),
+    value("watch-progress-notify-interval", WATCHED),
+    value("warning-apply-duration", WATCHED),
+    value("warning-unary-request-duration", WATCHED),
+    value("downgrade-check-time", WATCHED),
+    value("bootstrap-defrag-threshold-megabytes", OTHER_STORE),
+    value("max-learners", WATCHED),
+    switch("memory-mlock", WATCHED),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_flag_has_two_rows() {
+        let names: BTreeSet<&str> = TABLE.iter().map(|flag| flag.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+    }
+
+    #[test]
+    fn the_compatibility_page_has_a_row_for_every_flag() {
+        let page = include_str!("../../../../COMPAT.md");
+        for flag in TABLE {
+            assert!(page.contains(&format!("`--{}`", flag.name)), "COMPAT.md has no --{}", flag.name);
+        }
+    }
+}

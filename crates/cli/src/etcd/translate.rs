@@ -1,0 +1,245 @@
+//! Turns etcd's flags into the settings of a member.
+//! Flags go in; a checked configuration with etcd's defaults comes out, or every problem at once. A flag that
+//! has no effect ends up in the one warning, and none is dropped silently.
+
+use super::flags::Fate;
+use super::line::Given;
+use super::urls;
+use crate::config::check::{self, Checked, Manner, Problems};
+use crate::config::gather;
+use crate::config::setting::Id;
+use crate::config::values::{Origin, Value};
+use crate::log::Output;
+use std::net::SocketAddr;
+
+/// etcd's own timeout of a request is this, and two elections.
+const REQUEST_TIMEOUT_MS: u64 = 5_000;
+const ELECTION_MS_DEFAULT: u64 = 1_000;
+
+pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
+    let mut translation = Translation { given, settings: vec![], problems: vec![] };
+    translation.refuse_what_cannot_hold();
+    let places = translation.take_everything();
+    if !translation.problems.is_empty() {
+        return Err(Problems(translation.problems));
+    }
+    let mut checked = check::check(&gather::from_given(&translation.settings))?;
+    checked.client_addrs = places.clients;
+    checked.metrics_addrs = places.metrics;
+    checked.log_outputs = places.outputs;
+    checked.manner = Manner::Etcd;
+    checked.warnings = warn_of_idle(given);
+    Ok(checked)
+}
+
+/// What a member needs to know beyond its settings.
+struct Places {
+    clients: Vec<SocketAddr>,
+    metrics: Vec<SocketAddr>,
+    outputs: Vec<Output>,
+}
+
+struct Translation<'a> {
+    given: &'a [Given],
+    settings: Vec<(Id, Value)>,
+    problems: Vec<String>,
+}
+
+impl Translation<'_> {
+    fn refuse_what_cannot_hold(&mut self) {
+        for given in self.given {
+            let Fate::Refused(why) = given.fate else { continue };
+            if !matches!(given.value.as_str(), "" | "false" | "off" | "0") {
+                self.problems.push(format!("{} cannot be honoured: {why}", given.origin));
+            }
+        }
+    }
+
+    fn take_everything(&mut self) -> Places {
+        let name = self.given("name").map_or("default".to_owned(), |given| given.value.clone());
+        self.copy("name", Id::Name);
+        match self.given("data-dir") {
+            Some(_) => self.copy("data-dir", Id::DataDir),
+            None => self.follow(Id::DataDir, format!("{name}.etcd")),
+        }
+        match self.given("initial-cluster-token") {
+            Some(_) => self.copy("initial-cluster-token", Id::ClusterToken),
+            None => self.follow(Id::ClusterToken, "etcd-cluster".to_owned()),
+        }
+        self.copy("heartbeat-interval", Id::HeartbeatMs);
+        self.copy("election-timeout", Id::ElectionMs);
+        self.copy("max-request-bytes", Id::RequestBytesMax);
+        self.copy("max-txn-ops", Id::TxnOpsMax);
+        self.copy("snapshot-catchup-entries", Id::LogKeepEntries);
+        self.copy("experimental-snapshot-catchup-entries", Id::LogKeepEntries);
+        self.take_request_timeout();
+        self.take_cluster_state();
+        self.take_log_level();
+        let clients = self.take_client_urls();
+        self.take_peer_urls(&name);
+        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs() }
+    }
+
+    fn given(&self, name: &str) -> Option<&Given> {
+        self.given.iter().find(|given| given.name == name && !given.value.is_empty())
+    }
+
+    fn copy(&mut self, name: &str, id: Id) {
+        if let Some(given) = self.given(name) {
+            let value = Value { text: given.value.clone(), origin: Origin::Flag(given.origin.clone()) };
+            self.settings.push((id, value));
+        }
+    }
+
+    /// A default of etcd's that differs from ours.
+    fn follow(&mut self, id: Id, text: String) {
+        self.settings.push((id, Value { text, origin: Origin::Default }));
+    }
+
+    fn take_request_timeout(&mut self) {
+        let election = self.given("election-timeout").and_then(|given| given.value.parse().ok());
+        let election = election.unwrap_or(ELECTION_MS_DEFAULT);
+        let timeout = election.saturating_mul(2).saturating_add(REQUEST_TIMEOUT_MS);
+        self.follow(Id::RequestTimeoutMs, timeout.to_string());
+    }
+
+    fn take_cluster_state(&mut self) {
+        if let Some(given) = self.given("initial-cluster-state")
+            && !matches!(given.value.as_str(), "new" | "existing")
+        {
+            let problem = format!("{} is \"{}\"; it must be new or existing", given.origin, given.value);
+            self.problems.push(problem);
+        }
+    }
+
+    fn take_log_level(&mut self) {
+        let Some(given) = self.given("log-level") else {
+            if self.given("debug").is_some_and(|given| given.value != "false") {
+                self.follow(Id::LogLevel, "debug".to_owned());
+            }
+            return;
+        };
+        let origin = Origin::Flag(given.origin.clone());
+        match given.value.as_str() {
+            level @ ("debug" | "info" | "warn" | "error") => {
+                let text = level.to_owned();
+                self.settings.push((Id::LogLevel, Value { text, origin }));
+            }
+            "dpanic" | "panic" | "fatal" => {
+                self.settings.push((Id::LogLevel, Value { text: "error".to_owned(), origin }));
+            }
+            other => {
+                let problem =
+                    format!("{origin} is \"{other}\"; it must be debug, info, warn, error, panic or fatal");
+                self.problems.push(problem);
+            }
+        }
+    }
+
+    /// Every listen URL gets a listener; the first one is the client address.
+    fn take_client_urls(&mut self) -> Vec<SocketAddr> {
+        let mut listened = self.listen("listen-client-urls");
+        if listened.is_empty() {
+            listened = vec![SocketAddr::from(([127, 0, 0, 1], 2379))];
+        }
+        self.follow(Id::ClientAddr, listened[0].to_string());
+        if let Some(advertised) = self.urls("advertise-client-urls").into_iter().next() {
+            self.follow(Id::AdvertiseClient, advertised);
+        }
+        listened
+    }
+
+    fn take_peer_urls(&mut self, name: &str) {
+        match self.listen("listen-peer-urls")[..] {
+            [] => {}
+            [address] => self.follow(Id::PeerAddr, address.to_string()),
+            [..] => {
+                self.problems.push("--listen-peer-urls: a member listens on one URL for its peers".to_owned())
+            }
+        }
+        let mut advertised = self.urls("initial-advertise-peer-urls");
+        if advertised.len() > 1 {
+            let problem = "--initial-advertise-peer-urls: a member has one URL for its peers".to_owned();
+            self.problems.push(problem);
+        }
+        let members = self.members();
+        let own = members.iter().find(|(listed, _)| listed == name).map(|(_, place)| place.clone());
+        if let (Some(own), Some(advertised)) = (own, advertised.first_mut())
+            && urls::same_place(&own, advertised)
+        {
+            *advertised = own;
+        }
+        if let Some(advertised) = advertised.into_iter().next() {
+            self.follow(Id::AdvertisePeer, advertised);
+        }
+        if let Some(given) = self.given("initial-cluster") {
+            let origin = Origin::Flag(given.origin.clone());
+            let listed: Vec<String> = members.iter().map(|(name, place)| format!("{name}={place}")).collect();
+            self.settings.push((Id::InitialCluster, Value { text: listed.join(","), origin }));
+        }
+    }
+
+    fn members(&mut self) -> Vec<(String, String)> {
+        let Some(given) = self.given("initial-cluster").cloned() else { return vec![] };
+        let mut members = vec![];
+        for member in given.value.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+            let parsed = match member.split_once('=') {
+                Some((name, url)) => urls::parse(url).map(|place| (name.to_owned(), place)),
+                None => Err(format!("\"{member}\" is not of the form name=http://host:port")),
+            };
+            match parsed {
+                Ok(member) => members.push(member),
+                Err(problem) => self.problems.push(format!("{}: {problem}", given.origin)),
+            }
+        }
+        members
+    }
+
+    fn urls(&mut self, name: &str) -> Vec<String> {
+        let Some(given) = self.given(name) else { return vec![] };
+        match urls::parse_all(&given.value) {
+            Ok(urls) => urls,
+            Err(problem) => {
+                let problem = format!("{}: {problem}", given.origin);
+                self.problems.push(problem);
+                vec![]
+            }
+        }
+    }
+
+    fn listen(&mut self, name: &str) -> Vec<SocketAddr> {
+        let mut addresses = vec![];
+        for place in self.urls(name) {
+            match urls::to_listen(&place) {
+                Ok(address) => addresses.push(address),
+                Err(problem) => self.problems.push(format!("--{name}: {problem}")),
+            }
+        }
+        addresses
+    }
+
+    fn outputs(&self) -> Vec<Output> {
+        let Some(given) = self.given("log-outputs").or_else(|| self.given("log-output")) else {
+            return vec![Output::Stderr];
+        };
+        let output = |word: &str| match word.trim() {
+            "default" | "stderr" | "systemd/journal" => Output::Stderr,
+            "stdout" => Output::Stdout,
+            path => Output::File(path.into()),
+        };
+        given.value.split(',').map(output).collect()
+    }
+}
+
+/// One line for all flags that do nothing here.
+fn warn_of_idle(given: &[Given]) -> Vec<String> {
+    let idle: Vec<&str> = given
+        .iter()
+        .filter(|given| matches!(given.fate, Fate::Idle(_)))
+        .map(|given| given.origin.as_str())
+        .collect();
+    if idle.is_empty() { vec![] } else { vec![format!("accepted without effect: {}", idle.join(", "))] }
+}
+
+#[cfg(test)]
+mod tests;

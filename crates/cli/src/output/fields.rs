@@ -1,0 +1,101 @@
+//! The fields format: a line for every field, its name quoted, keys and values quoted as Go quotes them.
+
+use super::quote::quote;
+use super::{EndpointHealth, EndpointStatus};
+use crate::client::duration;
+use proto::etcdserverpb::response_op::Response;
+use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseHeader, TxnResponse};
+use proto::mvccpb::KeyValue;
+use std::fmt::Display;
+
+pub fn range(response: &RangeResponse) -> String {
+    let mut text = header(response.header);
+    response.kvs.iter().for_each(|kv| text.push_str(&key_value("", kv)));
+    text + &field("More", response.more) + &field("Count", response.count)
+}
+
+pub fn put(response: &PutResponse) -> String {
+    let before: String = response.prev_kv.iter().map(|kv| key_value("Prev", kv)).collect();
+    header(response.header) + &before
+}
+
+pub fn delete(response: &DeleteRangeResponse) -> String {
+    let before: String = response.prev_kvs.iter().map(|kv| key_value("Prev", kv)).collect();
+    header(response.header) + &field("Deleted", response.deleted) + &before
+}
+
+pub fn txn(response: &TxnResponse) -> String {
+    let op = |answer: &Option<Response>| match answer {
+        Some(Response::ResponseRange(answer)) => range(answer),
+        Some(Response::ResponsePut(answer)) => put(answer),
+        Some(Response::ResponseDeleteRange(answer)) => delete(answer),
+        Some(Response::ResponseTxn(answer)) => txn(answer),
+        None => String::new(),
+    };
+    let answers: String = response.responses.iter().map(|one| op(&one.response)).collect();
+    header(response.header) + &field("Succeeded", response.succeeded) + &answers
+}
+
+pub fn statuses(all: &[EndpointStatus]) -> String {
+    let one = |one: &EndpointStatus| {
+        let status = &one.status;
+        let errors: Vec<String> = status.errors.iter().map(|error| quote(error.as_bytes())).collect();
+        [
+            header(status.header),
+            field("Version", quote(status.version.as_bytes())),
+            field("DBSize", status.db_size),
+            field("Leader", status.leader),
+            field("IsLearner", status.is_learner),
+            field("RaftIndex", status.raft_index),
+            field("RaftTerm", status.raft_term),
+            field("RaftAppliedIndex", status.raft_applied_index),
+            field("Errors", format!("[{}]", errors.join(" "))),
+            field("Endpoint", quote(one.endpoint.as_bytes())),
+            "\n".to_owned(),
+        ]
+        .concat()
+    };
+    all.iter().map(one).collect()
+}
+
+pub fn healths(all: &[EndpointHealth]) -> String {
+    let one = |one: &EndpointHealth| {
+        [
+            field("Endpoint", quote(one.endpoint.as_bytes())),
+            field("Health", one.error.is_empty()),
+            field("Took", duration::render(one.took)),
+            field("Error", &one.error),
+            "\n".to_owned(),
+        ]
+        .concat()
+    };
+    all.iter().map(one).collect()
+}
+
+fn header(header: Option<ResponseHeader>) -> String {
+    let header = header.unwrap_or_default();
+    [
+        field("ClusterID", header.cluster_id),
+        field("MemberID", header.member_id),
+        field("Revision", header.revision),
+        field("RaftTerm", header.raft_term),
+    ]
+    .concat()
+}
+
+fn key_value(prefix: &str, kv: &KeyValue) -> String {
+    let field = |name: &str, value: &dyn Display| field(&format!("{prefix}{name}"), value);
+    [
+        field("Key", &quote(&kv.key)),
+        field("CreateRevision", &kv.create_revision),
+        field("ModRevision", &kv.mod_revision),
+        field("Version", &kv.version),
+        field("Value", &quote(&kv.value)),
+        field("Lease", &kv.lease),
+    ]
+    .concat()
+}
+
+fn field(name: &str, value: impl Display) -> String {
+    format!("\"{name}\" : {value}\n")
+}

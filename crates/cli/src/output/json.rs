@@ -1,0 +1,157 @@
+//! The JSON format as Go's encoder writes etcd's messages: fields in their order, none that is empty, bytes in
+//! base64, numbers bare.
+
+use super::{EndpointHealth, EndpointStatus};
+use crate::client::duration;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use proto::etcdserverpb::response_op::Response;
+use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseHeader, TxnResponse};
+use proto::mvccpb::KeyValue;
+
+pub fn line(json: &str) -> String {
+    format!("{json}\n")
+}
+
+pub fn list(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", Vec::from_iter(items).join(","))
+}
+
+pub fn range(response: &RangeResponse) -> String {
+    Object::default()
+        .header(response.header)
+        .items("kvs", response.kvs.iter().map(key_value))
+        .flag("more", response.more)
+        .number("count", response.count)
+        .end()
+}
+
+pub fn put(response: &PutResponse) -> String {
+    let before = response.prev_kv.as_ref().map(key_value);
+    Object::default().header(response.header).maybe("prev_kv", before).end()
+}
+
+pub fn delete(response: &DeleteRangeResponse) -> String {
+    Object::default()
+        .header(response.header)
+        .number("deleted", response.deleted)
+        .items("prev_kvs", response.prev_kvs.iter().map(key_value))
+        .end()
+}
+
+pub fn txn(response: &TxnResponse) -> String {
+    let op = |response: &Option<Response>| {
+        let (name, answer) = match response {
+            Some(Response::ResponseRange(answer)) => ("response_range", range(answer)),
+            Some(Response::ResponsePut(answer)) => ("response_put", put(answer)),
+            Some(Response::ResponseDeleteRange(answer)) => ("response_delete_range", delete(answer)),
+            Some(Response::ResponseTxn(answer)) => ("response_txn", txn(answer)),
+            None => return r#"{"Response":null}"#.to_owned(),
+        };
+        let inner = Object::default().raw(name, &answer).end();
+        Object::default().raw("Response", &inner).end()
+    };
+    Object::default()
+        .header(response.header)
+        .flag("succeeded", response.succeeded)
+        .items("responses", response.responses.iter().map(|one| op(&one.response)))
+        .end()
+}
+
+pub fn status(one: &EndpointStatus) -> String {
+    let status = &one.status;
+    let inner = Object::default()
+        .header(status.header)
+        .text("version", &status.version)
+        .number("dbSize", status.db_size)
+        .number("leader", status.leader)
+        .number("raftIndex", status.raft_index)
+        .number("raftTerm", status.raft_term)
+        .number("raftAppliedIndex", status.raft_applied_index)
+        .items("errors", status.errors.iter().map(|error| quoted(error)))
+        .number("dbSizeInUse", status.db_size_in_use)
+        .flag("isLearner", status.is_learner)
+        .text("storageVersion", &status.storage_version)
+        .number("dbSizeQuota", status.db_size_quota)
+        .end();
+    Object::default().text("Endpoint", &one.endpoint).raw("Status", &inner).end()
+}
+
+pub fn health(one: &EndpointHealth) -> String {
+    Object::default()
+        .text("endpoint", &one.endpoint)
+        .raw("health", if one.error.is_empty() { "true" } else { "false" })
+        .text("took", &duration::render(one.took))
+        .text("error", &one.error)
+        .end()
+}
+
+fn key_value(kv: &KeyValue) -> String {
+    Object::default()
+        .bytes("key", &kv.key)
+        .number("create_revision", kv.create_revision)
+        .number("mod_revision", kv.mod_revision)
+        .number("version", kv.version)
+        .bytes("value", &kv.value)
+        .number("lease", kv.lease)
+        .end()
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// An object under construction; what is empty is left out.
+#[derive(Default)]
+struct Object(Vec<String>);
+
+impl Object {
+    fn raw(mut self, name: &str, json: &str) -> Object {
+        self.0.push(format!("\"{name}\":{json}"));
+        self
+    }
+
+    fn maybe(self, name: &str, json: Option<String>) -> Object {
+        match json {
+            Some(json) => self.raw(name, &json),
+            None => self,
+        }
+    }
+
+    fn header(self, header: Option<ResponseHeader>) -> Object {
+        let json = header.map(|header| {
+            Object::default()
+                .number("cluster_id", header.cluster_id)
+                .number("member_id", header.member_id)
+                .number("revision", header.revision)
+                .number("raft_term", header.raft_term)
+                .end()
+        });
+        self.maybe("header", json)
+    }
+
+    fn number<N: Default + PartialEq + ToString>(self, name: &str, number: N) -> Object {
+        if number == N::default() { self } else { self.raw(name, &number.to_string()) }
+    }
+
+    fn flag(self, name: &str, flag: bool) -> Object {
+        if flag { self.raw(name, "true") } else { self }
+    }
+
+    fn text(self, name: &str, text: &str) -> Object {
+        if text.is_empty() { self } else { self.raw(name, &quoted(text)) }
+    }
+
+    fn bytes(self, name: &str, bytes: &[u8]) -> Object {
+        if bytes.is_empty() { self } else { self.raw(name, &format!("\"{}\"", STANDARD.encode(bytes))) }
+    }
+
+    fn items(self, name: &str, items: impl Iterator<Item = String>) -> Object {
+        let json = list(items);
+        if json == "[]" { self } else { self.raw(name, &json) }
+    }
+
+    fn end(self) -> String {
+        format!("{{{}}}", self.0.join(","))
+    }
+}

@@ -1,0 +1,114 @@
+//! Tables drawn with plus, minus and bar, heads centred and cells to the right, as etcdctl draws them.
+
+use super::quote::quote;
+use super::{EndpointHealth, EndpointStatus, status_columns};
+use crate::client::duration;
+use proto::etcdserverpb::response_op::Response;
+use proto::etcdserverpb::{DeleteRangeResponse, TxnResponse};
+use proto::mvccpb::KeyValue;
+
+const KEY_HEADS: [&str; 6] = ["KEY", "VALUE", "VERSION", "CREATE REVISION", "MOD REVISION", "LEASE"];
+const STATUS_HEADS: [&str; 10] = [
+    "ENDPOINT",
+    "ID",
+    "VERSION",
+    "DB SIZE",
+    "IS LEADER",
+    "IS LEARNER",
+    "RAFT TERM",
+    "RAFT INDEX",
+    "RAFT APPLIED INDEX",
+    "ERRORS",
+];
+
+pub fn keys(kvs: &[KeyValue]) -> String {
+    let row = |kv: &KeyValue| {
+        vec![
+            readable(&kv.key),
+            readable(&kv.value),
+            kv.version.to_string(),
+            kv.create_revision.to_string(),
+            kv.mod_revision.to_string(),
+            format!("{:x}", kv.lease),
+        ]
+    };
+    draw(&KEY_HEADS, kvs.iter().map(row).collect())
+}
+
+pub fn deleted(response: &DeleteRangeResponse) -> String {
+    let count = draw(&["DELETED"], vec![vec![response.deleted.to_string()]]);
+    if response.prev_kvs.is_empty() { count } else { count + &keys(&response.prev_kvs) }
+}
+
+pub fn txn(response: &TxnResponse) -> String {
+    let mut text = draw(&["SUCCEEDED"], vec![vec![response.succeeded.to_string()]]);
+    for op in &response.responses {
+        text.push_str(&match &op.response {
+            Some(Response::ResponseRange(answer)) => keys(&answer.kvs),
+            Some(Response::ResponsePut(answer)) => keys(answer.prev_kv.as_slice()),
+            Some(Response::ResponseDeleteRange(answer)) => deleted(answer),
+            Some(Response::ResponseTxn(answer)) => txn(answer),
+            None => String::new(),
+        });
+    }
+    text
+}
+
+pub fn statuses(all: &[EndpointStatus]) -> String {
+    draw(&STATUS_HEADS, all.iter().map(status_columns).collect())
+}
+
+pub fn healths(all: &[EndpointHealth]) -> String {
+    let row = |one: &EndpointHealth| {
+        let healthy = one.error.is_empty().to_string();
+        vec![one.endpoint.clone(), healthy, duration::render(one.took), one.error.clone()]
+    };
+    draw(&["ENDPOINT", "HEALTH", "TOOK", "ERROR"], all.iter().map(row).collect())
+}
+
+/// Text as it is; what would break the frame is quoted.
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => quote(bytes),
+    }
+}
+
+fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+    let length = |text: &str| text.chars().count();
+    let width = |i: usize| rows.iter().map(|row| length(&row[i])).chain([length(heads[i])]).max();
+    let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();
+    let frame: String = widths.iter().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
+    let frame = frame + "+\n";
+    let mut text = frame.clone();
+    for (head, width) in heads.iter().zip(&widths) {
+        text.push_str(&format!("| {head:^width$} "));
+    }
+    text.push_str("|\n");
+    text.push_str(&frame);
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths) {
+            text.push_str(&format!("| {cell:>width$} "));
+        }
+        text.push_str("|\n");
+    }
+    if rows.is_empty() { text } else { text + &frame }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_centred_and_cells_stand_to_the_right() {
+        let rows = vec![vec!["127.0.0.1:47379".to_owned(), "491752975".to_owned()]];
+        let expected = "\
++-----------------+-----------+
+|    ENDPOINT     |   HASH    |
++-----------------+-----------+
+| 127.0.0.1:47379 | 491752975 |
++-----------------+-----------+
+";
+        assert_eq!(draw(&["ENDPOINT", "HASH"], rows), expected);
+    }
+}

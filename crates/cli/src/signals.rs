@@ -1,0 +1,32 @@
+//! The signals that ask a process to stop, for every verb that runs until it is told.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub fn new() -> std::io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    pub async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+
+    /// From here on a signal means that somebody has lost patience.
+    pub fn exit_on_next(mut self) {
+        tokio::spawn(async move {
+            self.next().await;
+            std::process::exit(1);
+        });
+    }
+}

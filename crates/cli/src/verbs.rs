@@ -1,0 +1,131 @@
+//! The client verbs, a file each. They mirror etcdctl: the same names, the same flags, the same output.
+//! Words of the command line go in; text on standard output and an exit code come out.
+
+mod del;
+mod endpoint;
+mod get;
+mod put;
+mod txn;
+mod version;
+
+use crate::client::{Client, Error, Options};
+use crate::output::Printer;
+use clap::{Args, Subcommand};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::process::ExitCode;
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Reads a key or a range of keys
+    Get(With<get::Get>),
+    /// Writes a key
+    Put(With<put::Put>),
+    /// Deletes a key or a range of keys
+    Del(With<del::Del>),
+    /// Compares and, depending on the outcome, reads and writes, all in one step
+    Txn(With<txn::Txn>),
+    /// Asks each endpoint about itself
+    #[command(subcommand)]
+    Endpoint(endpoint::Endpoint),
+    /// Tells the version of this binary and of the API it speaks
+    Version(version::Version),
+}
+
+/// What a verb has of its own, and what all have.
+#[derive(Args)]
+pub struct With<T: Args> {
+    #[command(flatten)]
+    verb: T,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run(verb: Verb) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&Error::Output(error)),
+    };
+    let outcome = runtime.block_on(run_verb(verb));
+    runtime.shutdown_background();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
+    }
+}
+
+async fn run_verb(verb: Verb) -> Result<(), Error> {
+    match verb {
+        Verb::Get(get) => get.verb.run(&get.options).await,
+        Verb::Put(put) => put.verb.run(&put.options).await,
+        Verb::Del(del) => del.verb.run(&del.options).await,
+        Verb::Txn(txn) => txn.verb.run(&txn.options).await,
+        Verb::Endpoint(endpoint) => endpoint.run().await,
+        Verb::Version(version) => version.run(),
+    }
+}
+
+fn fail(error: &Error) -> ExitCode {
+    // When standard error is gone, the exit code still tells.
+    let _ = writeln!(std::io::stderr(), "Error: {error}");
+    error.exit_code()
+}
+
+/// Writes to standard output. A reader that has seen enough, as `head`, is no trouble.
+fn print(text: &[u8]) -> Result<(), Error> {
+    let mut out = std::io::stdout();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Error::Output(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Keys and values are bytes, whatever the terminal's language.
+fn bytes_of(word: &OsString) -> Vec<u8> {
+    word.clone().into_vec()
+}
+
+/// The range that `key`, `range_end`, `--prefix` and `--from-key` describe, as etcdctl reads them.
+fn range_of(
+    key: &OsString,
+    range_end: Option<&OsString>,
+    extent: Extent,
+) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    let mut key = bytes_of(key);
+    if extent != Extent::Given && range_end.is_some() {
+        let problem = "too many arguments, only accept one argument when `--prefix` or `--from-key` is set";
+        return Err(Error::Usage(problem.to_owned()));
+    }
+    let all = key.is_empty() && extent != Extent::Given;
+    if all {
+        key = vec![0];
+    }
+    let end = match extent {
+        Extent::Given => range_end.map(bytes_of).unwrap_or_default(),
+        Extent::Prefix if !all => base::key_range::prefix_end(&key).to_vec(),
+        Extent::Prefix | Extent::FromKey => vec![0],
+    };
+    Ok((key, end))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// The one key, or up to the range end that was given.
+    Given,
+    Prefix,
+    FromKey,
+}
+
+impl Extent {
+    fn of(prefix: bool, from_key: bool) -> Result<Extent, Error> {
+        match (prefix, from_key) {
+            (true, true) => Err(Error::Usage(
+                "`--prefix` and `--from-key` cannot be set at the same time, choose one".to_owned(),
+            )),
+            (true, false) => Ok(Extent::Prefix),
+            (false, true) => Ok(Extent::FromKey),
+            (false, false) => Ok(Extent::Given),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! `althing del`: deletes a key or a range of keys, and tells how many there were.
+
+use super::{Client, Error, Extent, Options, Printer, print, range_of};
+use crate::client::Kind;
+use clap::Args;
+use proto::etcdserverpb::DeleteRangeRequest;
+use proto::etcdserverpb::kv_client::KvClient;
+use std::ffi::OsString;
+
+const EXAMPLE: &str = "\
+Example:
+  althing del greeting
+  althing del sessions/ --prefix                 every key that begins with sessions/
+  althing del a c --range                        a and b, but not c";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Del {
+    key: OsString,
+    /// Deletes up to this key, which is not part of the range
+    range_end: Option<OsString>,
+    /// Delete all keys that begin with the key
+    #[arg(long)]
+    prefix: bool,
+    /// Delete the key and all that come after it
+    #[arg(long)]
+    from_key: bool,
+    /// Say that a range is meant; a range end must be given
+    #[arg(long)]
+    range: bool,
+    /// Print the keys as they were
+    #[arg(long)]
+    prev_kv: bool,
+}
+
+impl Del {
+    pub async fn run(&self, options: &Options) -> Result<(), Error> {
+        let request = self.request()?;
+        let response = Client::new(options)?
+            .call(Kind::Write, |channel| {
+                let request = request.clone();
+                async move {
+                    KvClient::new(channel).max_decoding_message_size(usize::MAX).delete_range(request).await
+                }
+            })
+            .await?;
+        print(&Printer::new(options).delete(&response))
+    }
+
+    pub fn request(&self) -> Result<DeleteRangeRequest, Error> {
+        if self.range && self.range_end.is_none() {
+            return Err(Error::Usage("--range needs a range end: `del KEY RANGE_END --range`".to_owned()));
+        }
+        let extent = Extent::of(self.prefix, self.from_key)?;
+        let (key, range_end) = range_of(&self.key, self.range_end.as_ref(), extent)?;
+        Ok(DeleteRangeRequest { key: key.into(), range_end: range_end.into(), prev_kv: self.prev_kv })
+    }
+}

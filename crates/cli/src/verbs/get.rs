@@ -1,0 +1,132 @@
+//! `althing get`: reads a key or a range of keys.
+
+use super::{Client, Error, Extent, Options, Printer, print, range_of};
+use crate::client::{Format, Kind};
+use crate::output::Shown;
+use clap::{Args, ValueEnum};
+use proto::etcdserverpb::RangeRequest;
+use proto::etcdserverpb::kv_client::KvClient;
+use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
+use std::ffi::OsString;
+
+const EXAMPLE: &str = "\
+Example:
+  althing get services/ --prefix --keys-only     every key that begins with services/
+  althing get greeting --rev 7                   what it was at revision 7";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Get {
+    key: OsString,
+    /// Reads up to this key, which is not part of the range
+    range_end: Option<OsString>,
+    /// Read all keys that begin with the key
+    #[arg(long)]
+    prefix: bool,
+    /// Read the key and all that come after it
+    #[arg(long)]
+    from_key: bool,
+    /// Read as of this revision
+    #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true)]
+    rev: i64,
+    /// Read so many keys at most; 0 sets no limit
+    #[arg(long, default_value_t = 0, hide_default_value = true, allow_negative_numbers = true)]
+    limit: i64,
+    #[arg(long, value_enum, ignore_case = true, help = "Sort up or down")]
+    order: Option<Order>,
+    #[arg(long, value_enum, ignore_case = true, help = "Sort by this")]
+    sort_by: Option<SortBy>,
+    /// Leave out the values
+    #[arg(long)]
+    keys_only: bool,
+    /// Tell only how many there are
+    #[arg(long)]
+    count_only: bool,
+    /// Leave out the keys, in the simple format
+    #[arg(long)]
+    print_value_only: bool,
+    /// Linearizable, or serializable: from one member, perhaps old
+    #[arg(long, value_enum, default_value = "l")]
+    consistency: Consistency,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Order {
+    Ascend,
+    Descend,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SortBy {
+    Create,
+    Key,
+    Modify,
+    Value,
+    Version,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Consistency {
+    L,
+    S,
+}
+
+impl Get {
+    pub async fn run(&self, options: &Options) -> Result<(), Error> {
+        let mut printer = Printer::new(options);
+        printer.shown = self.shown(printer.format())?;
+        let request = self.request()?;
+        let response =
+            Client::new(options)?
+                .call(Kind::Read, |channel| {
+                    let request = request.clone();
+                    async move {
+                        KvClient::new(channel).max_decoding_message_size(usize::MAX).range(request).await
+                    }
+                })
+                .await?;
+        print(&printer.range(&response))
+    }
+
+    pub fn request(&self) -> Result<RangeRequest, Error> {
+        let extent = Extent::of(self.prefix, self.from_key)?;
+        let (key, range_end) = range_of(&self.key, self.range_end.as_ref(), extent)?;
+        let target = match self.sort_by {
+            None | Some(SortBy::Key) => SortTarget::Key,
+            Some(SortBy::Create) => SortTarget::Create,
+            Some(SortBy::Modify) => SortTarget::Mod,
+            Some(SortBy::Value) => SortTarget::Value,
+            Some(SortBy::Version) => SortTarget::Version,
+        };
+        let order = match self.order {
+            // Keys ascend by themselves.
+            Some(Order::Ascend) if target != SortTarget::Key => SortOrder::Ascend,
+            Some(Order::Descend) => SortOrder::Descend,
+            _ => SortOrder::None,
+        };
+        Ok(RangeRequest {
+            key: key.into(),
+            range_end: range_end.into(),
+            limit: self.limit,
+            revision: self.rev,
+            sort_order: order as i32,
+            sort_target: target as i32,
+            serializable: self.consistency == Consistency::S,
+            keys_only: self.keys_only,
+            count_only: self.count_only,
+            ..RangeRequest::default()
+        })
+    }
+
+    fn shown(&self, format: Format) -> Result<Shown, Error> {
+        match (self.print_value_only, self.count_only) {
+            (true, _) if format != Format::Simple => {
+                Err(Error::Usage("print-value-only is only for `--write-out=simple`".to_owned()))
+            }
+            (true, true) => Err(Error::Usage("a count has no values to print".to_owned())),
+            (true, false) => Ok(Shown::Value),
+            (false, true) => Ok(Shown::Count),
+            (false, false) => Ok(Shown::KeyAndValue),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! `althing put`: writes a key. A value that is not on the command line is read from standard input.
+
+use super::{Client, Error, Options, Printer, bytes_of, print};
+use crate::client::Kind;
+use clap::Args;
+use proto::etcdserverpb::PutRequest;
+use proto::etcdserverpb::kv_client::KvClient;
+use std::ffi::OsString;
+use std::io::Read;
+
+const EXAMPLE: &str = "\
+Example:
+  althing put greeting hello
+  althing put config < config.json               the value from standard input
+  althing put -- key -5                          a value that begins with a dash";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Put {
+    key: OsString,
+    /// Read from standard input when it is not given
+    value: Option<OsString>,
+    /// Attach the key to this lease, whose id is hexadecimal
+    #[arg(long, value_name = "ID", default_value = "0", hide_default_value = true, value_parser = parse_lease)]
+    lease: i64,
+    /// Print the key as it was before
+    #[arg(long)]
+    prev_kv: bool,
+    /// Keep the value that is there
+    #[arg(long)]
+    ignore_value: bool,
+    /// Keep the lease that is there
+    #[arg(long)]
+    ignore_lease: bool,
+}
+
+fn parse_lease(text: &str) -> Result<i64, String> {
+    i64::from_str_radix(text, 16).map_err(|_| format!("bad lease ID ({text}), expecting ID in Hex"))
+}
+
+impl Put {
+    pub async fn run(&self, options: &Options) -> Result<(), Error> {
+        let value = match (&self.value, self.ignore_value) {
+            (Some(value), _) => bytes_of(value),
+            (None, true) => vec![],
+            (None, false) => read_value()?,
+        };
+        let request = self.request(value)?;
+        let response = Client::new(options)?
+            .call(Kind::Write, |channel| {
+                let request = request.clone();
+                async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).put(request).await }
+            })
+            .await?;
+        print(&Printer::new(options).put(&response))
+    }
+
+    /// As one operation of a transaction, where standard input is taken.
+    pub fn operation(&self) -> Result<PutRequest, Error> {
+        match (&self.value, self.ignore_value) {
+            (None, false) => Err(Error::Usage("a put in a transaction needs its value".to_owned())),
+            (value, _) => self.request(value.as_ref().map(bytes_of).unwrap_or_default()),
+        }
+    }
+
+    fn request(&self, value: Vec<u8>) -> Result<PutRequest, Error> {
+        if self.ignore_value && self.value.is_some() {
+            let problem = "put command needs only 1 argument when 'ignore-value' is set";
+            return Err(Error::Usage(problem.to_owned()));
+        }
+        Ok(PutRequest {
+            key: bytes_of(&self.key).into(),
+            value: value.into(),
+            lease: self.lease,
+            prev_kv: self.prev_kv,
+            ignore_value: self.ignore_value,
+            ignore_lease: self.ignore_lease,
+        })
+    }
+}
+
+fn read_value() -> Result<Vec<u8>, Error> {
+    let mut value = vec![];
+    std::io::stdin().read_to_end(&mut value).map_err(Error::Input)?;
+    Ok(value)
+}

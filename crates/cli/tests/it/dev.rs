@@ -1,0 +1,100 @@
+//! `althing dev`: a cluster of real processes that heals itself and leaves nothing behind.
+
+use crate::etcd::{Etcd, get, put};
+use crate::process::{althing, until};
+use crate::tour::block_on;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+struct Dev {
+    child: Child,
+    endpoints: Vec<String>,
+}
+
+impl Dev {
+    fn start(args: &[&str]) -> Dev {
+        let mut child =
+            althing().arg("dev").args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.find_map(|line| line.strip_prefix("endpoints: ").map(str::to_owned));
+        let endpoints = line.expect("the endpoints are told").split(',').map(str::to_owned).collect();
+        assert!(lines.next().is_some_and(|line| line.starts_with("try: althing put")));
+        Dev { child, endpoints }
+    }
+
+    /// The members' process ids, by the children that the kernel lists.
+    fn members(&self) -> Vec<u32> {
+        let id = self.child.id();
+        let listed = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        listed.split_whitespace().map(|id| id.parse().unwrap()).collect()
+    }
+
+    fn stop(mut self) -> String {
+        signal("INT", self.child.id());
+        let ended = until("the cluster stops", || self.child.try_wait().unwrap());
+        assert!(ended.success(), "{ended}");
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
+    }
+}
+
+fn signal(name: &str, id: u32) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &id.to_string()]).status().unwrap().success());
+}
+
+async fn write_and_read(dev: &Dev, value: &'static str) {
+    let mut first = Etcd::connect(&format!("http://{}", dev.endpoints[0])).await;
+    first.put(put("a", value)).await.unwrap();
+    for endpoint in &dev.endpoints {
+        let mut etcd = Etcd::connect(&format!("http://{endpoint}")).await;
+        assert_eq!(etcd.range(get("a")).await.unwrap().kvs[0].value, value);
+    }
+}
+
+fn wait_reachable(dev: &Dev) {
+    for endpoint in &dev.endpoints {
+        until("the member listens", || std::net::TcpStream::connect(endpoint).ok());
+    }
+}
+
+#[test]
+fn a_member_that_dies_is_started_again_and_all_stop_together() {
+    let dev = Dev::start(&[]);
+    assert_eq!(dev.endpoints.len(), 3);
+    wait_reachable(&dev);
+    block_on(write_and_read(&dev, "1"));
+    let before = dev.members();
+    assert_eq!(before.len(), 3);
+    signal("KILL", before[0]);
+    let after = until("the member is started again", || {
+        let members = dev.members();
+        (members.len() == 3 && !members.contains(&before[0])).then_some(members)
+    });
+    wait_reachable(&dev);
+    block_on(write_and_read(&dev, "2"));
+
+    let log = dev.stop();
+    assert!(log.contains("ended") && log.contains("starting it again"), "{log}");
+    for id in after {
+        assert!(!std::path::Path::new(&format!("/proc/{id}")).exists(), "member {id} was left behind");
+    }
+}
+
+#[test]
+fn data_that_was_kept_is_there_again() {
+    let dir = TempDir::new().unwrap();
+    let args = ["--nodes", "1", "--data-dir", dir.path().to_str().unwrap()];
+    let dev = Dev::start(&args);
+    wait_reachable(&dev);
+    block_on(write_and_read(&dev, "kept"));
+    dev.stop();
+    let dev = Dev::start(&args);
+    wait_reachable(&dev);
+    block_on(async {
+        let mut etcd = Etcd::connect(&format!("http://{}", dev.endpoints[0])).await;
+        assert_eq!(etcd.range(get("a")).await.unwrap().kvs[0].value, "kept");
+    });
+    dev.stop();
+}

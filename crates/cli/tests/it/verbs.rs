@@ -1,0 +1,185 @@
+//! The client verbs as their users meet them: what is printed, and with which exit code; side by side with
+//! etcdctl when the variable `ETCDCTL` names the binary.
+
+use crate::process::{Member, Plan, althing, free_port};
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+/// Runs with this on standard input.
+fn run(mut command: Command, input: &str) -> Output {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A verb that refuses its flags does not read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn verb(member: &Member, args: &[&str], input: &str) -> Output {
+    let mut command = althing();
+    command.env_remove("ETCDCTL_ENDPOINTS").args(args).args(["--endpoints", &member.client.to_string()]);
+    run(command, input)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Standard output of a verb that must succeed.
+fn out(member: &Member, args: &[&str], input: &str) -> String {
+    let output = verb(member, args, input);
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn verbs_print_what_etcdctl_prints() {
+    let member = Plan::single().start_ready();
+    let out = |args: &[&str]| out(&member, args, "");
+    assert_eq!(out(&["put", "a", "1"]), "OK\n");
+    assert_eq!(out(&["put", "a", "2", "--prev-kv"]), "OK\na\n1\n");
+    assert_eq!(out(&["get", "a"]), "a\n2\n");
+    assert_eq!(out(&["get", "a", "--rev", "2", "--print-value-only"]), "1\n");
+    assert_eq!(out(&["put", "b", "x"]), "OK\n");
+    assert_eq!(out(&["get", "", "--prefix=true", "--keys-only"]), "a\n\nb\n\n");
+    assert_eq!(out(&["get", "a", "c", "--order", "DESCEND"]), "b\nx\na\n2\n");
+    assert_eq!(out(&["get", "a", "--from-key", "--limit", "1", "--consistency", "s"]), "a\n2\n");
+    assert_eq!(out(&["get", "", "--prefix", "--count-only"]), "2\n");
+    assert_eq!(out(&["get", "a", "--hex"]), "\\x61\n\\x32\n");
+    assert_eq!(out(&["put", "a", "--ignore-value", "--prev-kv"]), "OK\na\n2\n");
+    assert_eq!(out(&["del", "a", "c", "--range", "--prev-kv"]), "2\na\n2\nb\nx\n");
+    assert_eq!(out(&["del", "a"]), "0\n");
+    assert!(out(&["endpoint", "status"]).contains(", 3.6.0, "));
+    assert!(out(&["endpoint", "health"]).contains(" is healthy: successfully committed proposal: took = "));
+    assert!(out(&["endpoint", "status", "-w", "table"]).contains("| RAFT APPLIED INDEX |"));
+}
+
+#[test]
+fn values_and_transactions_come_from_standard_input() {
+    let member = Plan::single().start_ready();
+    assert_eq!(out(&member, &["put", "a"], "from\nstdin"), "OK\n");
+    assert_eq!(out(&member, &["get", "a", "--print-value-only"], ""), "from\nstdin\n");
+    let txn = "val(\"a\") = \"from\\nstdin\"\n\nput won 'yes sir'\nget a\ndel x --prefix\n\nput lost yes\n\n";
+    assert_eq!(out(&member, &["txn"], txn), "SUCCESS\n\nOK\n\na\nfrom\nstdin\n\n0\n");
+    assert_eq!(out(&member, &["get", "won", "--print-value-only"], ""), "yes sir\n");
+    let asked = out(&member, &["txn", "-i"], "ver(\"a\") > \"7\"\n\nget a\n\nget won\n\n");
+    assert_eq!(
+        asked,
+        "compares:\nsuccess requests (get, put, del):\nfailure requests (get, put, del):\nFAILURE\n\nwon\nyes sir\n"
+    );
+}
+
+#[test]
+fn exit_codes_tell_whose_fault_it_was() {
+    let member = Plan::single().start_ready();
+    let table: &[(&[&str], i32, &str)] = &[
+        (&["get"], 2, "required"),
+        (&["get", "a", "b", "--prefix"], 2, "only accept one argument"),
+        (&["get", "a", "--prefix", "--from-key"], 2, "cannot be set at the same time"),
+        (&["get", "a", "--rev", "99"], 2, "etcdserver: mvcc: required revision is a future revision"),
+        (&["get", "a", "--print-value-only", "-w", "json"], 2, "only for `--write-out=simple`"),
+        (&["put", "a", "b", "--lease", "xyz"], 2, "expecting ID in Hex"),
+        (&["put", "a", "b", "--lease", "7"], 2, "etcdserver: requested lease not found"),
+        (&["put", "a", "b", "--ignore-value"], 2, "needs only 1 argument"),
+        (&["put", "", "b"], 2, "etcdserver: key is not provided"),
+        (&["get", "a", "--command-timeout", "soon"], 2, "is not a duration"),
+        (&["get", "a", "-w", "xml"], 2, "invalid value"),
+        (&["get", "a", "--endpoints", "https://h:1"], 2, "only plain http"),
+    ];
+    for (args, code, reason) in table {
+        let output = verb(&member, args, "");
+        let told = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(*code), "{args:?}: {told}");
+        assert!(told.contains(reason), "{args:?}: {told}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_gone_is_passed_over() {
+    let member = Plan::single().start_ready();
+    let both = format!("127.0.0.1:{},http://{}", free_port(), member.client);
+    for args in [&["put", "a", "1"][..], &["get", "a"], &["del", "a"]] {
+        let mut command = althing();
+        command.env("ETCDCTL_ENDPOINTS", &both).args(args);
+        let output = run(command, "");
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    }
+    let mut health = althing();
+    health.args(["--endpoints", &both, "endpoint", "health", "--dial-timeout", "100ms"]);
+    let output = run(health, "");
+    assert_eq!(output.status.code(), Some(4));
+    let told = text(&output.stdout);
+    assert!(told.contains("is unhealthy") && told.contains("is healthy"), "{told}");
+}
+
+#[test]
+fn with_nobody_there_the_exit_code_says_try_again() {
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let mut command = althing();
+    command.args(["get", "a", "--dial-timeout", "100ms", "--endpoints", &nobody]);
+    let output = run(command, "");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains(&nobody), "{}", text(&output.stderr));
+}
+
+#[test]
+fn every_verb_has_an_example_and_every_shell_a_script() {
+    for verb in
+        ["get", "put", "del", "txn", "endpoint status", "endpoint health", "version", "dev", "completion"]
+    {
+        let output = althing().args(verb.split(' ')).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{verb}");
+        assert!(text(&output.stdout).contains("Example:"), "{verb}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let output = althing().args(["completion", shell]).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains("print-value-only"), "{shell}");
+    }
+    assert!(text(&althing().arg("version").output().unwrap().stdout).ends_with("API version: 3.6\n"));
+}
+
+/// Verbs that change nothing, so that both tools see the same store.
+const READS: &[(&[&str], &str)] = &[
+    (&["get", "a"], ""),
+    (&["get", "", "--prefix"], ""),
+    (&["get", "", "--prefix", "--keys-only"], ""),
+    (&["get", "", "--from-key", "--limit", "2"], ""),
+    (&["get", "a", "--rev", "2"], ""),
+    (&["get", "bin", "--hex"], ""),
+    (&["get", "a", "c", "--order", "descend", "--sort-by", "version"], ""),
+    (&["get", "none"], ""),
+    (&["del", "none", "--prev-kv"], ""),
+    (&["txn"], "val(\"a\") = \"2\"\nver(\"b\") > \"0\"\n\nget a\nget bin --keys-only\ndel none\n\nget b\n\n"),
+    (&["txn"], "c(\"a\") = \"77\"\nm(\"b\") != \"0\"\n\nget a\n\nget \"b\"\n\n"),
+    (&["endpoint", "status"], ""),
+];
+
+#[test]
+fn side_by_side_with_etcdctl_every_byte_is_the_same() {
+    let Ok(etcdctl) = std::env::var("ETCDCTL") else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED side_by_side_with_etcdctl_every_byte_is_the_same: set ETCDCTL to a binary to run it"
+        );
+        return;
+    };
+    let member = Plan::single().start_ready();
+    out(&member, &["put", "a", "1"], "");
+    out(&member, &["put", "a", "2"], "");
+    out(&member, &["put", "b", "x y"], "");
+    out(&member, &["put", "bin"], "tab\t\"quoted\"\\ é\u{1}\u{200b}\n");
+    for format in ["simple", "json", "fields", "table"] {
+        for (args, input) in READS {
+            // Tables of keys are ours alone.
+            if format == "table" && args[0] != "endpoint" {
+                continue;
+            }
+            let args = [&args[..], &["-w", format]].concat();
+            let mut theirs = Command::new(&etcdctl);
+            theirs.env("ETCDCTL_API", "3").args(&args).args(["--endpoints", &member.client.to_string()]);
+            let theirs = run(theirs, input);
+            assert!(theirs.status.success(), "{args:?}: {}", text(&theirs.stderr));
+            assert_eq!(out(&member, &args, input), text(&theirs.stdout), "{args:?}");
+        }
+    }
+}

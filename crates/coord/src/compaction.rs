@@ -1,0 +1,132 @@
+//! Forgetting the past: what a compaction hides at once, and the sweep that removes it from memory and store.
+//! The command only moves the floor below which nothing is read; it takes no time however much lies there. The
+//! sweep follows line by line through the log of changes, a bounded piece with each flush, and its place is
+//! part of the flush: a crash loses none of it and repeats none of it. Of each key the newest version at or below
+//! the floor stays, if the key was there, and so does every change at the floor itself.
+
+use crate::command::Compact;
+use crate::draft::{Draft, Effect};
+use crate::reply::Body;
+use crate::rows::{Corrupt, Emit, FORMAT, Logged, Meta, formatted, log_key, parse_log_key, version_key};
+use crate::state::{Place, State};
+use base::codec::{put_signed, put_varint};
+use base::mutant::{Mutant, planted};
+use base::{Code, Revision, Table, View};
+use bytes::Bytes;
+use std::ops::Bound::{Included, Unbounded};
+
+/// The row in `Table::Meta` that says where the sweep goes on; there is none when it is done.
+const SWEEP_KEY: &[u8] = b"sweep";
+
+pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
+    let revisions = draft.revisions();
+    match compact.revision {
+        revision if revision <= revisions.compacted => Err(Code::Compacted),
+        revision if revision > revisions.current => Err(Code::FutureRevision),
+        revision => {
+            draft.add_effect(Effect::Compact(revision));
+            Ok(Body::Compacted)
+        }
+    }
+}
+
+/// Where a sweep was when the store was written.
+pub fn load(view: &dyn View) -> Result<Option<Place>, Corrupt> {
+    let Some(row) = view.get(Table::Meta, SWEEP_KEY) else { return Ok(None) };
+    decode(row).ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed")).map(Some)
+}
+
+fn decode(row: Bytes) -> Option<Place> {
+    let mut reader = formatted(row)?;
+    let place = (Revision(reader.signed()?), u32::try_from(reader.varint()?).ok()?);
+    reader.is_empty().then_some(place)
+}
+
+impl State {
+    /// Something that was compacted has not been removed yet.
+    pub fn is_sweeping(&self) -> bool {
+        self.sweep.is_some()
+    }
+
+    /// The rows that this flush has beside those of changes and `state_rows`: leases, and where the sweep is.
+    pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
+        self.leases.take_rows(emit);
+        if let Some((revision, sub)) = self.sweep {
+            let mut value = vec![FORMAT];
+            put_signed(&mut value, revision.0);
+            put_varint(&mut value, u64::from(sub));
+            emit(Table::Meta, SWEEP_KEY, Some(&value));
+        }
+    }
+
+    /// Looks at the next lines of the flushed log, `lines_max` at most, and removes those that the floor hides,
+    /// with their versions.
+    pub fn sweep(&mut self, view: &dyn View, lines_max: usize, emit: &mut Emit<'_>) -> Result<(), Corrupt> {
+        let Some(from) = self.sweep else { return Ok(()) };
+        let lines = self.lines_from(view, from, lines_max)?;
+        for (place, line) in &lines {
+            self.sweep_line(*place, line, emit);
+        }
+        if let Some(((revision, sub), _)) = lines.last() {
+            self.sweep = Some((*revision, sub + 1));
+        }
+        let flushed = Meta::read(view)?.map_or(Revision::ZERO, |meta| meta.revision);
+        if lines.len() < lines_max && flushed >= self.compacted {
+            self.sweep = None;
+            emit(Table::Meta, SWEEP_KEY, None);
+        }
+        Ok(())
+    }
+
+    fn lines_from(
+        &self,
+        view: &dyn View,
+        from: Place,
+        lines_max: usize,
+    ) -> Result<Vec<(Place, Logged)>, Corrupt> {
+        let mut start = Vec::new();
+        log_key(from.0, from.1, &mut start);
+        let mut lines = Vec::new();
+        let mut outcome = Ok(());
+        view.scan(Table::Log, Included(&start), Unbounded, &mut |key, value| {
+            let place = parse_log_key(key);
+            let logged = Logged::from_row(Bytes::copy_from_slice(value));
+            let Some((place, logged)) = place.zip(logged) else {
+                outcome = Err(Corrupt::new(Table::Log, key, "malformed"));
+                return false;
+            };
+            let inside = place.0 <= self.compacted && lines.len() < lines_max;
+            if inside {
+                lines.push((place, logged));
+            }
+            inside
+        });
+        outcome.map(|()| lines)
+    }
+
+    fn sweep_line(&mut self, place: Place, line: &Logged, emit: &mut Emit<'_>) {
+        if !self.is_needed(place.0, line) {
+            let mut key = Vec::new();
+            log_key(place.0, place.1, &mut key);
+            emit(Table::Log, &key, None);
+            if line.put.is_some() {
+                key.clear();
+                version_key(&line.key, place.0, &mut key);
+                emit(Table::Versions, &key, None);
+            }
+        }
+        self.index.compact(&line.key, self.compacted);
+    }
+
+    /// A put stays while it is what the floor shows of its key, a delete only at the floor itself.
+    fn is_needed(&self, revision: Revision, line: &Logged) -> bool {
+        match line.put {
+            Some(_) => {
+                let shown = self.index.at(&line.key, self.compacted);
+                let drops = planted(Mutant::CompactionDropsLive) && revision < self.compacted;
+                shown.is_some_and(|version| version.modified == revision) && !drops
+            }
+            None => revision == self.compacted && !planted(Mutant::TombstoneDropped),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which leases there are, and which keys hang on each.
+//! Grants, revokes and checkpoints come in by log order, and every change of a key that moves it from one lease
+//! to another. Nobody counts time here: a lease lives until a command ends it. Leases touched since the last
+//! flush are remembered, so that a flush writes those alone.
+
+use crate::rows::{Emit, FORMAT, formatted};
+use base::codec::{put_signed, put_varint};
+use base::{Index, LeaseId, Table};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub struct Leases {
+    by_id: BTreeMap<LeaseId, Lease>,
+    touched: BTreeSet<LeaseId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Seconds that were granted.
+    pub ttl: i64,
+    /// Seconds that were left at the last checkpoint; zero stands for all of them.
+    pub remaining: i64,
+    /// The log index of the grant: tells this lease from an earlier or later one of the same id.
+    pub granted: Index,
+    keys: BTreeSet<Box<[u8]>>,
+}
+
+impl Lease {
+    pub fn new(ttl: i64, granted: Index) -> Lease {
+        Lease { ttl, remaining: 0, granted, keys: BTreeSet::new() }
+    }
+
+    /// The keys attached to it, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(AsRef::as_ref)
+    }
+
+    /// Seconds that a new leader owes it at least.
+    pub fn owed(&self) -> i64 {
+        if self.remaining > 0 { self.remaining } else { self.ttl }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        put_signed(out, self.ttl);
+        put_signed(out, self.remaining);
+        put_varint(out, self.granted.0);
+    }
+
+    /// Without keys: those are found in the index.
+    pub(crate) fn decode(row: Bytes) -> Option<Lease> {
+        let mut reader = formatted(row)?;
+        let (ttl, remaining) = (reader.signed()?, reader.signed()?);
+        let granted = Index(reader.varint()?);
+        let sane = ttl > 0 && (0..=ttl).contains(&remaining) && reader.is_empty();
+        sane.then(|| Lease { remaining, ..Lease::new(ttl, granted) })
+    }
+}
+
+impl Leases {
+    pub fn get(&self, id: LeaseId) -> Option<&Lease> {
+        self.by_id.get(&id)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
+        self.by_id.iter().map(|(id, lease)| (*id, lease))
+    }
+
+    pub fn grant(&mut self, id: LeaseId, lease: Lease) {
+        self.touched.insert(id);
+        self.by_id.insert(id, lease);
+    }
+
+    /// Takes up a lease that was read back.
+    pub fn insert(&mut self, id: LeaseId, lease: Lease) {
+        self.by_id.insert(id, lease);
+    }
+
+    pub fn remove(&mut self, id: LeaseId) {
+        self.touched.insert(id);
+        self.by_id.remove(&id);
+    }
+
+    pub fn checkpoint(&mut self, id: LeaseId, remaining: i64) {
+        if let Some(lease) = self.by_id.get_mut(&id) {
+            self.touched.insert(id);
+            lease.remaining = remaining;
+        }
+    }
+
+    pub fn attach(&mut self, id: LeaseId, key: &[u8]) {
+        if let Some(lease) = self.by_id.get_mut(&id) {
+            lease.keys.insert(key.into());
+        }
+    }
+
+    pub fn detach(&mut self, id: LeaseId, key: &[u8]) {
+        if let Some(lease) = self.by_id.get_mut(&id) {
+            lease.keys.remove(key);
+        }
+    }
+
+    /// The rows of the leases that were touched since this was last called.
+    pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
+        let mut value = Vec::new();
+        for id in std::mem::take(&mut self.touched) {
+            value.clear();
+            let lease = self.by_id.get(&id);
+            lease.inspect(|lease| lease.encode(&mut value));
+            emit(Table::Leases, &key_of(id), lease.map(|_| value.as_slice()));
+        }
+    }
+}
+
+fn key_of(id: LeaseId) -> [u8; 8] {
+    id.0.to_be_bytes()
+}
+
+pub(crate) fn parse_key(row: &[u8]) -> Option<LeaseId> {
+    row.try_into().ok().map(|bytes| LeaseId(i64::from_be_bytes(bytes)))
+}

@@ -1,0 +1,342 @@
+//! The leader's clock for leases: it renews them, says what is left of them, and proposes the end of those
+//! whose time is up.
+//! Leadership, time and the applied state go in; proposals and answers come out. It changes nothing itself: a
+//! lease ends when its revoke is applied, and until then is proposed again. Once the end of a lease was
+//! proposed it is never renewed; a lease never ends before its time has passed on this member's clock since the
+//! last renewal or, after an election, since the election.
+
+use crate::question::{Answer, Ask, Asker, Question};
+use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_EXPIRIES_PER_SECOND_MAX, LEASE_REVOKES_IN_FLIGHT_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Index, Instant, LeaseId, Term};
+use bytes::Bytes;
+use coord::reply::{Body, LeaseTime, Reply};
+use coord::{Checkpoint, Command, Guard, Lease, Revoke, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// What a new leader adds to every lease: for so long nobody may have been there to renew it.
+    pub election: Duration,
+    /// How often what is left of a long lease is recorded.
+    pub checkpoint_interval: Duration,
+}
+
+/// A step of the clock beyond this counts as this much. Whoever did not look for longer was stopped, or its
+/// clock jumped: the clients could not be heard meanwhile, and what they sent is to be heard first.
+const STEP_MAX: Duration = Duration::from_millis(250);
+/// A proposal that was not applied after this long is made again.
+const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Commands for the leader of this term alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposals {
+    pub term: Term,
+    pub commands: Vec<Bytes>,
+}
+
+pub(crate) struct Lessor {
+    params: Params,
+    /// The time that was counted; `seen` is the clock's reading that it was last moved by.
+    counted: Instant,
+    seen: Instant,
+    leading: Option<Leading>,
+}
+
+/// Lives as long as a term of leadership.
+struct Leading {
+    term: Term,
+    timers: BTreeMap<LeaseId, Timer>,
+    /// When something is to be done about a lease: its time is up, or its revoke is to be proposed again.
+    agenda: BTreeSet<(Instant, LeaseId)>,
+    /// When what is left of a lease is to be recorded.
+    checkpoints: BTreeSet<(Instant, LeaseId)>,
+    revokes_in_flight: usize,
+    /// Questions that wait until a proposal about their lease is applied.
+    held: BTreeMap<LeaseId, Vec<Ask>>,
+}
+
+struct Timer {
+    granted: Index,
+    ttl: i64,
+    /// When its time is up.
+    due: Instant,
+    /// Its place in the agenda.
+    next: Instant,
+    checkpoint_at: Option<Instant>,
+    is_ending: bool,
+    /// A checkpoint was proposed and not seen since.
+    is_recording: bool,
+    /// When it was last proposed to forget the checkpoint, because the lease is to be renewed.
+    clearing_since: Option<Instant>,
+}
+
+#[derive(Default)]
+pub(crate) struct Said {
+    pub answers: Vec<(Asker, Answer)>,
+    pub commands: Vec<Command>,
+}
+
+impl Lessor {
+    pub fn new(params: Params, now: Instant) -> Lessor {
+        Lessor { params, counted: Instant::ZERO, seen: now, leading: None }
+    }
+
+    /// This member leads in `term`, or does not lead.
+    pub fn set_leading(&mut self, now: Instant, term: Option<Term>, state: &State, said: &mut Said) {
+        self.look_at_clock(now);
+        if let Some(before) = self.leading.take() {
+            said.answers.extend(before.held.values().flatten().map(|ask| (ask.asker, None)));
+        }
+        self.leading = term.map(|term| self.begin(term, state));
+    }
+
+    /// The state was replaced by another member's: whoever leads does not need a snapshot.
+    pub fn forget(&mut self) {
+        self.leading = None;
+    }
+
+    pub fn term(&self) -> Option<Term> {
+        self.leading.as_ref().map(|leading| leading.term)
+    }
+
+    fn begin(&self, term: Term, state: &State) -> Leading {
+        let mut leading = Leading {
+            term,
+            timers: BTreeMap::new(),
+            agenda: BTreeSet::new(),
+            checkpoints: BTreeSet::new(),
+            revokes_in_flight: 0,
+            held: BTreeMap::new(),
+        };
+        let mut owed: Vec<(i64, LeaseId, &Lease)> =
+            state.leases().map(|(id, lease)| (lease.owed(), id, lease)).collect();
+        owed.sort_unstable_by_key(|(owed, id, _)| (*owed, *id));
+        let mut spread = Spread::default();
+        for (owed, id, lease) in owed {
+            let due = match planted(Mutant::TtlShortenedByElection) {
+                true => self.counted.after(Duration::from_secs(owed as u64 / 4)),
+                false => self.counted.after(seconds(owed)).after(self.params.election),
+            };
+            leading.add(id, lease, spread.place(due), self.counted.after(self.params.checkpoint_interval));
+        }
+        leading
+    }
+
+    fn look_at_clock(&mut self, now: Instant) {
+        self.counted = self.counted.after(now.since(self.seen).min(STEP_MAX));
+        self.seen = self.seen.max(now);
+    }
+
+    /// A command was applied.
+    pub fn on_applied(&mut self, now: Instant, command: &Command, state: &State, said: &mut Said) {
+        match command {
+            Command::LeaseGrant(grant) => self.on_lease(now, grant.id, state, said),
+            Command::LeaseRevoke(revoke) => self.on_lease(now, revoke.id, state, said),
+            Command::LeaseCheckpoint(list) => {
+                for Checkpoint { id, .. } in list {
+                    let timers = self.leading.as_mut().map(|leading| &mut leading.timers);
+                    if let Some(timer) = timers.and_then(|timers| timers.get_mut(id)) {
+                        timer.is_recording = false;
+                    }
+                    self.on_lease(now, *id, state, said);
+                }
+            }
+            Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
+        }
+    }
+
+    fn on_lease(&mut self, now: Instant, id: LeaseId, state: &State, said: &mut Said) {
+        self.look_at_clock(now);
+        let counted = self.counted;
+        let checkpoint_at = counted.after(self.params.checkpoint_interval);
+        let Some(leading) = &mut self.leading else { return };
+        let lease = state.lease(id);
+        let known = leading.timers.get(&id).map(|timer| timer.granted);
+        if known != lease.map(|lease| lease.granted) {
+            leading.remove(id);
+            if let Some(lease) = lease {
+                leading.add(id, lease, counted.after(seconds(lease.ttl)), checkpoint_at);
+            }
+        }
+        for ask in leading.held.remove(&id).unwrap_or_default() {
+            self.answer(now, ask, state, said);
+        }
+    }
+
+    /// Answers, or keeps the question until it can be answered.
+    pub fn answer(&mut self, now: Instant, ask: Ask, state: &State, said: &mut Said) {
+        self.look_at_clock(now);
+        if ask.question.is_for_anyone() {
+            return said.answers.push((ask.asker, Some(state.list_leases())));
+        }
+        let Some(leading) = &mut self.leading else { return said.answers.push((ask.asker, None)) };
+        let body = match ask.question {
+            Question::KeepAlive(id) => match leading.renew(id, self.counted, state, &self.params, said) {
+                Some(ttl) => Body::LeaseRenewed { ttl },
+                None => return leading.held.entry(id).or_default().push(ask),
+            },
+            Question::TimeToLive { id, keys } => {
+                Body::LeaseTime(leading.time_left(id, self.counted, state, keys))
+            }
+            Question::Leases => unreachable!("answered above"),
+        };
+        said.answers.push((ask.asker, Some(Reply { revision: state.revision(), body })));
+    }
+
+    /// What is due by now.
+    pub fn tick(&mut self, now: Instant, state: &State, said: &mut Said) {
+        self.look_at_clock(now);
+        let Some(leading) = &mut self.leading else { return };
+        leading.held.retain(|_, asks| {
+            asks.retain(|ask| ask.deadline > now);
+            !asks.is_empty()
+        });
+        leading.end_expired(self.counted, said);
+        leading.record_remaining(self.counted, state, &self.params, said);
+    }
+}
+
+impl Leading {
+    fn add(&mut self, id: LeaseId, lease: &Lease, due: Instant, checkpoint_at: Instant) {
+        let checkpoint_at = (checkpoint_at < due).then_some(checkpoint_at);
+        self.agenda.insert((due, id));
+        self.checkpoints.extend(checkpoint_at.map(|at| (at, id)));
+        let timer = Timer {
+            granted: lease.granted,
+            ttl: lease.ttl,
+            due,
+            next: due,
+            checkpoint_at,
+            is_ending: false,
+            is_recording: false,
+            clearing_since: None,
+        };
+        self.timers.insert(id, timer);
+    }
+
+    fn remove(&mut self, id: LeaseId) {
+        let Some(timer) = self.timers.remove(&id) else { return };
+        self.agenda.remove(&(timer.next, id));
+        if let Some(at) = timer.checkpoint_at {
+            self.checkpoints.remove(&(at, id));
+        }
+        self.revokes_in_flight -= usize::from(timer.is_ending);
+    }
+
+    /// The TTL that the lease has again, zero without a lease, `None` when that is not known yet: its time is
+    /// up and its end not yet applied, or a checkpoint would cut the renewal short after an election.
+    fn renew(
+        &mut self,
+        id: LeaseId,
+        counted: Instant,
+        state: &State,
+        params: &Params,
+        said: &mut Said,
+    ) -> Option<i64> {
+        let Some((timer, lease)) = self.timers.get_mut(&id).zip(state.lease(id)) else { return Some(0) };
+        if timer.is_ending || timer.due <= counted {
+            return None;
+        }
+        if lease.remaining > 0 || timer.is_recording {
+            let again = |since: Instant| counted >= since.after(PROPOSE_AGAIN_AFTER);
+            if timer.clearing_since.is_none_or(again) {
+                timer.clearing_since = Some(counted);
+                let granted = timer.granted;
+                said.commands.push(Command::LeaseCheckpoint(vec![Checkpoint { id, granted, remaining: 0 }]));
+            }
+            return None;
+        }
+        timer.clearing_since = None;
+        let due = counted.after(seconds(timer.ttl));
+        self.agenda.remove(&(timer.next, id));
+        self.agenda.insert((due, id));
+        (timer.due, timer.next) = (due, due);
+        let ttl = timer.ttl;
+        self.checkpoint_again(id, counted.after(params.checkpoint_interval));
+        Some(ttl)
+    }
+
+    fn checkpoint_again(&mut self, id: LeaseId, at: Instant) {
+        let Some(timer) = self.timers.get_mut(&id) else { return };
+        if let Some(before) = timer.checkpoint_at.take() {
+            self.checkpoints.remove(&(before, id));
+        }
+        if at < timer.due {
+            timer.checkpoint_at = Some(at);
+            self.checkpoints.insert((at, id));
+        }
+    }
+
+    fn time_left(&self, id: LeaseId, counted: Instant, state: &State, keys: bool) -> LeaseTime {
+        let Some((timer, lease)) = self.timers.get(&id).zip(state.lease(id)) else {
+            return LeaseTime { ttl: -1, granted: 0, keys: Vec::new() };
+        };
+        let keys = lease.keys().filter(|_| keys).map(Bytes::copy_from_slice).collect();
+        LeaseTime { ttl: timer.due.since(counted).as_secs() as i64, granted: lease.ttl, keys }
+    }
+
+    fn end_expired(&mut self, counted: Instant, said: &mut Said) {
+        while let Some((_, id)) = self.agenda.first().copied().filter(|(at, _)| *at <= counted) {
+            let timer = self.timers.get_mut(&id).expect("what is on the agenda has a timer");
+            if !timer.is_ending && self.revokes_in_flight >= LEASE_REVOKES_IN_FLIGHT_MAX {
+                break;
+            }
+            self.revokes_in_flight += usize::from(!timer.is_ending);
+            timer.is_ending = true;
+            self.agenda.remove(&(timer.next, id));
+            timer.next = counted.after(PROPOSE_AGAIN_AFTER);
+            self.agenda.insert((timer.next, id));
+            let guard = Some(Guard { term: self.term, granted: timer.granted });
+            said.commands.push(Command::LeaseRevoke(Revoke { id, guard }));
+        }
+    }
+
+    fn record_remaining(&mut self, counted: Instant, state: &State, params: &Params, said: &mut Said) {
+        let mut list = Vec::new();
+        while list.len() < LEASE_CHECKPOINTS_MAX
+            && let Some((_, id)) = self.checkpoints.first().copied().filter(|(at, _)| *at <= counted)
+        {
+            let timer = self.timers.get_mut(&id).expect("what is to be recorded has a timer");
+            // Whole seconds and never too few; a lease that hangs by a renewal is left alone.
+            let remaining = timer.due.since(counted).as_secs() as i64 + 1;
+            if timer.clearing_since.is_none() && remaining <= timer.ttl && state.lease(id).is_some() {
+                timer.is_recording = true;
+                list.push(Checkpoint { id, granted: timer.granted, remaining });
+            }
+            self.checkpoint_again(id, counted.after(params.checkpoint_interval));
+        }
+        if !list.is_empty() {
+            said.commands.push(Command::LeaseCheckpoint(list));
+        }
+    }
+}
+
+/// Leases that would all end in the same second after an election are told to end one after the other.
+#[derive(Default)]
+struct Spread {
+    second: u64,
+    taken: u64,
+}
+
+impl Spread {
+    /// Dues come in rising order.
+    fn place(&mut self, due: Instant) -> Instant {
+        let second = due.0 / 1_000_000;
+        if second > self.second {
+            (self.second, self.taken) = (second, 0);
+        } else if self.taken >= LEASE_EXPIRIES_PER_SECOND_MAX {
+            (self.second, self.taken) = (self.second + 1, 0);
+        }
+        self.taken += 1;
+        due.max(Instant(self.second * 1_000_000))
+    }
+}
+
+fn seconds(ttl: i64) -> Duration {
+    Duration::from_secs(u64::try_from(ttl).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;

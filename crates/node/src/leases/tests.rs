@@ -1,0 +1,235 @@
+//! The lessor against a state machine of its own, on a clock that the tests move.
+
+use super::*;
+use base::{Boot, NodeId, Position, ProposalId, Revision, Token};
+use coord::{Applied, Grant, Proposal, Record, Records};
+
+struct NoRecords;
+
+impl Records for NoRecords {
+    fn record(&self, _: &[u8], _: Revision) -> Option<Record> {
+        None
+    }
+}
+
+const TERM: Term = Term(4);
+const ELECTION: Duration = Duration::from_secs(1);
+
+struct World {
+    lessor: Lessor,
+    state: State,
+    at: Position,
+    now: Instant,
+    said: Said,
+}
+
+impl World {
+    fn new(checkpoint_interval: Duration) -> World {
+        let params = Params { election: ELECTION, checkpoint_interval };
+        World {
+            lessor: Lessor::new(params, Instant::ZERO),
+            state: State::empty(),
+            at: Position { term: TERM, index: Index::ZERO },
+            now: Instant::ZERO,
+            said: Said::default(),
+        }
+    }
+
+    fn leading() -> World {
+        let mut world = World::new(Duration::from_secs(300));
+        world.lead(Some(TERM));
+        world
+    }
+
+    fn lead(&mut self, term: Option<Term>) {
+        self.at.term = term.unwrap_or(self.at.term);
+        self.lessor.set_leading(self.now, term, &self.state, &mut self.said);
+    }
+
+    fn apply(&mut self, command: Command) {
+        self.at.index = self.at.index.next();
+        let id = ProposalId { origin: NodeId(1), boot: Boot(1), seq: self.at.index.0 };
+        let proposal = Proposal { id, low: 0, command };
+        let applied = self.state.apply(&NoRecords, self.at, &proposal);
+        assert!(matches!(applied, Applied::Done { .. }));
+        self.lessor.on_applied(self.now, &proposal.command, &self.state, &mut self.said);
+    }
+
+    fn grant(&mut self, id: i64, ttl: i64) {
+        self.apply(Command::LeaseGrant(Grant { id: LeaseId(id), ttl }));
+    }
+
+    /// Lets time pass in small steps and answers what was proposed in it.
+    fn pass(&mut self, millis: u64) -> Vec<Command> {
+        for _ in 0..millis / 100 {
+            self.now = self.now.after(Duration::from_millis(100));
+            self.lessor.tick(self.now, &self.state, &mut self.said);
+        }
+        std::mem::take(&mut self.said.commands)
+    }
+
+    fn apply_all(&mut self, commands: Vec<Command>) {
+        commands.into_iter().for_each(|command| self.apply(command));
+    }
+
+    fn ask(&mut self, question: Question) -> Option<Answer> {
+        let asker = Asker { member: NodeId(1), boot: Boot(1), token: Token(1) };
+        let ask = Ask { asker, deadline: Instant::FAR_FUTURE, question };
+        self.lessor.answer(self.now, ask, &self.state, &mut self.said);
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Option<Answer> {
+        self.said.answers.pop().map(|(_, answer)| answer)
+    }
+
+    fn keep_alive(&mut self, id: i64) -> Option<i64> {
+        self.ask(Question::KeepAlive(LeaseId(id))).map(renewed)
+    }
+
+    fn left(&mut self, id: i64) -> i64 {
+        match self.ask(Question::TimeToLive { id: LeaseId(id), keys: false }) {
+            Some(Some(Reply { body: Body::LeaseTime(time), .. })) => time.ttl,
+            other => panic!("answered at once, not {other:?}"),
+        }
+    }
+}
+
+fn renewed(answer: Answer) -> i64 {
+    match answer {
+        Some(Reply { body: Body::LeaseRenewed { ttl }, .. }) => ttl,
+        other => panic!("not a renewal: {other:?}"),
+    }
+}
+
+#[test]
+fn an_expired_lease_is_proposed_to_end_until_it_does() {
+    let mut world = World::leading();
+    world.grant(7, 2);
+    assert!(world.pass(1_900).is_empty());
+    let guard = Some(Guard { term: TERM, granted: Index(1) });
+    let revoke = Command::LeaseRevoke(Revoke { id: LeaseId(7), guard });
+    assert_eq!(world.pass(100), [revoke.clone()]);
+    assert!(world.pass(900).is_empty());
+    assert_eq!(world.pass(100), [revoke.clone()], "it was lost on the way");
+    world.apply(revoke);
+    assert!(world.state.lease(LeaseId(7)).is_none());
+    assert!(world.pass(5_000).is_empty());
+}
+
+#[test]
+fn a_renewal_starts_the_time_anew() {
+    let mut world = World::leading();
+    world.grant(7, 2);
+    world.pass(1_500);
+    assert_eq!(world.keep_alive(7), Some(2));
+    assert!(world.pass(1_900).is_empty());
+    assert_eq!(world.pass(100).len(), 1);
+}
+
+#[test]
+fn a_lease_whose_end_was_proposed_is_not_renewed_and_the_client_hears_of_its_end() {
+    let mut world = World::leading();
+    world.grant(7, 2);
+    let revoke = world.pass(2_000);
+    assert_eq!(world.keep_alive(7), None, "nobody knows yet");
+    world.apply_all(revoke);
+    assert_eq!(world.answer().map(renewed), Some(0));
+    assert_eq!(world.keep_alive(7), Some(0));
+    assert_eq!(world.left(7), -1);
+}
+
+#[test]
+fn whoever_waits_when_leadership_ends_is_told_to_ask_elsewhere() {
+    let mut world = World::leading();
+    world.grant(7, 2);
+    world.pass(2_000);
+    world.keep_alive(7);
+    world.lead(None);
+    assert_eq!(world.answer(), Some(None));
+    assert_eq!(world.ask(Question::KeepAlive(LeaseId(7))), Some(None));
+    assert!(world.pass(60_000).is_empty(), "a follower counts no time");
+}
+
+#[test]
+fn a_new_leader_owes_the_whole_time_and_an_election() {
+    let mut world = World::new(Duration::from_secs(300));
+    world.grant(7, 2);
+    world.pass(10_000);
+    world.lead(Some(TERM));
+    assert!(world.pass(2_900).is_empty());
+    assert_eq!(world.pass(100).len(), 1);
+}
+
+#[test]
+fn a_checkpoint_survives_an_election() {
+    let mut world = World::new(Duration::from_secs(10));
+    world.lead(Some(TERM));
+    world.grant(7, 25);
+    let checkpoint = world.pass(10_000);
+    assert_eq!(checkpoint.len(), 1);
+    world.apply_all(checkpoint);
+    assert_eq!(world.state.lease(LeaseId(7)).map(Lease::owed), Some(16));
+    world.lead(None);
+    world.lead(Some(Term(5)));
+    assert_eq!(world.left(7), 17, "what was left and an election");
+}
+
+#[test]
+fn a_renewal_waits_until_the_checkpoint_is_forgotten() {
+    let mut world = World::new(Duration::from_secs(10));
+    world.lead(Some(TERM));
+    world.grant(7, 25);
+    let checkpoint = world.pass(10_000);
+    assert_eq!(world.keep_alive(7), None, "the checkpoint is on its way");
+    let forget = std::mem::take(&mut world.said.commands);
+    assert_eq!(forget.len(), 1);
+    world.apply_all(checkpoint);
+    assert_eq!(world.answer(), None);
+    world.apply_all(forget);
+    assert_eq!(world.answer().map(renewed), Some(25));
+    assert_eq!(world.state.lease(LeaseId(7)).map(Lease::owed), Some(25));
+}
+
+#[test]
+fn time_in_which_nobody_looked_hardly_counts() {
+    let mut world = World::leading();
+    world.grant(7, 2);
+    world.now = world.now.after(Duration::from_secs(3_600));
+    world.lessor.tick(world.now, &world.state, &mut world.said);
+    assert!(world.said.commands.is_empty());
+    assert_eq!(world.left(7), 1);
+}
+
+#[test]
+fn a_hundred_thousand_leases_end_in_bounded_batches() {
+    let mut world = World::leading();
+    for id in 1..=100_000 {
+        world.grant(id, 2);
+    }
+    let mut batch = world.pass(2_000);
+    let mut rounds = 0;
+    while !batch.is_empty() {
+        assert!(batch.len() <= LEASE_REVOKES_IN_FLIGHT_MAX);
+        rounds += 1;
+        world.apply_all(batch);
+        world.lessor.tick(world.now, &world.state, &mut world.said);
+        batch = std::mem::take(&mut world.said.commands);
+    }
+    assert_eq!(rounds, 100_000usize.div_ceil(LEASE_REVOKES_IN_FLIGHT_MAX));
+    assert_eq!(world.state.leases().count(), 0);
+}
+
+#[test]
+fn after_an_election_leases_end_one_after_the_other() {
+    let mut world = World::new(Duration::from_secs(300));
+    for id in 1..=20_000 {
+        world.grant(id, 2);
+    }
+    world.lead(Some(TERM));
+    let leading = world.lessor.leading.as_ref().expect("it leads");
+    let mut by_second: BTreeMap<u64, u64> = BTreeMap::new();
+    leading.timers.values().for_each(|timer| *by_second.entry(timer.due.0 / 1_000_000).or_default() += 1);
+    assert!(by_second.values().all(|count| *count <= LEASE_EXPIRIES_PER_SECOND_MAX), "{by_second:?}");
+    assert!(leading.timers.values().all(|timer| timer.due >= Instant::ZERO.after(Duration::from_secs(3))));
+}

@@ -1,0 +1,40 @@
+//! Chores of the workspace, with the standard library alone.
+//! `cargo xtask check` looks at the house rules that no compiler checks; it never writes.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
+
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+Usage: cargo xtask <verb>
+
+  check    the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers
+";
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("check") => check(),
+        Some("--help" | "-h") => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{HELP}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn check() -> ExitCode {
+    let complaints = tidy::complaints(root());
+    complaints.iter().for_each(|complaint| println!("{complaint}"));
+    println!("{} complaints", complaints.len());
+    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
+}

@@ -1,0 +1,152 @@
+//! House rules as a test: which room may depend on which, how a file begins, how long it may grow, and what
+//! must not be left lying about.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each room may depend on, tests aside. An arrow that is not here is a change of architecture: write an
+/// ADR first.
+const ROOMS: [(&str, &[&str]); 11] = [
+    ("base", &["bytes", "crc32fast", "xxhash-rust"]),
+    ("raft", &["base", "bytes", "raft-rs", "slog"]),
+    ("coord", &["base", "bytes"]),
+    ("node", &["base", "bytes", "coord", "raft"]),
+    ("disk", &["base", "bytes", "redb", "thiserror"]),
+    ("engine", &["base", "bytes", "coord", "disk", "node", "raft", "thiserror"]),
+    ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
+    (
+        "server",
+        &[
+            "base",
+            "bytes",
+            "coord",
+            "disk",
+            "engine",
+            "node",
+            "prometheus-client",
+            "raft",
+            "thiserror",
+            "tokio",
+            "tracing",
+        ],
+    ),
+    ("api", ANYTHING),
+    ("cli", ANYTHING),
+    ("sim", &["base", "bytes", "coord", "disk", "engine", "mimalloc", "node", "raft"]),
+];
+
+/// Rooms at the edge choose their own dependencies.
+const ANYTHING: &[&str] = &["*"];
+
+/// Rooms that decide and do not act: each must carry the list of what is denied to it.
+const PURE: [&str; 4] = ["base", "raft", "coord", "node"];
+
+const LINES_MAX: usize = 700;
+
+/// Words that say that something is not finished. Written in two pieces, so that this file does not complain
+/// about itself.
+const LEFTOVERS: [&str; 5] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+    concat!("#[", "ignore"),
+    concat!("db", "g!("),
+];
+
+pub fn complaints(root: &Path) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (room, allowed) in ROOMS {
+        check_dependencies(root, room, allowed, &mut complaints);
+    }
+    check_denials(root, &mut complaints);
+    for path in rust_files(&root.join("crates")).into_iter().chain(rust_files(&root.join("xtask"))) {
+        check_file(root, &path, &mut complaints);
+    }
+    complaints
+}
+
+fn check_dependencies(root: &Path, room: &str, allowed: &[&str], complaints: &mut Vec<String>) {
+    let manifest = root.join("crates").join(room).join("Cargo.toml");
+    let text = read(&manifest);
+    for name in dependencies(&text) {
+        if allowed != ANYTHING && !allowed.contains(&name) {
+            complaints.push(format!("crates/{room}/Cargo.toml: {room} may not depend on {name}"));
+        }
+    }
+}
+
+/// The names under `[dependencies]`.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let lines = manifest.lines().skip_while(|line| line.trim() != "[dependencies]").skip(1);
+    lines
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', '=']).next().map(str::trim))
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+}
+
+fn check_denials(root: &Path, complaints: &mut Vec<String>) {
+    let list = |room: &str| read(&root.join("crates").join(room).join("clippy.toml"));
+    let model = list(PURE[0]);
+    for room in PURE {
+        if list(room) != model || !model.contains("disallowed-methods") {
+            complaints.push(format!(
+                "crates/{room}/clippy.toml: must deny what crates/{}/clippy.toml denies",
+                PURE[0]
+            ));
+        }
+    }
+}
+
+fn check_file(root: &Path, path: &Path, complaints: &mut Vec<String>) {
+    let text = read(path);
+    let shown = path.strip_prefix(root).unwrap_or(path).display();
+    // Tests that lie beside their code are explained by it.
+    let explained = path.ends_with("tests.rs") || text.starts_with("//!");
+    if !explained {
+        complaints
+            .push(format!("{shown}: must begin with `//!`: what it is, what goes in and out, what holds"));
+    }
+    if text.lines().count() > LINES_MAX {
+        complaints.push(format!("{shown}: more than {LINES_MAX} lines: one noun per file"));
+    }
+    for (number, line) in text.lines().enumerate() {
+        for word in LEFTOVERS.iter().filter(|word| line.contains(**word)) {
+            complaints.push(format!("{shown}:{}: {word}", number + 1));
+        }
+    }
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_house_is_in_order() {
+        let complaints = complaints(crate::root());
+        assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    }
+
+    #[test]
+    fn dependencies_are_read_from_a_manifest() {
+        let manifest = "[package]\nname = \"x\"\n\n[dependencies]\n# why\nbase.workspace = true\nredb = \"4\"\n\n[lints]\nworkspace = true\n";
+        assert_eq!(dependencies(manifest).collect::<Vec<_>>(), ["base", "redb"]);
+    }
+}
