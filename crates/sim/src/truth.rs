@@ -11,6 +11,8 @@ use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Truth {
+    /// Revisions that somebody asked to compact at.
+    pub compactions: BTreeSet<Revision>,
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
@@ -23,6 +25,7 @@ pub struct Truth {
 impl Truth {
     pub fn new() -> Truth {
         Truth {
+            compactions: BTreeSet::new(),
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
