@@ -36,16 +36,27 @@ impl World {
             74..80 => self.fill_disk(host),
             80..88 => self.cut_power_soon(host),
             88..91 => self.jump_clock(host),
-            91..96 => self.slow_disks(),
+            91..95 => self.slow_disks(),
+            95..98 => self.flicker(),
             _ => return self.transfer_leadership(),
         }
         Ok(())
     }
 
-    fn strike(&mut self, host: usize, death: Death) {
+    pub fn strike(&mut self, host: usize, death: Death) {
         if self.hosts[host].process.is_some() {
             self.tally.faults += 1;
             self.stop(host, death);
+        }
+    }
+
+    /// Whoever would elect a new leader goes down and comes back while it votes.
+    fn flicker(&mut self) {
+        self.isolate_leader();
+        for _ in 0..2 * self.hosts.len() {
+            let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+            let delay = self.rng.between(800_000, 2_500_000);
+            self.agenda.after(delay, Event::Strike { host });
         }
     }
 
@@ -88,7 +99,9 @@ impl World {
                 self.agenda.after(delay, Event::Report { host: other, life, input: Input::Lost(gone) });
             }
         }
-        let delay = if self.calm { 100_000 } else { self.rng.between(20_000, 5_000_000) };
+        // Some supervisors start a process again at once.
+        let longest = if self.calm || self.rng.chance(300_000) { 100_000 } else { 5_000_000 };
+        let delay = self.rng.between(5_000, longest);
         self.agenda.after(delay, Event::Restart { host });
     }
 

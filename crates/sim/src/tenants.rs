@@ -146,6 +146,7 @@ impl World {
     fn compaction(&mut self, host: usize) -> Work {
         let back = self.rng.between(0, 20) as i64;
         let revision = Revision(self.process(host).member.apply.revision().0 - back);
+        self.truth.compactions.insert(revision);
         propose(&Command::Compact(Compact { revision, physical: self.rng.chance(500_000) }))
     }
 

@@ -6,12 +6,13 @@
 use crate::history::Operation;
 use crate::model::{State, step};
 use base::{Boot, Index, NodeId, ProposalId, Revision};
-use coord::Command;
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Truth {
+    /// Revisions that somebody asked to compact at.
+    pub compactions: BTreeSet<Revision>,
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
@@ -19,19 +20,18 @@ pub struct Truth {
     /// The newest start of each member, and the mark below which its proposals are over.
     marks: BTreeMap<NodeId, (Boot, u64)>,
     landed: BTreeMap<usize, Revision>,
-    compacted: Revision,
 }
 
 impl Truth {
     pub fn new() -> Truth {
         Truth {
+            compactions: BTreeSet::new(),
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
             seen: BTreeSet::new(),
             marks: BTreeMap::new(),
             landed: BTreeMap::new(),
-            compacted: Revision::ZERO,
         }
     }
 
@@ -48,11 +48,6 @@ impl Truth {
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
             if !self.counts(proposal.id, proposal.low) {
                 continue;
-            }
-            if let Some(Command::Compact(compact)) = Command::decode(proposal.command)
-                && compact.revision <= self.state.revision()
-            {
-                self.compacted = self.compacted.max(compact.revision);
             }
             let Some(operation) = self.asked.get(&proposal.id).copied() else { continue };
             if let Ok((after, _)) = step(&self.state, &history[operation].request) {
@@ -80,11 +75,6 @@ impl Truth {
 
     pub fn revision(&self) -> Revision {
         self.state.revision()
-    }
-
-    /// How far history was given up in the end.
-    pub fn compacted(&self) -> Revision {
-        self.compacted
     }
 
     pub fn landed(&self, operation: usize) -> Option<Revision> {

@@ -11,7 +11,7 @@ use base::Revision;
 use bytes::Bytes;
 use coord::reply::KeyValue;
 use coord::watch::Event;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What happened to the keys of one revision.
 type Changes = BTreeMap<Bytes, Truly>;
@@ -44,19 +44,19 @@ pub fn check(watchers: &Watchers, truth: &Truth) -> Result<(), Violation> {
 struct History {
     changes: BTreeMap<Revision, Changes>,
     newest: Revision,
-    compacted: Revision,
+    compactions: BTreeSet<Revision>,
 }
 
 impl History {
     fn of(truth: &Truth) -> History {
-        let newest = truth.state();
+        let newest: &State = truth.state();
         let mut changes = BTreeMap::new();
-        let mut state: &State = newest;
+        let mut state = newest;
         while let Some(before) = state.past() {
             changes.insert(state.revision(), difference(before.keys(), state.keys(), state.revision()));
             state = before;
         }
-        History { changes, newest: newest.revision(), compacted: truth.compacted() }
+        History { changes, newest: newest.revision(), compactions: truth.compactions.clone() }
     }
 }
 
@@ -164,9 +164,9 @@ impl<'a> Judge<'a> {
             None => event.deleted && event.kv.value.is_empty() && event.kv.version == 0,
         };
         let prev = if self.record.wanted.prev_kv { &truly.before } else { &None };
-        // A compaction may take the previous version before the event is sent, as in etcd.
-        let forgotten = event.prev.is_none() && event.kv.mod_revision <= self.history.compacted;
-        match (same, event.prev == *prev || forgotten) {
+        // What came before the compacted revision can no longer be read.
+        let gone = event.prev.is_none() && self.history.compactions.contains(&event.kv.mod_revision);
+        match (same, event.prev == *prev || gone) {
             (false, _) => Err(format!("the event is {event:?}, but {:?} is true", truly.now)),
             (true, false) => Err(format!("prevKV: {:?}, but {prev:?} was there", event.prev)),
             (true, true) => Ok(()),

@@ -5,6 +5,7 @@
 use crate::agenda::Agenda;
 use crate::clients::Clients;
 use crate::host::{Clock, Host, Process};
+use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::settings::Settings;
@@ -64,6 +65,7 @@ pub enum Event {
     SpaceReturns { host: usize },
     Heal,
     Blackout,
+    Strike { host: usize },
 }
 
 pub type Checked = Result<(), Violation>;
@@ -163,6 +165,12 @@ impl World {
             }
             Event::Heal => {
                 self.network.heal();
+                Ok(())
+            }
+            Event::Strike { host } => {
+                if !self.calm {
+                    self.strike(host, Death::Killed);
+                }
                 Ok(())
             }
             Event::Blackout => {
@@ -486,7 +494,7 @@ impl World {
             Ok(value) => Some(value),
             Err(_) => {
                 self.tally.troubles += 1;
-                self.stop(host, crate::nemesis::Death::Trouble);
+                self.stop(host, Death::Trouble);
                 None
             }
         }
@@ -574,6 +582,7 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
+            Event::Strike { host } => (22, *host),
             Event::Write { host, .. } => (19, *host),
             Event::Watch { watcher } => (16, *watcher),
             Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
