@@ -154,7 +154,7 @@ pub static TABLE: &[Flag] = &[
     value("listen-metrics-urls", Honoured),
     value("metrics", Idle("all metrics are always there")),
     switch("enable-pprof", Idle("there is no Go runtime to profile")),
-    switch("enable-grpc-gateway", Idle("the JSON gateway is not served yet")),
+    switch("enable-grpc-gateway", Idle("the JSON gateway is always served")),
     switch("enable-distributed-tracing", TRACING),
     value("distributed-tracing-address", TRACING),
     value("distributed-tracing-service-name", TRACING),
