@@ -321,8 +321,9 @@ impl Consensus {
 
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
         finished.into_iter().for_each(|seq| self.pending.finish(seq));
-        // What `Apply` reported before a snapshot was installed may arrive after it.
-        if index <= self.applied {
+        // What `Apply` reported before a snapshot was installed may arrive after it; and `Apply` stands on the
+        // snapshot before its records are durable, which raft must not hear until they are.
+        if index <= self.applied || self.staging.is_installing_up_to(index) {
             return;
         }
         self.applied = index;

@@ -101,6 +101,11 @@ impl Staging {
         self.installing = Some(Installing { persist_seq, at });
     }
 
+    /// A snapshot that covers this index is live and not yet recorded.
+    pub fn is_installing_up_to(&self, index: Index) -> bool {
+        self.installing.as_ref().is_some_and(|installing| installing.at.index <= index)
+    }
+
     /// The position that became live with the records up to `seq`.
     pub fn on_persisted(&mut self, seq: u64) -> Option<Position> {
         self.installing.take_if(|installing| installing.persist_seq <= seq).map(|installing| installing.at)
