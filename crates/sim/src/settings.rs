@@ -46,7 +46,7 @@ impl Settings {
                 batch_revisions: *rng.pick(&[1, 5, 1_000]),
                 batch_bytes: *rng.pick(&[1, 200, 1024 * 1024]),
             },
-            unindexed_keys_max: *rng.pick(&[1, 6, 1_000]),
+            unindexed_keys_max: *rng.pick(&[1, 4, 8, 1_000]),
         }
     }
 
