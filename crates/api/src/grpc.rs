@@ -10,6 +10,7 @@ pub mod kv_service;
 pub mod lease;
 pub mod maintenance;
 pub mod oversize;
+pub mod pieces;
 pub mod refusal;
 pub mod unserved;
 pub mod watch;

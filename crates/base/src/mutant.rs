@@ -65,6 +65,8 @@ mutants! {
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.
     TombstoneDropped = "tombstone-dropped",
+    /// Compaction removes what a range that is read in pieces still shows.
+    SweepIgnoresHolds = "sweep-ignores-holds",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
     /// A watch that read a piece of history goes live, whether there is more or not.

@@ -12,12 +12,16 @@ use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
 use coord::reply::Reply;
+use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{Applied, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
+mod pieces;
+
 pub use crate::overlay::Flush;
+pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -27,6 +31,8 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
+    /// A range whose answer is larger is read in pieces by those who can.
+    pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
 }
@@ -71,6 +77,7 @@ pub struct Apply {
     lessor: Lessor,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
+    holds: pieces::Holds,
 }
 
 impl Apply {
@@ -81,6 +88,7 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             physical: Vec::new(),
+            holds: pieces::Holds::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -106,7 +114,10 @@ impl Apply {
                     self.answer_physical(out);
                 }
             }
-            Input::Tick => self.expire_reads(now, out),
+            Input::Tick => {
+                self.holds.expire(now, self.state.compacted());
+                self.expire_reads(now, out);
+            }
         }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
@@ -210,7 +221,13 @@ impl Apply {
 
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
         let records = Layered { overlay: &self.overlay, view };
-        out.replies.push((read.token, self.state.read(&records, &read.request)));
+        let reply = match read.request {
+            Request::Range(range) if range.in_pieces => {
+                self.state.range_unless_large(&records, range, self.params.range_bytes)
+            }
+            request => self.state.read(&records, &request),
+        };
+        out.replies.push((read.token, reply));
     }
 
     fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
@@ -235,12 +252,17 @@ impl Apply {
     }
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index || self.state.is_sweeping();
+        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
         let due = self.overlay.bytes() >= self.params.flush_bytes
             || now.since(self.last_flush) >= self.params.flush_interval;
         if something_new && due && !self.overlay.is_flushing() {
             out.flush = Some(self.freeze(now, Some(view)));
         }
+    }
+
+    /// Something that was compacted can be removed: nobody reads it any more.
+    fn can_sweep(&self) -> bool {
+        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
@@ -258,7 +280,7 @@ impl Apply {
             });
         };
         rows::state_rows(&self.state, self.applied, &mut emit);
-        if let Some(view) = view {
+        if let Some(view) = view.filter(|_| self.can_sweep()) {
             let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
@@ -282,6 +304,7 @@ impl Apply {
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.lessor.forget();
+        self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
         }

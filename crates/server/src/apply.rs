@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, storage};
+use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
 use coord::watch::{self, StreamId};
 use disk::StoreView;
@@ -26,6 +26,8 @@ pub(crate) enum Mail {
     WatchOpen { stream: StreamId, outlet: Outlet },
     /// Something that its client wants or tells; the permit is given back when it has been dealt with.
     Watch { input: watch::Input, permit: Option<OwnedSemaphorePermit> },
+    /// A large range is read in pieces.
+    Pieces(pieces::Ask),
     /// The flush of this number is durable and visible in this view.
     Flushed { number: u64, view: Arc<StoreView> },
     /// Put the staged store in the place of the live one.
@@ -80,6 +82,7 @@ impl Loop {
                     }
                     Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                     Mail::Watch { input, permit } => self.run_watch(now, input, permit),
+                    Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
                     Mail::Finish { flush } => return self.finish(flush),

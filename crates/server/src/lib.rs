@@ -6,6 +6,7 @@
 //! `persist` writes the log, `apply` answers, `storage` keeps the store.
 
 mod apply;
+mod budget;
 mod clock;
 pub mod config;
 mod consensus;
@@ -18,6 +19,7 @@ mod members;
 mod metrics;
 pub mod peer;
 mod persist;
+pub mod pieces;
 mod post;
 mod queue;
 mod server;

@@ -40,6 +40,7 @@ struct Copied {
     committed: Gauge,
     applied: Gauge,
     waiting: Gauge,
+    response_bytes: Gauge,
     revision: Gauge,
     store_bytes: Gauge,
     store_used_bytes: Gauge,
@@ -60,6 +61,7 @@ struct Copied {
 pub(crate) struct Reading {
     pub status: Status,
     pub waiting: usize,
+    pub response_bytes: usize,
     pub peers: Vec<(NodeId, Counters)>,
 }
 
@@ -167,6 +169,11 @@ impl Copied {
             (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
             (&copied.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
             (&copied.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
+            (
+                &copied.response_bytes,
+                "althing_response_reserved_bytes",
+                "Memory of answers that are sent in pieces",
+            ),
             (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
             (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
             (
@@ -210,12 +217,13 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, waiting, peers } = reading;
+        let Reading { status, waiting, response_bytes, peers } = reading;
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));
         self.committed.set(status.committed.0 as i64);
         self.applied.set(status.applied.0 as i64);
         self.waiting.set(*waiting as i64);
+        self.response_bytes.set(*response_bytes as i64);
         self.revision.set(status.revision.0);
         self.keys.set(status.keys as i64);
         self.compacted.set(status.compacted.0);

@@ -17,7 +17,8 @@ use crate::thread::Thread;
 use crate::{apply, identity, persist, post, storage};
 use base::NodeId;
 use base::limits::{
-    GRPC_OVERHEAD_BYTES, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS,
+    GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
+    WATCH_BATCH_REVISIONS,
 };
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
@@ -79,7 +80,8 @@ impl Server {
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity), Members::new(&config)));
+        let metrics = Metrics::new(&roster.identity);
+        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), config.response_bytes_max));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
@@ -260,6 +262,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
+        range_bytes: RANGE_WHOLE_BYTES_MAX,
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,

@@ -5,6 +5,7 @@
 use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
 use crate::log::Output;
+use base::limits::RESPONSE_BYTES_MAX;
 use server::{Config, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -118,6 +119,7 @@ fn assemble(values: &Values) -> Checked {
         txn_ops_max: bytes(Id::TxnOpsMax),
         flush_interval: ms(Id::FlushIntervalMs),
         flush_bytes: bytes(Id::FlushBytes),
+        response_bytes_max: RESPONSE_BYTES_MAX,
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
