@@ -9,6 +9,7 @@ pub mod kv;
 pub mod kv_service;
 pub mod lease;
 pub mod maintenance;
+pub mod messages;
 pub mod oversize;
 pub mod pieces;
 pub mod refusal;

@@ -48,6 +48,8 @@ pub struct Settings {
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
     pub txn_ops_max: usize,
+    /// Whether it is noted how long calls take.
+    pub timed: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +68,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
-    let figures = Arc::new(Figures::new(&pool));
+    let figures = Arc::new(Figures::new(&pool, settings.timed));
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
@@ -83,7 +85,7 @@ pub async fn serve_probes(
     listener: std::net::TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described()));
+    let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
     let routes = Routes::from(http::router(views).fallback(unserved::refuse));
     serve_routes(routes, listener, &figures, shutdown).await

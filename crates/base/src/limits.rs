@@ -60,6 +60,8 @@ pub const HOLD_IDLE_MILLIS_MAX: u64 = 30_000;
 pub const WATCH_WINDOW_RESPONSES: usize = 4_096;
 /// Bytes of them; one response may exceed it.
 pub const WATCH_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// Watches of one stream; etcd sets no bound.
+pub const WATCHES_PER_STREAM_MAX: usize = 131_072;
 /// Requests of one stream of watches that wait to be looked at.
 pub const WATCH_REQUESTS_MAX: usize = 128;
 /// Revisions that are read at once for watches that are behind, as in etcd.

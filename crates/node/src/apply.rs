@@ -10,7 +10,7 @@ use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
@@ -78,6 +78,16 @@ pub struct Apply {
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
     holds: pieces::Holds,
+    counts: Counts,
+}
+
+/// What was done without anybody asking for it, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Found by this member while it led; some more than once.
+    pub leases_expired: u64,
+    /// Versions that compactions removed.
+    pub versions_swept: u64,
 }
 
 impl Apply {
@@ -89,6 +99,7 @@ impl Apply {
             lessor: Lessor::new(params.leases.clone(), now),
             physical: Vec::new(),
             holds: pieces::Holds::default(),
+            counts: Counts::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -138,6 +149,7 @@ impl Apply {
             {
                 self.state.forget_lease(revoke.id);
             }
+            self.counts.leases_expired += u64::from(matches!(command, Command::LeaseRevoke(_)));
             let mut bytes = Vec::new();
             command.encode(&mut bytes);
             commands.push(bytes.into());
@@ -281,7 +293,10 @@ impl Apply {
         };
         rows::state_rows(&self.state, self.applied, &mut emit);
         if let Some(view) = view.filter(|_| self.can_sweep()) {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
+            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+                self.counts.versions_swept += u64::from(table == Table::Versions);
+                emit(table, key, value);
+            });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
@@ -324,6 +339,15 @@ impl Apply {
     /// Watches that are behind could be sent more: the next step should not wait for news.
     pub fn is_catching_up(&self) -> bool {
         self.hub.is_busy()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Something that was compacted is still to be removed.
+    pub fn is_sweeping(&self) -> bool {
+        self.state.is_sweeping()
     }
 
     pub fn watch_counts(&self) -> watch::Counts {

@@ -14,6 +14,9 @@ use prometheus_client::registry::Registry;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tallies::Tallies;
+
+mod tallies;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -26,6 +29,7 @@ pub(crate) struct Metrics {
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    pub tallies: Tallies,
     copied: Copied,
 }
 
@@ -70,6 +74,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let copied = Copied::registered(&mut registry);
         registered_identity(&mut registry, identity);
+        let tallies = Tallies::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
@@ -84,6 +89,7 @@ impl Metrics {
             peer_round_trip_seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
             }),
+            tallies,
             copied,
         };
         let registry = &mut metrics.registry;

@@ -18,7 +18,7 @@ use crate::{apply, identity, persist, post, storage};
 use base::NodeId;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
-    WATCH_BATCH_REVISIONS,
+    WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
@@ -275,6 +275,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             fragment_bytes: config.request_bytes_max + GRPC_OVERHEAD_BYTES,
             batch_revisions: WATCH_BATCH_REVISIONS,
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
+            watches_max: WATCHES_PER_STREAM_MAX,
         },
     }
 }

@@ -46,6 +46,7 @@ impl Settings {
                 fragment_bytes: *rng.pick(&[64, 1024 * 1024]),
                 batch_revisions: *rng.pick(&[1, 5, 1_000]),
                 batch_bytes: *rng.pick(&[1, 200, 1024 * 1024]),
+                watches_max: 1_000,
             },
         }
     }

@@ -21,6 +21,8 @@ pub struct Checked {
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<SocketAddr>,
     pub manner: Manner,
+    /// Whether it is noted how long calls take.
+    pub timed: bool,
     pub log_filter: String,
     pub log_pretty: bool,
     pub log_outputs: Vec<Output>,
@@ -130,6 +132,7 @@ fn assemble(values: &Values) -> Checked {
         metrics_addrs: vec![],
         config,
         manner: Manner::Althing,
+        timed: false,
         log_filter: values.text(Id::LogLevel).to_owned(),
         log_pretty: values.text(Id::LogFormat) == "pretty",
         log_outputs: vec![Output::Stderr],

@@ -1,6 +1,6 @@
 //! Large answers over the wire: one message, a stream and JSON all say the same, and memory stays bounded.
 
-use crate::etcd::{Etcd, put};
+use crate::etcd::put;
 use crate::process::{Member, Plan};
 use crate::tour::block_on;
 use base64::Engine;
@@ -17,9 +17,9 @@ async fn client(member: &Member) -> KvClient<Channel> {
     KvClient::new(channel).max_decoding_message_size(usize::MAX)
 }
 
-async fn fill(etcd: &mut Etcd) {
+async fn fill(client: &mut KvClient<Channel>) {
     for nth in 0..KEYS {
-        etcd.kv.put(put(&format!("key-{nth:05}"), &format!("{nth}").repeat(80))).await.unwrap();
+        client.put(put(format!("key-{nth:05}"), format!("{nth}").repeat(80))).await.unwrap();
     }
 }
 
@@ -50,8 +50,8 @@ async fn streamed(
 fn a_large_range_is_one_message_a_stream_or_json_with_the_same_content() {
     let member = Plan::single().start_ready();
     block_on(async {
-        fill(&mut member.etcd().await).await;
         let mut client = client(&member).await;
+        fill(&mut client).await;
         // Page by page, each of them small.
         let mut kvs = Vec::new();
         loop {
@@ -111,11 +111,10 @@ fn unchunked(mut body: &str) -> String {
 fn a_stream_refuses_orders_filters_and_what_was_compacted() {
     let member = Plan::single().start_ready();
     block_on(async {
-        let mut etcd = member.etcd().await;
-        for nth in 0..4 {
-            etcd.kv.put(put("k", &nth.to_string())).await.unwrap();
-        }
         let mut client = client(&member).await;
+        for nth in 0..4 {
+            client.put(put("k", nth.to_string())).await.unwrap();
+        }
         let compact = CompactionRequest { revision: 4, physical: false };
         client.compact(compact).await.unwrap();
         let descending = RangeRequest { sort_order: SortOrder::Descend as i32, ..everything() };
