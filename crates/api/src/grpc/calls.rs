@@ -234,14 +234,17 @@ mod tests {
         assert!(text.contains(r#"grpc_method="Range",grpc_code="DeadlineExceeded"} 1"#), "{text}");
     }
 
+    async fn next_frame(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>> {
+        std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut *body), cx)).await
+    }
+
     #[tokio::test]
     async fn a_stream_ends_when_its_time_is_up() {
         let (response, _) = answer("/etcdserverpb.Watch/Watch").await;
         let mut body = response.into_body();
-        let mut next = || std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut body), cx));
-        let trailers = next().await.unwrap().unwrap().into_trailers().unwrap();
+        let trailers = next_frame(&mut body).await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(code_of(&trailers), Some(Code::DeadlineExceeded));
-        assert!(next().await.is_none());
+        assert!(next_frame(&mut body).await.is_none());
     }
 
     #[test]

@@ -209,9 +209,10 @@ fn a_stream_has_no_more_watches_than_it_may() {
     let mut world = World::with(|params| params.watches_max = 2);
     world.watch(key("a")).watch(key("a")).watch(key("a"));
     let last = world.out.last().unwrap();
-    assert_eq!((last.watch, &last.kind), (WatchId::NONE, &Kind::Refused(Refusal::TooMany)));
+    assert_eq!(last.watch, WatchId::NONE);
+    assert!(matches!(last.kind, Kind::Refused(Refusal::TooMany)));
     world.input(Input::Cancel { stream: STREAM, watch: WatchId(0) }).watch(key("a"));
-    assert_eq!(world.out.last().unwrap().kind, Kind::Created);
+    assert!(matches!(world.out.last().unwrap().kind, Kind::Created));
 }
 
 #[test]
