@@ -45,9 +45,9 @@ pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A range whose answer is larger than this is read and sent in pieces.
 pub const RANGE_WHOLE_BYTES_MAX: usize = 64 * 1024;
 /// One piece of it; a single key may be larger.
-pub const RANGE_PIECE_BYTES: usize = 128 * 1024;
+pub const RANGE_PIECE_BYTES: usize = 64 * 1024;
 /// Keys of one piece.
-pub const RANGE_PIECE_KEYS: usize = 1_024;
+pub const RANGE_PIECE_KEYS: usize = 512;
 /// Keys that are looked at in one go for the size of an answer.
 pub const RANGE_SURVEY_KEYS: usize = 8_192;
 /// Bytes of pieces, of all answers together, that were read and that their clients have not taken.

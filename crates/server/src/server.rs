@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
+const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
