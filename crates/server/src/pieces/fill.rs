@@ -1,6 +1,6 @@
-//! Values for the keys of a page, from memory and from one walk along the store's rows.
-//! Keys in their order go in, encoded ones come out, as many as have room. The rows of neighbouring keys are
-//! neighbours in the store, so most of them come without a search.
+//! Values for the keys of a page, from memory and from walks along the store's rows.
+//! Keys in their order go in, encoded ones come out, as many as have room. Rows lie in the order in which they were
+//! written; keys that were written in their order are neighbours there and come without a search.
 
 use super::{Encode, KeyValueRef};
 use base::{LeaseId, Table, View};
