@@ -48,7 +48,7 @@ impl World {
         match apply.hold(now, hold, &reading.range, Keep::Firmly) {
             Ok(count) => reading.count = count,
             // Compacted just now: the product would ask again.
-            Err(_) => return Ok(self.settle(reading.operation, Outcome::Unknown)),
+            Err(_) => return self.end_reading(reading.operation, Outcome::Unknown),
         }
         let measure = |_: usize, _: &Version, _: Content| 1;
         let place =
@@ -57,6 +57,11 @@ impl World {
         reading.expected = survey.expect("it is held").keys;
         process.readings.insert(hold, reading);
         self.plan_piece(host, hold);
+        Ok(())
+    }
+
+    fn end_reading(&mut self, operation: usize, outcome: Outcome) -> Checked {
+        self.settle(operation, outcome);
         Ok(())
     }
 
@@ -73,13 +78,13 @@ impl World {
         let mut reading = process.readings.remove(&hold).expect("it is held");
         let Some(from) = reading.next.take() else {
             process.member.apply.release(hold);
-            return Ok(self.settle(reading.operation, Outcome::Done(reading.reply())));
+            return self.end_reading(reading.operation, Outcome::Done(reading.reply()));
         };
         let place = Place { hold, range: &reading.range, from: &from, keys_max: PAGE_KEYS };
         let page = match process.member.apply.page(now, place, PAGE_BYTES) {
             Ok(page) => page,
             // A snapshot was installed that does not show the revision any more.
-            Err(Code::Compacted) => return Ok(self.settle(reading.operation, Outcome::Unknown)),
+            Err(Code::Compacted) => return self.end_reading(reading.operation, Outcome::Unknown),
             Err(code) => panic!("a page is not refused with {code:?}"),
         };
         let view = process.member.vault.view();
