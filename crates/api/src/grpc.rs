@@ -3,12 +3,15 @@
 
 pub mod calls;
 pub mod cluster;
+mod farewell;
 pub mod health;
 pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;
+pub mod lease_events;
 pub mod maintenance;
+pub mod once;
 pub mod oversize;
 pub mod refusal;
 pub mod unserved;

@@ -9,6 +9,7 @@ use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
+use crate::grpc::lease_events::LeaseEventService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, unserved};
@@ -18,6 +19,7 @@ use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
+use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -145,6 +147,8 @@ fn routes(parts: Parts) -> Routes {
         MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
     let health =
         HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
+    let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping.clone()))
+        .max_decoding_message_size(message_bytes_max);
     let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
     let lease = LeaseServer::new(LeaseService::new(handle.clone()))
         .max_decoding_message_size(message_bytes_max)
@@ -155,6 +159,7 @@ fn routes(parts: Parts) -> Routes {
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
+        .route_service(&path_of::<LeaseServiceServer<LeaseEventService>>(), lease_events)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(oversize::reword))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Never zero: the proposer has chosen one if the client did not.
+    /// The proposer has chosen one if the client did not; zero only in a command that may be repeated, for which
+    /// the state machine chooses.
     pub id: LeaseId,
     /// In seconds; the proposer has raised it to the least that is granted.
     pub ttl: i64,

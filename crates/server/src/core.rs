@@ -8,7 +8,10 @@ use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
+use base::limits::LEASE_EVENTS_WAITING_MAX;
+use node::LeaseEvent;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use tokio::sync::broadcast;
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -24,6 +27,8 @@ pub(crate) struct Core {
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
     pub watch_streams: AtomicU64,
+    /// What happens to leases, for whoever listens.
+    pub lease_events: broadcast::Sender<LeaseEvent>,
 }
 
 impl Core {
@@ -40,6 +45,7 @@ impl Core {
             members,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
+            lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
         }
     }
 

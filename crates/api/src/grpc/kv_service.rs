@@ -2,11 +2,11 @@
 //! Every call ends in an answer with a full header or in a refusal from `base::code`; nothing is proposed
 //! that could have been refused here.
 
-use crate::grpc::{kv, refusal, who};
+use crate::grpc::{kv, once, refusal, who};
 use base::Revision;
-use coord::Compact;
 use coord::reply::{Body, Reply};
 use coord::request::{Limits, Request as Ask};
+use coord::{Command, Compact};
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
@@ -34,6 +34,21 @@ impl KvService {
         let Reply { revision, body } = self.handle.submit(ask).await.map_err(refusal::render)?;
         Ok((who::header(&self.handle, revision), body))
     }
+
+    /// The same for what may change something: with an identity of the client's it may be sent again.
+    async fn submit_change(
+        &self,
+        metadata: &MetadataMap,
+        ask: Ask,
+    ) -> Result<(ResponseHeader, Body), Status> {
+        let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
+        ask.validate(&self.limits).map_err(refusal::render)?;
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        let command = Command::from_request(ask).expect("a range is submitted without an identity");
+        let reply = self.handle.submit_once(id, command).await.map_err(refusal::render)?;
+        let Reply { revision, body } = once::whole(reply)?;
+        Ok((who::header(&self.handle, revision), body))
+    }
 }
 
 #[tonic::async_trait]
@@ -50,7 +65,7 @@ impl Kv for KvService {
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let put = kv::parse_put(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Put(put)).await? {
+        match self.submit_change(&metadata, Ask::Put(put)).await? {
             (header, Body::Put(reply)) => Ok(Response::new(kv::render_put(header, reply))),
             (_, other) => unreachable!("a put is answered by a put, not {other:?}"),
         }
@@ -62,7 +77,7 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let delete = kv::parse_delete(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Delete(delete)).await? {
+        match self.submit_change(&metadata, Ask::Delete(delete)).await? {
             (header, Body::Delete(reply)) => Ok(Response::new(kv::render_delete(header, reply))),
             (_, other) => unreachable!("a delete is answered by a delete, not {other:?}"),
         }
@@ -71,7 +86,7 @@ impl Kv for KvService {
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let txn = kv::parse_txn(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Txn(txn)).await? {
+        match self.submit_change(&metadata, Ask::Txn(txn)).await? {
             (header, Body::Txn(reply)) => Ok(Response::new(kv::render_txn(header, reply))),
             (_, other) => unreachable!("a transaction is answered by a transaction, not {other:?}"),
         }
