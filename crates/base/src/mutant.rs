@@ -75,6 +75,16 @@ mutants! {
     RepliesLostInSnapshot = "replies-lost-in-snapshot",
     /// The kept answers stay when the session's lease ends.
     SessionOutlivesLease = "session-outlives-lease",
+    /// A request that was refused is carried out when it is repeated.
+    RefusalNotKept = "refusal-not-kept",
+    /// A lease ends and its keys stay.
+    EndedLeaseLeavesKeys = "ended-lease-leaves-keys",
+    /// A key that is put anew still hangs on its old lease.
+    KeyNotDetached = "key-not-detached",
+    /// The end of an expired lease is proposed once only, whatever becomes of it.
+    RevokeProposedOnce = "revoke-proposed-once",
+    /// A revision is read although it was compacted.
+    CompactedRead = "compacted-read",
     /// Compaction forgets the newest version of a key that is still there.
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.

@@ -120,7 +120,7 @@ pub(crate) fn run_revoke(draft: &mut Draft<'_>, at: Position, revoke: Revoke) ->
     if revoke.guard.is_some_and(|guard| guard != current) && !planted(Mutant::RevokeWithoutGuard) {
         return Err(Code::LeaseNotFound);
     }
-    for key in lease.keys() {
+    for key in lease.keys().filter(|_| !planted(Mutant::EndedLeaseLeavesKeys)) {
         let modified = draft.current(key).map_or(Revision::ZERO, |current| current.modified);
         draft.change(Bytes::copy_from_slice(key), modified, ChangeKind::Delete)?;
     }

@@ -16,6 +16,7 @@ use crate::request::{Range, Request};
 use crate::sessions::Sessions;
 use crate::{range, txn};
 use base::checksum::hash64;
+use base::mutant::{Mutant, planted};
 use base::{Code, LeaseId, Position, Revision};
 
 #[derive(Debug)]
@@ -117,6 +118,7 @@ impl State {
         let answer = body.map(|body| Reply { revision: self.revision, body });
         if let Command::Once(once) = command
             && self.leases.get(once.id.session).is_some()
+            && !(answer.is_err() && planted(Mutant::RefusalNotKept))
         {
             self.sessions.remember(once, &answer);
         }
@@ -213,7 +215,9 @@ impl State {
             ChangeKind::Delete => LeaseId::NONE,
         };
         if before != after {
-            self.leases.detach(before, &change.key);
+            if !planted(Mutant::KeyNotDetached) {
+                self.leases.detach(before, &change.key);
+            }
             self.leases.attach(after, &change.key);
         }
     }

@@ -327,7 +327,10 @@ impl Leading {
             self.revokes_in_flight += usize::from(!timer.is_ending);
             timer.is_ending = true;
             self.agenda.remove(&(timer.next, id));
-            timer.next = counted.after(PROPOSE_AGAIN_AFTER);
+            timer.next = match planted(Mutant::RevokeProposedOnce) {
+                true => Instant::FAR_FUTURE,
+                false => counted.after(PROPOSE_AGAIN_AFTER),
+            };
             self.agenda.insert((timer.next, id));
             let guard = Some(Guard { term: self.term, granted: timer.granted });
             said.commands.push(Command::LeaseRevoke(Revoke { id, guard }));

@@ -214,4 +214,5 @@ fn print_summary(summary: &Summary, threads: usize) {
         "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}, watch responses: {}",
         tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages, tally.watched
     );
+    println!("requests sent again: {}, leases expired: {}", tally.retries, tally.expired);
 }

@@ -192,6 +192,7 @@ impl World {
     /// Faults stop: links heal, clocks run, disks have room, everybody starts again.
     pub fn calm_down(&mut self) {
         self.calm = true;
+        self.quiet_since = self.agenda.now();
         self.network.calm_down();
         for host in 0..self.hosts.len() {
             let machine = &mut self.hosts[host];

@@ -85,7 +85,9 @@ fn same_everywhere(world: &World) -> Checked {
 }
 
 fn judge(world: &World) -> Checked {
-    match linear::check_hinted(&world.clients.history, &|operation| world.truth.landed(operation)) {
+    let history = &world.clients.history;
+    world.registers.check(history)?;
+    match linear::check_hinted(history, &|number| world.truth.landed(number, &history[number])) {
         Verdict::Lawful(_) => Ok(()),
         Verdict::Violation(found) => {
             Err(Violation { checker: Checker::Linearizable, what: found.to_string() })

@@ -7,16 +7,20 @@ use coord::reply::{Body, Reply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 
 const KEYS: u64 = 8;
+/// How many leases are remembered.
+const LEASES: usize = 6;
 
 pub struct Workload {
     values: u64,
     /// A revision that some answer showed, to compare with.
     seen: Revision,
+    /// Leases that were granted lately and may live.
+    pub leases: Vec<LeaseId>,
 }
 
 impl Workload {
     pub fn new() -> Workload {
-        Workload { values: 0, seen: Revision::EMPTY_STORE }
+        Workload { values: 0, seen: Revision::EMPTY_STORE, leases: Vec::new() }
     }
 
     pub fn next(&mut self, rng: &mut Rng) -> Request {
@@ -26,11 +30,13 @@ impl Workload {
                 let key = key(rng);
                 range(rng, KeyRange::single(key), false)
             }
-            55..63 => range(rng, everything(), false),
-            63..68 => range(rng, everything(), true),
+            55..60 => range(rng, everything(), false),
+            60..65 => range(rng, everything(), true),
+            65..68 => self.past_range(rng),
             68..76 => delete(rng),
             76..84 => self.compare_and_set(rng),
-            84..92 => self.create(rng),
+            84..91 => self.create(rng),
+            91..93 => self.put_and_look_back(rng),
             _ => self.move_together(rng),
         }
     }
@@ -61,7 +67,37 @@ impl Workload {
     }
 
     fn put_to(&mut self, rng: &mut Rng, key: Bytes, prev_kv: bool) -> Put {
-        Put { key, value: Some(self.value(rng)), lease: Some(LeaseId::NONE), prev_kv }
+        let leased = !self.leases.is_empty() && rng.chance(250_000);
+        let lease = if leased { *rng.pick(&self.leases) } else { LeaseId::NONE };
+        Put { key, value: Some(self.value(rng)), lease: Some(lease), prev_kv }
+    }
+
+    /// A lease to put keys under; the oldest are forgotten.
+    pub fn add_lease(&mut self, id: LeaseId) {
+        self.leases.push(id);
+        if self.leases.len() > LEASES {
+            self.leases.remove(0);
+        }
+    }
+
+    /// A revision that may be gone, or not yet there.
+    fn past(&self, rng: &mut Rng) -> Revision {
+        Revision((self.seen.0 + 5 - rng.between(0, 40) as i64).max(1))
+    }
+
+    fn past_range(&mut self, rng: &mut Rng) -> Request {
+        let revision = self.past(rng);
+        let serializable = rng.chance(300_000);
+        Request::Range(Range { revision, serializable, ..Range::of(everything()) })
+    }
+
+    /// A write that is refused together with its look into the past.
+    fn put_and_look_back(&mut self, rng: &mut Rng) -> Request {
+        let key = key(rng);
+        let put = Request::Put(self.put_to(rng, key, false));
+        let back = Request::Range(Range { revision: self.past(rng), ..Range::of(everything()) });
+        let success = if rng.chance(500_000) { vec![put, back] } else { vec![back, put] };
+        Request::Txn(Txn { compares: vec![], success, failure: vec![] })
     }
 
     fn compare_and_set(&mut self, rng: &mut Rng) -> Request {

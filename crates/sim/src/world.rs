@@ -8,6 +8,8 @@ use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
+use crate::registers::Registers;
+use crate::sessions::{self, Sessions};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use crate::tenants::{Errand, TENANTS, Tenants};
@@ -32,6 +34,8 @@ pub struct World {
     pub oracle: Oracle,
     pub truth: Truth,
     pub tenants: Tenants,
+    pub sessions: Sessions,
+    pub registers: Registers,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -39,6 +43,8 @@ pub struct World {
     pub trace: u64,
     /// Faults have stopped for good.
     pub calm: bool,
+    /// Since then nothing was broken, mended, started or elected.
+    pub quiet_since: u64,
 }
 
 /// Everything that can happen. Those with a `life` happen to one life of a process only.
@@ -55,7 +61,9 @@ pub enum Event {
     Tenant { tenant: usize },
     Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
-    GiveUp { operation: usize },
+    GiveUp { operation: usize, attempt: u32 },
+    Retry { operation: usize },
+    Session { client: usize },
     Watch { watcher: usize },
     Consume { watcher: usize, stream: StreamId },
     Whim { watcher: usize },
@@ -88,11 +96,14 @@ impl World {
             oracle: Oracle::default(),
             truth: Truth::new(),
             tenants: Tenants::default(),
+            sessions: Sessions::default(),
+            registers: Registers::default(),
             broken: None,
             settings,
             tally: Tally::default(),
             trace: mix(seed),
             calm: false,
+            quiet_since: 0,
         };
         for host in 0..world.hosts.len() {
             let delay = world.rng.between(0, 50_000);
@@ -101,6 +112,10 @@ impl World {
         for client in 0..world.settings.clients {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Ask { client });
+        }
+        for client in (0..world.settings.clients).filter(|client| sessions::is_careful(*client)) {
+            let delay = world.rng.between(300_000, 1_500_000);
+            world.agenda.after(delay, Event::Session { client });
         }
         for watcher in 0..world.settings.watchers {
             let delay = world.rng.between(500_000, 5_000_000);
@@ -149,7 +164,9 @@ impl World {
             Event::Tenant { tenant } => self.tenant(tenant),
             Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
-            Event::GiveUp { operation } => self.give_up(operation),
+            Event::GiveUp { operation, attempt } => self.give_up(operation, attempt),
+            Event::Retry { operation } => self.retry(operation),
+            Event::Session { client } => self.keep_session(client),
             Event::Watch { watcher } => self.connect_watcher(watcher),
             Event::Consume { stream, .. } => self.consume(stream),
             Event::Whim { watcher } => self.have_whim(watcher),
@@ -209,6 +226,7 @@ impl World {
                 return Err(Violation { checker: Checker::Restart, what });
             }
         };
+        self.quiet_since = now;
         machine.life += 1;
         machine.paused = false;
         let life = machine.life;
@@ -269,8 +287,8 @@ impl World {
         }
         for entry in &committed {
             self.oracle.committed(id, entry)?;
-            self.truth.committed(entry, &self.clients.history);
-            self.tenants.committed(self.agenda.now(), entry)?;
+            self.truth.committed(entry);
+            self.lease_ends(entry)?;
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -317,6 +335,7 @@ impl World {
                 let id = self.hosts[host].id;
                 self.oracle.leads(term, id)?;
                 self.tally.elections += 1;
+                self.quiet_since = self.agenda.now();
             }
             Note::Installed(_) => self.tally.snapshots += 1,
             Note::Leadership { .. } | Note::CaughtUp => {}
@@ -575,7 +594,9 @@ impl Event {
             Event::Report { host, .. } => (6, *host),
             Event::Ask { client } => (7, *client),
             Event::Arrive { host, operation, .. } => (8, host + operation * 8),
-            Event::GiveUp { operation } => (9, *operation),
+            Event::GiveUp { operation, .. } => (9, *operation),
+            Event::Retry { operation } => (23, *operation),
+            Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),
