@@ -60,7 +60,7 @@ impl World {
             self.agenda.after(100_000, Event::Ask { client });
             return Ok(());
         }
-        let request = self.clients.workload.next(&mut self.rng);
+        let request = self.clients.workload.next(&mut self.rng, self.settings.bias.mix);
         self.ask_host(client, host, request);
         Ok(())
     }

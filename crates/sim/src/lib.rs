@@ -16,6 +16,7 @@ mod network;
 pub mod oracle;
 mod registers;
 pub mod run;
+pub mod scenario;
 pub mod serializable;
 mod sessions;
 mod settings;

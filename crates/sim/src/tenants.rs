@@ -172,11 +172,13 @@ impl World {
 
     fn next_errand(&mut self, tenant: usize, host: usize) -> Option<(Errand, Work)> {
         let now = self.agenda.now();
-        if tenant == 0 && self.rng.chance(300_000) {
+        let bias = self.settings.bias;
+        if tenant == 0 && self.rng.chance(bias.compactions) {
             return Some(self.compaction(host));
         }
         let Some(id) = self.tenants.holding[tenant] else {
-            let (ttl, renewals) = (self.rng.between(2, 9), self.rng.between(0, 12));
+            let ttl = self.rng.between(bias.ttl_seconds.0, bias.ttl_seconds.1);
+            let renewals = self.rng.between(bias.renewals.0, bias.renewals.1);
             let id = self.tenants.begin_lease(ttl, renewals);
             self.tenants.holding[tenant] = Some(id);
             self.registers.grant_asked(id, now);
@@ -215,7 +217,9 @@ impl World {
     fn compaction(&mut self, host: usize) -> (Errand, Work) {
         let sent = self.agenda.now();
         let back = self.rng.between(0, 20) as i64;
-        let revision = Revision(self.process(host).member.apply.revision().0 - back);
+        let newest_delete = self.truth.deletes.last().copied().filter(|_| self.settings.bias.compact_deletes);
+        let back = Revision(self.process(host).member.apply.revision().0 - back);
+        let revision = newest_delete.unwrap_or(back);
         self.truth.compactions.insert(revision);
         let what = What::Compaction(self.registers.compaction_asked(revision, sent));
         let physical = self.rng.chance(500_000);

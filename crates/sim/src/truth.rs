@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Truth {
     /// Revisions that somebody asked to compact at.
     pub compactions: BTreeSet<Revision>,
+    /// Revisions in which some key was deleted.
+    pub deletes: BTreeSet<Revision>,
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
@@ -39,6 +41,7 @@ impl Truth {
     pub fn new() -> Truth {
         Truth {
             compactions: BTreeSet::new(),
+            deletes: BTreeSet::new(),
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
@@ -127,6 +130,9 @@ impl Truth {
             && let Some(operation) = self.asked.get(&id)
         {
             self.landed.insert(*operation, after.revision());
+        }
+        if self.state.keys().keys().any(|key| !after.keys().contains_key(key)) {
+            self.deletes.insert(after.revision());
         }
         self.state = after;
     }

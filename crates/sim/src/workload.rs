@@ -1,6 +1,7 @@
 //! What the clients ask for: a few keys that everybody fights over, every value written once only, so that
 //! whoever reads one knows which write it came from.
 
+use crate::scenario::Mix;
 use base::{KeyRange, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
@@ -23,7 +24,20 @@ impl Workload {
         Workload { values: 0, seen: Revision::EMPTY_STORE, leases: Vec::new() }
     }
 
-    pub fn next(&mut self, rng: &mut Rng) -> Request {
+    pub fn next(&mut self, rng: &mut Rng, mix: Mix) -> Request {
+        if mix == Mix::Usual || rng.chance(400_000) {
+            return self.usual(rng);
+        }
+        match mix {
+            Mix::Usual => unreachable!("it was just ruled out"),
+            Mix::Deletes if rng.chance(500_000) => delete(rng),
+            Mix::Deletes => self.put(rng),
+            Mix::SameKeys => self.same_key_again(rng),
+            Mix::LookingBack => self.put_and_look_back(rng),
+        }
+    }
+
+    fn usual(&mut self, rng: &mut Rng) -> Request {
         match rng.between(0, 100) {
             0..35 => self.put(rng),
             35..55 => {
@@ -122,6 +136,23 @@ impl Workload {
         let put = Request::Put(self.put_to(rng, key, false));
         let remove = Request::Delete(Delete { keys, prev_kv: true });
         Request::Txn(Txn { compares: vec![compare], success: vec![put], failure: vec![remove] })
+    }
+
+    /// One key, named in compares, both branches, ranges and a transaction within.
+    fn same_key_again(&mut self, rng: &mut Rng) -> Request {
+        let name = key(rng);
+        let keys = || KeyRange::single(name.clone());
+        let look = || Request::Range(Range::of(keys()));
+        let compare = Compare { keys: keys(), relation: Relation::Less, target: Target::Mod(self.seen) };
+        let put = Request::Put(self.put_to(rng, name.clone(), true));
+        let other = Request::Put(self.put_to(rng, name.clone(), false));
+        let inner = Txn { compares: vec![compare.clone()], success: vec![look(), put], failure: vec![other] };
+        let last = Request::Put(self.put_to(rng, name.clone(), false));
+        Request::Txn(Txn {
+            compares: vec![compare.clone(), compare],
+            success: vec![look(), Request::Txn(inner), look()],
+            failure: vec![look(), last, look()],
+        })
     }
 
     /// Two keys in one revision, read back inside the same transaction.

@@ -9,6 +9,7 @@ use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::registers::Registers;
+use crate::scenario::Bias;
 use crate::sessions::{self, Sessions};
 use crate::settings::Settings;
 use crate::tally::Tally;
@@ -79,9 +80,9 @@ pub enum Event {
 pub type Checked = Result<(), Violation>;
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub fn new(seed: u64, bias: Bias) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng);
+        let settings = Settings::draw(&mut rng, bias);
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
