@@ -306,12 +306,13 @@ impl Leading {
         Renewal { term: self.term, nth: self.timers.get(&id).map_or(0, |timer| timer.renewal) }
     }
 
-    /// What is on the agenda is about the end; those whose end was proposed are as good as ended.
+    /// A lease whose end was proposed is among them until it has ended; the agenda has it when that is proposed again.
     fn ending(&self, counted: Instant, within_ms: u64) -> Vec<Ending> {
         let until = counted.after(Duration::from_millis(within_ms));
-        let due = self.agenda.iter().take_while(|(at, _)| *at <= until);
-        due.filter_map(|(_, id)| {
-            let timer = self.timers.get(id).filter(|timer| !timer.is_ending)?;
+        let horizon = until.max(counted.after(PROPOSE_AGAIN_AFTER));
+        let near = self.agenda.iter().take_while(|(at, _)| *at <= horizon);
+        near.filter_map(|(_, id)| {
+            let timer = self.timers.get(id).filter(|timer| timer.is_ending || timer.due <= until)?;
             Some(Ending { id: *id, left_ms: timer.due.since(counted).as_millis() as u64 })
         })
         .take(LEASES_ENDING_MAX)

@@ -1,8 +1,8 @@
 //! Requests that are sent more than once: carried out once, answered alike, and forgotten with their session.
 
-use crate::world::{World, bytes, do_all, op_put, op_range, put, single};
+use crate::world::{Store, World, bytes, do_all, op_put, op_range, put, single};
 use base::limits::SESSION_REPLIES_MAX;
-use base::{Code, LeaseId, Revision};
+use base::{Code, LeaseId, Revision, Table};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Delete, Put, Request};
@@ -194,4 +194,41 @@ fn a_wrapped_command_survives_its_bytes_and_no_cut_of_them_panics() {
     }
     assert_eq!(encoded[..2], [1, 16]);
     assert_eq!(bytes("value"), encoded.slice(encoded.len() - 5..));
+}
+
+#[test]
+fn damaged_rows_of_a_session_are_noticed() {
+    let mut world = with_session();
+    ask_put(&mut world, 1, "1").expect("put");
+    ask(&mut world, id(2, 2), Command::Put(put("a", "2"))).expect("put");
+    let rows: Vec<Vec<u8>> = world.store.tables[&Table::Sessions].keys().cloned().collect();
+    assert_eq!(rows.len(), 2, "the mark, and the one answer above it");
+    let whats = |damage: &dyn Fn(&mut Store)| {
+        let mut store = world.store.clone();
+        damage(&mut store);
+        coord::State::load(&store).expect_err("damage is noticed").what
+    };
+    let sessions = |store: &mut Store, change: &dyn Fn(&mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>)| {
+        change(store.tables.get_mut(&Table::Sessions).expect("there are sessions"));
+    };
+    for row in &rows {
+        assert_eq!(
+            whats(&|store| sessions(store, &|rows| rows.get_mut(row).expect("a row")[0] = 9)),
+            "malformed"
+        );
+        assert_eq!(
+            whats(&|store| sessions(store, &|rows| drop(rows.get_mut(row).expect("a row").pop()))),
+            "malformed"
+        );
+    }
+    let without_mark = whats(&|store| {
+        sessions(store, &|rows| drop(rows.remove(&rows.keys().next().cloned().expect("a row"))))
+    });
+    assert_eq!(without_mark, "an answer without its session");
+    let raised = whats(&|store| {
+        sessions(store, &|rows| drop(rows.insert(rows.keys().next().cloned().expect("a row"), vec![1, 3])))
+    });
+    assert_eq!(raised, "an answer below the session's mark");
+    let orphan = whats(&|store| drop(store.tables.remove(&Table::Leases)));
+    assert_eq!(orphan, "a session of a lease that does not exist");
 }
