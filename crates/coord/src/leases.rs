@@ -63,7 +63,7 @@ impl Leases {
         self.by_id.get(&id)
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_id.len()
     }
 

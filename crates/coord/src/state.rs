@@ -155,7 +155,7 @@ impl State {
     }
 
     pub fn lease_count(&self) -> usize {
-        self.leases.len()
+        self.leases.count()
     }
 
     /// Answers which leases there are.
