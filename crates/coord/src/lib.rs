@@ -26,6 +26,7 @@ pub mod rows;
 mod sessions;
 pub mod state;
 mod txn;
+mod unindexed;
 mod validate;
 pub mod watch;
 
@@ -38,3 +39,4 @@ pub use proposal::Proposal;
 pub use request::Limits;
 pub use rows::Corrupt;
 pub use state::{Applied, State};
+pub use unindexed::Unindexed;
