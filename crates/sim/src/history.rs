@@ -117,7 +117,9 @@ pub fn leases_of(history: &[Operation]) -> BTreeSet<LeaseId> {
     for operation in history {
         match &operation.request {
             Asked::Kv(request) => gather_leases(request, &mut named),
-            Asked::EndLease(id) => drop(named.insert(*id)),
+            Asked::EndLease(id) => {
+                named.insert(*id);
+            }
         }
     }
     named

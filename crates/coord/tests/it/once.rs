@@ -1,14 +1,17 @@
 //! Requests that are sent more than once: carried out once, answered alike, and forgotten with their session.
 
-use crate::world::{Store, World, bytes, do_all, op_put, op_range, put, single};
+use crate::world::{World, bytes, do_all, op_put, op_range, put, single};
 use base::limits::SESSION_REPLIES_MAX;
 use base::{Code, LeaseId, Revision, Table};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Delete, Put, Request};
-use coord::{Command, Grant, Guard, Once, RequestId, Revoke};
+use coord::{Command, Grant, Guard, Once, RequestId, Revoke, State};
+use std::collections::BTreeMap;
 
 const SESSION: LeaseId = LeaseId(5);
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn with_session() -> World {
     let mut world = World::new();
@@ -203,32 +206,27 @@ fn damaged_rows_of_a_session_are_noticed() {
     ask(&mut world, id(2, 2), Command::Put(put("a", "2"))).expect("put");
     let rows: Vec<Vec<u8>> = world.store.tables[&Table::Sessions].keys().cloned().collect();
     assert_eq!(rows.len(), 2, "the mark, and the one answer above it");
-    let whats = |damage: &dyn Fn(&mut Store)| {
+    let found = |damage: &dyn Fn(&mut Rows)| {
         let mut store = world.store.clone();
-        damage(&mut store);
-        coord::State::load(&store).expect_err("damage is noticed").what
-    };
-    let sessions = |store: &mut Store, change: &dyn Fn(&mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>)| {
-        change(store.tables.get_mut(&Table::Sessions).expect("there are sessions"));
+        damage(store.tables.get_mut(&Table::Sessions).expect("there are sessions"));
+        State::load(&store).expect_err("damage is noticed").what
     };
     for row in &rows {
-        assert_eq!(
-            whats(&|store| sessions(store, &|rows| rows.get_mut(row).expect("a row")[0] = 9)),
-            "malformed"
-        );
-        assert_eq!(
-            whats(&|store| sessions(store, &|rows| drop(rows.get_mut(row).expect("a row").pop()))),
-            "malformed"
-        );
+        let changed = found(&|damaged| damaged.get_mut(row).expect("it is there")[0] = 9);
+        let cut = found(&|damaged| {
+            damaged.get_mut(row).expect("it is there").pop();
+        });
+        assert_eq!((changed, cut), ("malformed", "malformed"));
     }
-    let without_mark = whats(&|store| {
-        sessions(store, &|rows| drop(rows.remove(&rows.keys().next().cloned().expect("a row"))))
+    let without_mark = found(&|damaged| {
+        damaged.remove(&rows[0]);
     });
     assert_eq!(without_mark, "an answer without its session");
-    let raised = whats(&|store| {
-        sessions(store, &|rows| drop(rows.insert(rows.keys().next().cloned().expect("a row"), vec![1, 3])))
+    let mark_raised = found(&|damaged| {
+        damaged.insert(rows[0].clone(), vec![1, 3]);
     });
-    assert_eq!(raised, "an answer below the session's mark");
-    let orphan = whats(&|store| drop(store.tables.remove(&Table::Leases)));
-    assert_eq!(orphan, "a session of a lease that does not exist");
+    assert_eq!(mark_raised, "an answer below the session's mark");
+    world.store.tables.remove(&Table::Leases);
+    let orphan = State::load(&world.store).expect_err("damage is noticed");
+    assert_eq!(orphan.what, "a session of a lease that does not exist");
 }
