@@ -481,8 +481,7 @@ impl World {
         }
         let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
         for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
-            let delay = self.rng.between(10, 1_000);
-            self.agenda.after(delay, Event::Report { host, life, input });
+            self.report(host, input);
         }
         if let Some(flush) = out.flush {
             self.process(host).flush = Some(flush);
@@ -490,11 +489,21 @@ impl World {
             self.agenda.after(delay, Event::Flush { host, life });
         }
         if index > before || !out.finished.is_empty() {
-            let input = Input::Applied { index, finished: out.finished };
-            let delay = self.rng.between(10, 1_000);
-            self.agenda.after(delay, Event::Report { host, life, input });
+            self.report(host, Input::Applied { index, finished: out.finished });
         }
         Ok(())
+    }
+
+    /// Apply tells consensus something. There is one queue between the two, so what is said first is heard first: the
+    /// lessor counts on it when it takes back what it has proposed.
+    fn report(&mut self, host: usize, input: Input) {
+        let now = self.agenda.now();
+        let delay = self.rng.between(10, 1_000);
+        let life = self.hosts[host].life;
+        let process = self.process(host);
+        process.reported_at = process.reported_at.max(now + delay);
+        let delay = process.reported_at - now;
+        self.agenda.after(delay, Event::Report { host, life, input });
     }
 
     fn flush(&mut self, host: usize) -> Checked {
