@@ -155,16 +155,34 @@ impl Lessor {
             }
             Command::LeaseRevoke(revoke) => self.on_lease(now, revoke.id, state, said),
             Command::LeaseCheckpoint(list) => {
-                for Checkpoint { id, .. } in list {
+                for Checkpoint { id, remaining, .. } in list {
                     let timers = self.leading.as_mut().map(|leading| &mut leading.timers);
                     if let Some(timer) = timers.and_then(|timers| timers.get_mut(id)) {
                         timer.is_recording = false;
+                    }
+                    if *remaining == 0 {
+                        self.prolong(now, *id);
                     }
                     self.on_lease(now, *id, state, said);
                 }
             }
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
         }
+    }
+
+    /// A leader begins before it has applied all of its log. A checkpoint that is taken back there was taken back for a
+    /// renewal, by the leader of then: the lease is owed its whole time again.
+    fn prolong(&mut self, now: Instant, id: LeaseId) {
+        self.look_at_clock(now);
+        let Some(leading) = &mut self.leading else { return };
+        let Some(timer) = leading.timers.get_mut(&id).filter(|timer| timer.renewal == 0 && !timer.is_ending)
+        else {
+            return;
+        };
+        let due = self.counted.after(seconds(timer.ttl)).after(self.params.election);
+        leading.agenda.remove(&(timer.next, id));
+        leading.agenda.insert((due, id));
+        (timer.due, timer.next) = (due, due);
     }
 
     fn on_lease(&mut self, now: Instant, id: LeaseId, state: &State, said: &mut Said) {

@@ -309,3 +309,17 @@ fn a_hundred_thousand_leases_end_together_without_a_stall() {
     assert_eq!(proposals, LEASES as usize, "each is proposed once");
     assert!(turns <= LEASES as usize / base::limits::LEASE_REVOKES_IN_FLIGHT_MAX + 2, "{turns} turns");
 }
+
+#[test]
+fn a_checkpoint_that_the_log_takes_back_after_the_election_does_not_shorten_the_lease() {
+    let mut world = World::new(Duration::from_secs(300));
+    world.grant(7, 10);
+    let checkpoint = |remaining| {
+        Command::LeaseCheckpoint(vec![coord::Checkpoint { id: LeaseId(7), granted: Index(1), remaining }])
+    };
+    world.apply(checkpoint(2));
+    world.lead(Some(TERM));
+    // The leader before had renewed it after this, and crashed.
+    world.apply(checkpoint(0));
+    assert!(world.pass(10_000).is_empty());
+}
