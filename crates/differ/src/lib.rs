@@ -9,7 +9,6 @@ mod dice;
 pub mod round;
 pub mod server;
 mod side;
-mod stream;
 mod watching;
 
 use std::time::Duration;

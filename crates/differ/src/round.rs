@@ -185,7 +185,7 @@ impl Round {
     /// 26).
     async fn free_the_id(&mut self, stream: usize, id: i64) -> Outcome<()> {
         let watches = &mut self.theirs.watches[stream];
-        watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id }));
+        watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await;
         let word = watches.word().await;
         word.map(drop).map_err(|status| self.difference(&id, status.to_string(), "freed".to_owned()))
     }
@@ -198,8 +198,8 @@ impl Round {
         let cancel = RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id });
         if self.watches[stream].remove(&id).is_none() {
             // Nothing is said about it; the next word would be out of place.
-            self.theirs.watches[stream].send(cancel.clone());
-            self.ours.watches[stream].send(cancel);
+            self.theirs.watches[stream].send(cancel.clone()).await;
+            self.ours.watches[stream].send(cancel).await;
             return Ok(());
         }
         self.converse(stream, cancel).await.map(drop)
@@ -218,8 +218,8 @@ impl Round {
 
     /// Sends on both streams, and compares what is said to it.
     async fn converse(&mut self, stream: usize, union: RequestUnion) -> Outcome<WatchResponse> {
-        self.theirs.watches[stream].send(union.clone());
-        self.ours.watches[stream].send(union.clone());
+        self.theirs.watches[stream].send(union.clone()).await;
+        self.ours.watches[stream].send(union.clone()).await;
         self.word(stream, &union).await
     }
 

@@ -4,9 +4,9 @@ use crate::PATIENCE;
 use crate::ask::Ask;
 use crate::compare::{Essence, code_alone, essence, refusal};
 use crate::dice::STREAMS;
-use crate::stream::Duplex;
 use crate::watching::Watches;
 use bytes::{Buf, BufMut, Bytes};
+use client::duplex::Duplex;
 use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::lease_client::LeaseClient;
 use proto::etcdserverpb::{
@@ -80,8 +80,10 @@ impl Side {
     }
 
     async fn keep_alive(&mut self, id: i64) -> Essence {
-        self.keep_alives.send(LeaseKeepAliveRequest { id });
-        essence(self.keep_alives.next().await)
+        match self.keep_alives.send(LeaseKeepAliveRequest { id }).await {
+            Ok(()) => essence(self.keep_alives.next().await),
+            Err(status) => refusal(&status),
+        }
     }
 
     async fn send_raw(&mut self, path: &'static str, message: Bytes) -> Essence {

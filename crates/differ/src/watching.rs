@@ -3,7 +3,7 @@
 //! watch and the words about a watch are not.
 
 use crate::PATIENCE;
-use crate::stream::Duplex;
+use client::duplex::Duplex;
 use proto::etcdserverpb::watch_client::WatchClient;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{WatchRequest, WatchResponse};
@@ -28,8 +28,9 @@ impl Watches {
         Watches { stream, events: BTreeMap::new(), words: VecDeque::new() }
     }
 
-    pub fn send(&self, union: RequestUnion) {
-        self.stream.send(WatchRequest { request_union: Some(union) });
+    pub async fn send(&self, union: RequestUnion) {
+        // A stream that is closed gives no answer, which is told as the difference that it is.
+        let _ = self.stream.send(WatchRequest { request_union: Some(union) }).await;
     }
 
     /// The next word about any watch.

@@ -3,19 +3,24 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::{Response, Status, Streaming};
 
+/// Requests that the connection has not taken yet.
+const REQUESTS_WAITING: usize = 16;
+
+#[derive(Debug)]
 pub struct Duplex<Q, R> {
-    requests: UnboundedSender<Q>,
+    requests: Sender<Q>,
     responses: Responses<R>,
 }
 
+#[derive(Debug)]
 enum Responses<R> {
     Opening(JoinHandle<Result<Response<Streaming<R>>, Status>>),
-    Open(Streaming<R>),
+    Open(Box<Streaming<R>>),
 }
 
 impl<Q, R: Send + 'static> Duplex<Q, R> {
@@ -23,31 +28,41 @@ impl<Q, R: Send + 'static> Duplex<Q, R> {
     where
         F: Future<Output = Result<Response<Streaming<R>>, Status>> + Send + 'static,
     {
-        let (requests, inbox) = unbounded_channel();
+        let (requests, inbox) = channel(REQUESTS_WAITING);
         Duplex { requests, responses: Responses::Opening(tokio::spawn(call(Requests(inbox)))) }
     }
 
-    pub fn send(&self, request: Q) {
-        // A stream that is closed gives no answer, which is told as the difference that it is.
-        let _ = self.requests.send(request);
+    /// Waits while the other end takes nothing.
+    pub async fn send(&self, request: Q) -> Result<(), Status> {
+        self.requests.send(request).await.map_err(|_| Status::unavailable("the stream is closed"))
     }
 
+    /// May be cancelled and called again: nothing is lost.
     pub async fn next(&mut self) -> Result<R, Status> {
         if let Responses::Opening(opening) = &mut self.responses {
             let opened = opening.await.map_err(|error| Status::unknown(error.to_string()))??;
-            self.responses = Responses::Open(opened.into_inner());
+            self.responses = Responses::Open(Box::new(opened.into_inner()));
         }
         let Responses::Open(responses) = &mut self.responses else { unreachable!("it was opened above") };
         responses.message().await?.ok_or_else(|| Status::unavailable("the stream ended"))
     }
 }
 
-pub struct Requests<T>(UnboundedReceiver<T>);
+#[derive(Debug)]
+pub struct Requests<T>(Receiver<T>);
 
 impl<T> Stream for Requests<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         self.0.poll_recv(cx)
+    }
+}
+
+impl<R> Drop for Responses<R> {
+    fn drop(&mut self) {
+        if let Responses::Opening(opening) = self {
+            opening.abort();
+        }
     }
 }
