@@ -76,19 +76,17 @@ struct Watched {
     heard: usize,
 }
 
-impl Watched {
-    fn wants(&self, event: &Happened) -> bool {
-        let create = &self.create;
-        let filter = if event.deleted { FilterType::Nodelete } else { FilterType::Noput };
-        // An empty key is the first of all.
-        let from: &[u8] = if create.key.is_empty() { b"\0" } else { &create.key };
-        let in_range = match &create.range_end[..] {
-            b"" => event.key == from,
-            b"\0" => event.key[..] >= *from,
-            end => event.key[..] >= *from && event.key[..] < *end,
-        };
-        in_range && event.revision >= create.start_revision && !create.filters.contains(&(filter as i32))
-    }
+/// Whether a watch of this kind tells of the event.
+fn wants(create: &WatchCreateRequest, event: &Happened) -> bool {
+    let filter = if event.deleted { FilterType::Nodelete } else { FilterType::Noput };
+    // An empty key is the first of all.
+    let from: &[u8] = if create.key.is_empty() { b"\0" } else { &create.key };
+    let in_range = match &create.range_end[..] {
+        b"" => event.key == from,
+        b"\0" => event.key[..] >= *from,
+        end => event.key[..] >= *from && event.key[..] < *end,
+    };
+    in_range && event.revision >= create.start_revision && !create.filters.contains(&(filter as i32))
 }
 
 fn everything() -> WatchCreateRequest {
@@ -161,8 +159,14 @@ impl Round {
         self.ask(Ask::Revoke(grant.id)).await
     }
 
-    async fn create(&mut self, stream: usize, create: WatchCreateRequest) -> Outcome<()> {
+    async fn create(&mut self, stream: usize, mut create: WatchCreateRequest) -> Outcome<()> {
         self.barrier().await?;
+        // etcd reads the past for its watches in rounds. One that finds nothing there gives no sign of it, and
+        // would race with a compaction: it begins now instead.
+        let past = self.compacted.max(1)..=self.dice.now;
+        if past.contains(&create.start_revision) && self.owed(&create, 0) == 0 {
+            create.start_revision = 0;
+        }
         if self.watches[stream].len() >= WATCHES_MAX {
             let first = self.watches[stream].keys().find(|id| (stream, **id) != REFERENCE).copied();
             self.cancel(stream, first.unwrap_or(NOBODY)).await?;
@@ -188,6 +192,11 @@ impl Round {
         watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await;
         let word = watches.word().await;
         word.map(drop).map_err(|status| self.difference(&id, status.to_string(), "freed".to_owned()))
+    }
+
+    /// How many events of the history, from this place on, such a watch tells.
+    fn owed(&self, create: &WatchCreateRequest, heard: usize) -> usize {
+        self.history[heard..].iter().filter(|event| wants(create, event)).count()
     }
 
     async fn cancel(&mut self, stream: usize, id: i64) -> Outcome<()> {
@@ -267,12 +276,13 @@ impl Round {
 
     async fn compare_events(&mut self, stream: usize, id: i64) -> Outcome<()> {
         let watched = self.watches[stream].get_mut(&id).expect("only live watches are compared");
-        let owed = self.history[watched.heard..].iter().filter(|event| watched.wants(event)).count();
-        watched.heard = self.history.len();
+        let heard = std::mem::replace(&mut watched.heard, self.history.len());
+        let create = watched.create.clone();
+        let owed = self.owed(&create, heard);
         if owed == 0 {
             return Ok(());
         }
-        let what = format!("{owed} events of watch {id} on stream {stream}: {:?}", watched.create);
+        let what = format!("{owed} events of watch {id} on stream {stream}: {create:?}");
         let (expected, found) = tokio::join!(
             self.theirs.watches[stream].take_events(id, owed),
             self.ours.watches[stream].take_events(id, owed)
