@@ -58,6 +58,10 @@ impl Keeper {
         Keeper { id, standing, task: tokio::spawn(task.run()) }
     }
 
+    pub fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
     pub fn id(&self) -> i64 {
         self.id
     }

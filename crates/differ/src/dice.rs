@@ -25,11 +25,13 @@ pub struct Dice {
     rng: Rng,
     /// The newest revision that the servers told.
     pub now: i64,
+    /// The oldest that can be read.
+    pub floor: i64,
 }
 
 impl Dice {
     pub fn new(seed: u64) -> Dice {
-        Dice { rng: Rng::new(seed), now: 1 }
+        Dice { rng: Rng::new(seed), now: 1, floor: 1 }
     }
 
     pub fn step(&mut self) -> Step {
@@ -132,7 +134,8 @@ impl Dice {
     /// transaction, ranges reach neither into the future nor behind a compaction.
     fn present_range(&mut self) -> RangeRequest {
         let range = self.range();
-        RangeRequest { revision: range.revision.min(0), ..range }
+        let revision = if range.revision == 0 { 0 } else { range.revision.clamp(self.floor, self.now) };
+        RangeRequest { revision, ..range }
     }
 
     fn put(&mut self) -> PutRequest {

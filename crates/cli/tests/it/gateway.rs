@@ -1,7 +1,7 @@
 //! The JSON gateway as curl meets it: names, numbers, statuses and words are those of etcd.
 
-use crate::differential::RealEtcd;
-use crate::process::{Plan, http_at};
+use crate::process::{Plan, http_at, until};
+use differ::server::Server;
 use std::io::Write;
 
 fn without_ids(body: &str) -> String {
@@ -165,8 +165,9 @@ fn the_gateway_answers_as_etcds_does() {
         );
         return;
     };
-    let etcd = RealEtcd::start(&binary);
-    let theirs = etcd.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
+    let etcd = Server::etcd(std::path::Path::new(&binary)).unwrap();
+    let theirs: std::net::SocketAddr = etcd.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
+    until("etcd listens", || std::net::TcpStream::connect(theirs).ok());
     let ours = Plan::single().start_ready();
     for (path, body) in QUESTIONS {
         let ask = |address| {
