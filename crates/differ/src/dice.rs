@@ -209,7 +209,9 @@ impl Dice {
 
     fn txn(&mut self, depth_left: u64) -> TxnRequest {
         if depth_left == DEPTH && self.one_in(300) {
-            let op = RequestOp { request: Some(Op::RequestRange(self.present_range())) };
+            // Of two mistakes we tell the other one here (deviation 29), so there is one alone.
+            let range = RangeRequest { key: "k1".into(), ..self.present_range() };
+            let op = RequestOp { request: Some(Op::RequestRange(range)) };
             return TxnRequest { success: vec![op; 127 + self.below(4) as usize], ..Default::default() };
         }
         TxnRequest {

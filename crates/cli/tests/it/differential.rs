@@ -1,7 +1,6 @@
 //! The same random requests to etcd and to us: every answer, every refusal and every event must be the same.
 //! It runs when the variable `ETCD` names etcd's binary; `cargo xtask diff-etcd` asks far more.
 
-use crate::process::Plan;
 use crate::tour::block_on;
 use differ::round;
 use differ::server::Server;
@@ -23,9 +22,9 @@ fn random_requests_are_answered_as_etcd_answers_them() {
     };
     for seed in 0..SEEDS {
         let theirs = Server::etcd(Path::new(&binary)).unwrap();
-        let ours = Plan::single().start_ready();
+        let ours = Server::althing(Path::new(env!("CARGO_BIN_EXE_althing"))).unwrap();
         let asked = AtomicU64::new(0);
-        let outcome = block_on(round::run(&theirs.endpoint, &ours.endpoint(), seed, OPS_PER_SEED, &asked));
+        let outcome = block_on(round::run(&theirs.endpoint, &ours.endpoint, seed, OPS_PER_SEED, &asked));
         if let Err(difference) = outcome {
             panic!("{difference}");
         }
