@@ -279,7 +279,7 @@ impl Dice {
         WatchCreateRequest {
             key: self.key(),
             range_end: self.range_end(),
-            // A negative start is refused since etcd 3.6 (deviation 23).
+            // A negative start is refused (deviation 23).
             start_revision: if self.one_in(2) { self.near_now().max(0) } else { 0 },
             progress_notify: self.one_in(4),
             filters: (0..self.below(3)).filter_map(|n| self.one_in(3).then_some(n as i32)).collect(),

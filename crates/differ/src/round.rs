@@ -162,7 +162,7 @@ impl Round {
 
     async fn create(&mut self, stream: usize, mut create: WatchCreateRequest) -> Outcome<()> {
         self.barrier().await?;
-        // etcd before 3.5.18 forgets deletes of the very revision that is compacted (deviation 28).
+        // etcd 3.5.1 forgets deletes of the very revision that is compacted (deviation 28).
         if create.start_revision == self.compacted {
             create.start_revision += 1;
         }
@@ -219,7 +219,7 @@ impl Round {
         self.converse(stream, cancel).await.map(drop)
     }
 
-    /// As etcd since 3.6, we keep silent unless every watch of the stream has begun (deviation 27).
+    /// As newer versions of etcd, we keep silent unless every watch of the stream has begun (deviation 27).
     async fn progress(&mut self, stream: usize) -> Outcome<()> {
         self.barrier().await?;
         let now = self.dice.now;
