@@ -1,9 +1,10 @@
 //! The client crate against real processes: what it does when members go away.
 
-use crate::process::{Member, PATIENCE, Plan};
+use crate::process::{Member, PATIENCE, Plan, althing};
 use crate::tour::block_on;
 use ::client::{Client, Config, Error, Keeper, Standing, Watcher};
 use proto::etcdserverpb::{CompactionRequest, PutRequest, RangeRequest, WatchCreateRequest};
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -60,16 +61,22 @@ fn a_watch_goes_on_at_another_member_without_gap_or_repetition() {
 #[test]
 fn a_watch_survives_the_restart_of_its_only_member() {
     let plan = Plan::single();
-    let member = plan.start_ready();
-    let client_port = member.client.port().to_string();
-    let again = plan.clone().with(&["--client-addr", &format!("127.0.0.1:{client_port}")]);
+    let peer = format!("127.0.0.1:{}", plan.peer_port);
+    let start = |address: &str| {
+        let mut serve = althing();
+        serve.args(["serve", "--name", &plan.name, "--client-addr", address, "--data-dir"]);
+        serve.arg(plan.data_dir()).args(["--peer-addr", &peer, "--initial-cluster", &plan.cluster]);
+        Member::from_child(serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    };
+    let member = start("127.0.0.1:0");
+    let address = member.client.to_string();
     block_on(async {
         let client = client_of(std::slice::from_ref(&member));
         let mut watcher = watch(&client, "a", 1);
         put(&client, "a", "1").await;
         assert_eq!(hear(&mut watcher, 1).await, ["1"]);
         drop(member);
-        let member = again.start_ready();
+        let member = start(&address);
         let fresh = client_of(std::slice::from_ref(&member));
         put(&fresh, "a", "2").await;
         assert_eq!(hear(&mut watcher, 1).await, ["2"]);

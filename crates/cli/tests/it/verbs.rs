@@ -226,6 +226,11 @@ fn side_by_side_with_etcdctl_every_byte_is_the_same() {
         );
         return;
     };
+    let version = Command::new(&etcdctl).env("ETCDCTL_API", "3").arg("version").output().unwrap();
+    if text(&version.stdout).contains("API version: 3.4") {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: etcdctl 3.4 has other names in its JSON");
+        return;
+    }
     let member = Plan::single().start_ready();
     out(&member, &["put", "a", "1"], "");
     out(&member, &["put", "a", "2"], "");

@@ -81,22 +81,12 @@ fn a_watch_runs_a_command_for_every_event() {
     out(&member, &["put", "k1", "v\tw"], "");
     out(&member, &["put", "l", "x"], "");
     out(&member, &["del", "k1"], "");
-    let script =
-        "echo $ETCD_WATCH_REVISION $ETCD_WATCH_EVENT_TYPE $ETCD_WATCH_KEY; echo \"$ETCD_WATCH_VALUE\"";
+    let script = "printenv ETCD_WATCH_REVISION ETCD_WATCH_EVENT_TYPE ETCD_WATCH_KEY ETCD_WATCH_VALUE";
     let args = ["watch", "k", "--prefix", "--rev", "2", "--", "sh", "-c", script];
     let watch = Running::verb(&member, &args);
-    watch.expect(&[
-        "PUT",
-        "k1",
-        "v\tw",
-        "DELETE",
-        "k1",
-        "",
-        "4 \"PUT\" \"k1\"",
-        "\"v\\tw\"",
-        "4 \"DELETE\" \"k1\"",
-        "\"\"",
-    ]);
+    watch.expect(&["PUT", "k1", "v\tw", "DELETE", "k1", ""]);
+    watch.expect(&["4", "\"PUT\"", "\"k1\"", "\"v\\tw\""]);
+    watch.expect(&["4", "\"DELETE\"", "\"k1\"", "\"\""]);
     let failing = command(&member, &["watch", "l", "--rev", "3", "--", "false"]).output().unwrap();
     assert_eq!(failing.status.code(), Some(1));
     assert!(text(&failing.stderr).contains("command \"false\" error"), "{}", text(&failing.stderr));
@@ -185,7 +175,7 @@ fn verbs_look_after_a_cluster() {
         members.iter().all(|member| list.contains(&member.endpoint())).then_some(list)
     });
     assert_eq!(list.matches(", started, m").count(), 3, "{list}");
-    assert!(out(&members[0], &["member", "list", "-w", "table"], "").contains("| PEER ADDRS "));
+    assert!(out(&members[0], &["member", "list", "-w", "table"], "").contains(" PEER ADDRS "));
     for (args, word) in [
         (&["endpoint", "status", "--cluster"][..], ", 3.6.0, "),
         (&["endpoint", "health", "--cluster"], "is healthy"),
