@@ -15,13 +15,15 @@ const PRIORITY_BYTES: usize = 5;
 /// The place of `:authority` in the static table.
 const AUTHORITY: usize = 1;
 
-/// Huffman's code of `http://`, and of `HTTP@`, which has as many bits.
+/// Huffman's code of `http://`, letter by letter, and of `HTTP@`, which has as many bits.
+#[expect(clippy::unusual_byte_groupings, reason = "a group is a letter")]
 const PLAIN: Exchange = Exchange {
     bits: 41,
     from: 0b100111_01001_01001_101011_1011100_011000_011000,
     to: 0b1100011_1101111_1101111_1101011_1111111111010,
 };
 /// The same of `https://` and `HTTPs@`.
+#[expect(clippy::unusual_byte_groupings, reason = "a group is a letter")]
 const SECURE: Exchange = Exchange {
     bits: 46,
     from: 0b100111_01001_01001_101011_01000_1011100_011000_011000,
