@@ -16,6 +16,7 @@ pub mod leases;
 mod load;
 mod origins;
 mod overlap;
+pub mod pieces;
 pub mod proposal;
 mod range;
 pub mod reply;

@@ -54,11 +54,11 @@ answers! {
     } };
     // Deviation 21: in any order.
     LeaseLeasesResponse { |answer| answer.leases.sort_by_key(|lease| lease.id) };
-    // Deviation 24: etcd tells no revision with a compaction.
+    // Deviation 26: etcd tells no revision with a compaction.
     WatchResponse { |answer| if answer.compact_revision != 0 { answer.header = None } };
 }
 
-/// Deviation 25: keys without values come without leases.
+/// Deviation 27: keys without values come without leases.
 fn forget_leases_of_keys(answer: &mut RangeResponse) {
     answer.kvs.iter_mut().filter(|kv| kv.value.is_empty()).for_each(|kv| kv.lease = 0);
 }

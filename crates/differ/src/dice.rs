@@ -209,7 +209,7 @@ impl Dice {
 
     fn txn(&mut self, depth_left: u64) -> TxnRequest {
         if depth_left == DEPTH && self.one_in(300) {
-            // Of two mistakes we tell the other one here (deviation 29), so there is one alone.
+            // Of two mistakes we tell the other one here (deviation 31), so there is one alone.
             let range = RangeRequest { key: "k1".into(), ..self.present_range() };
             let op = RequestOp { request: Some(Op::RequestRange(range)) };
             return TxnRequest { success: vec![op; 127 + self.below(4) as usize], ..Default::default() };
@@ -279,7 +279,7 @@ impl Dice {
         WatchCreateRequest {
             key: self.key(),
             range_end: self.range_end(),
-            // A negative start is refused (deviation 23).
+            // A negative start is refused (deviation 25).
             start_revision: if self.one_in(2) { self.near_now().max(0) } else { 0 },
             progress_notify: self.one_in(4),
             filters: (0..self.below(3)).filter_map(|n| self.one_in(3).then_some(n as i32)).collect(),

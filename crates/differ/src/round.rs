@@ -162,7 +162,7 @@ impl Round {
 
     async fn create(&mut self, stream: usize, mut create: WatchCreateRequest) -> Outcome<()> {
         self.barrier().await?;
-        // etcd 3.5.1 forgets deletes of the very revision that is compacted (deviation 28).
+        // etcd 3.5.1 forgets deletes of the very revision that is compacted (deviation 30).
         if create.start_revision == self.compacted {
             create.start_revision += 1;
         }
@@ -191,7 +191,7 @@ impl Round {
     }
 
     /// etcd holds on to the id of a watch that a compaction ended, until it is cancelled once more (deviation
-    /// 26).
+    /// 28).
     async fn free_the_id(&mut self, stream: usize, id: i64) -> Outcome<()> {
         let watches = &mut self.theirs.watches[stream];
         watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await;
@@ -219,7 +219,7 @@ impl Round {
         self.converse(stream, cancel).await.map(drop)
     }
 
-    /// As newer versions of etcd, we keep silent unless every watch of the stream has begun (deviation 27).
+    /// As newer versions of etcd, we keep silent unless every watch of the stream has begun (deviation 29).
     async fn progress(&mut self, stream: usize) -> Outcome<()> {
         self.barrier().await?;
         let now = self.dice.now;
