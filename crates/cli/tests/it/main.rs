@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod chaos;
+mod client;
 mod cluster;
 mod config;
 mod dev;
@@ -24,4 +25,5 @@ mod process;
 mod raw;
 mod tour;
 mod verbs;
+mod verbs_watch;
 mod watch;
