@@ -133,6 +133,16 @@ codes! {
     RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
     RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
     ReplyNotKept = 44, FailedPrecondition, "etcdserver: request was carried out, its reply was too large to keep";
+    // Members of the cluster.
+    MemberExists = 60, FailedPrecondition, "etcdserver: member ID already exist";
+    PeerUrlExists = 61, FailedPrecondition, "etcdserver: Peer URLs already exists";
+    MemberNotFound = 62, NotFound, "etcdserver: member not found";
+    NotEnoughStartedMembers = 63, FailedPrecondition, "etcdserver: re-configuration failed due to not enough started members";
+    MemberNotLearner = 64, FailedPrecondition, "etcdserver: can only promote a learner member";
+    LearnerNotReady = 65, FailedPrecondition, "etcdserver: can only promote a learner member which is in sync with leader";
+    TooManyLearners = 66, FailedPrecondition, "etcdserver: too many learner members in cluster";
+    MemberUrlsInvalid = 67, InvalidArgument, "etcdserver: given member URLs are invalid";
+    UnhealthyCluster = 68, Unavailable, "etcdserver: unhealthy cluster";
 }
 
 impl fmt::Display for Code {

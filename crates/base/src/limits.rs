@@ -90,6 +90,16 @@ pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
 pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
+/// Members of one cluster, those without a vote included.
+pub const MEMBERS_MAX: usize = 32;
+/// Members without a vote at one time; etcd's default.
+pub const LEARNERS_MAX: usize = 1;
+/// Addresses of one kind that a member has.
+pub const MEMBER_URLS_MAX: usize = 16;
+/// A member's name, or one of its addresses.
+pub const MEMBER_TEXT_BYTES_MAX: usize = 1024;
+/// Changes of the configuration that wait for the one before them.
+pub const CHANGES_WAITING_MAX: usize = 16;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 

@@ -99,6 +99,16 @@ mutants! {
     UnindexedForgotten = "unindexed-forgotten",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
+    /// The leader goes over to a configuration when it proposes it.
+    ConfigBeforeCommit = "config-before-commit",
+    /// A snapshot is announced with another configuration than it holds.
+    ConfigLostInSnapshot = "config-lost-in-snapshot",
+    /// A start forgets the configuration that the store holds.
+    ConfigLostAtStart = "config-lost-at-start",
+    /// Who was removed still counts for quorums.
+    RemovedStillVotes = "removed-still-votes",
+    /// A learner counts for quorums.
+    LearnerVotes = "learner-votes",
     /// A watch that read a piece of history goes live, whether there is more or not.
     WatchHistoryGap = "watch-history-gap",
     /// A watch that still reads history is sent changes as they come.

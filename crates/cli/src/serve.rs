@@ -22,6 +22,8 @@ enum Error {
     Listen { address: SocketAddr, reason: std::io::Error },
     #[error("cannot handle signals: {0}")]
     Signals(std::io::Error),
+    #[error("this member was removed from the cluster, and stops")]
+    Removed,
     #[error(transparent)]
     Server(#[from] server::Error),
     #[error(transparent)]
@@ -76,10 +78,13 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
         Manner::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
     }
     let (stop_clients, stopped) = watch::channel(());
-    let mut clients = ports.serve(&server.handle(), settings, stopped);
+    let handle = server.handle();
+    let mut clients = ports.serve(&handle, settings, stopped);
+    let mut removed = false;
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "stopping: finishing requests under way"),
+        () = handle.removed() => removed = true,
         Some(ended) = clients.join_next() => return ended.expect("serving clients does not panic"),
     }
     signals.exit_on_next();
@@ -91,7 +96,7 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
     }
     server.drain();
     info!("stopped");
-    Ok(())
+    if removed { Err(Error::Removed) } else { Ok(()) }
 }
 
 async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {

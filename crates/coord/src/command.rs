@@ -4,6 +4,8 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::lease_command::{Checkpoint, Grant, Revoke};
+use crate::member_command;
+use crate::members::MemberChange;
 use crate::once::Once;
 use crate::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
@@ -36,6 +38,8 @@ pub enum Command {
     LeaseRevoke(Revoke),
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
+    /// Who belongs to the cluster.
+    Members(MemberChange),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
 }
@@ -82,11 +86,17 @@ impl Command {
                 put_signed(out, compact.revision.0);
                 out.push(u8::from(compact.physical));
             }
+            Command::Members(change) => change.encode(out),
             Command::Once(once) => {
                 out.push(ONCE);
                 once.encode(out);
             }
         }
+    }
+
+    /// These are the bytes of a command that changes who votes or who is sent the log.
+    pub fn reconfigures(bytes: &[u8]) -> bool {
+        bytes.get(1) == Some(&member_command::RECONFIGURE)
     }
 
     pub fn decode(bytes: Bytes) -> Option<Command> {
@@ -112,6 +122,9 @@ impl Command {
             LEASE_REVOKE => Command::LeaseRevoke(Revoke::decode(&mut reader)?),
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
+            kind @ member_command::FOUND..=member_command::PUBLISH => {
+                Command::Members(MemberChange::decode(kind, &mut reader)?)
+            }
             kind => Command::from_request(decode_request(kind, &mut reader, 0)?)?,
         };
         reader.is_empty().then_some(command)

@@ -7,6 +7,7 @@ use crate::compaction;
 use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
+use crate::members::Members;
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
 use crate::sessions::{self, Sessions};
@@ -35,6 +36,7 @@ impl State {
             origins: load_origins(view)?,
             leases,
             sessions,
+            members: Members::read(view)?.unwrap_or_default(),
             sweep: compaction::load(view)?,
             revision: meta.revision,
             compacted: meta.compacted,

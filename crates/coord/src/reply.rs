@@ -1,6 +1,7 @@
 //! What the coordination store answers. The header's cluster, member and term are added by the api room;
 //! the revision is the state machine's own and is part of the answer.
 
+use crate::members::Member;
 use crate::request::Range;
 use base::{LeaseId, Revision, Term};
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub enum Body {
     LeaseRevoked,
     LeaseCheckpointed,
     Compacted,
+    /// Who belongs to the cluster after the change, ordered by id.
+    Members(Vec<Member>),
     /// The ids of all leases, in their order.
     Leases(Vec<LeaseId>),
     /// The TTL in seconds that the lease has again; zero when there is no such lease.

@@ -5,6 +5,7 @@
 
 use crate::change::{Change, ChangeKind, Record};
 use crate::entry::{Current, Version};
+use crate::members::MEMBERS_KEY;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint, take_signed};
 use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
@@ -99,6 +100,9 @@ pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
     let mut value = Vec::new();
     meta.encode(&mut value);
     emit(Table::Meta, META_KEY, Some(&value));
+    if !state.members.is_empty() {
+        emit(Table::Meta, MEMBERS_KEY, Some(&state.members.encode()));
+    }
     for (member, origin) in state.origins.iter() {
         value.clear();
         origin.encode(&mut value);

@@ -8,6 +8,7 @@ use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
 use crate::kept::Answer;
 use crate::leases::{Lease, Leases};
+use crate::members::{MemberChange, Members};
 use crate::once::{Once, RequestId};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
@@ -25,6 +26,7 @@ pub struct State {
     pub(crate) origins: Origins,
     pub(crate) leases: Leases,
     pub(crate) sessions: Sessions,
+    pub(crate) members: Members,
     /// Where in the log the removal of what was compacted goes on.
     pub(crate) sweep: Option<Place>,
     pub(crate) revision: Revision,
@@ -52,6 +54,7 @@ impl State {
             origins: Origins::default(),
             leases: Leases::default(),
             sessions: Sessions::default(),
+            members: Members::default(),
             sweep: None,
             revision: Revision::EMPTY_STORE,
             compacted: Revision::ZERO,
@@ -108,6 +111,9 @@ impl State {
         at: Position,
         command: &Command,
     ) -> (Answer, Vec<Change>, Vec<Effect>) {
+        if let Command::Members(change) = command {
+            return (self.change_members(change), Vec::new(), Vec::new());
+        }
         let mut draft = self.draft(records);
         let (body, (changes, effects)) = match txn::run_command(&mut draft, at, command) {
             Ok(body) => (Ok(body), draft.into_parts()),
@@ -123,6 +129,19 @@ impl State {
             self.sessions.remember(once, &answer);
         }
         (answer, changes, effects)
+    }
+
+    /// The table is hashed whole: it is small, and changes are rare.
+    fn change_members(&mut self, change: &MemberChange) -> Answer {
+        self.members.change(change)?;
+        self.hash = hash64(&self.members.encode(), self.hash);
+        let members = self.members.iter().cloned().collect();
+        Ok(Reply { revision: self.revision, body: Body::Members(members) })
+    }
+
+    /// Who belongs to the cluster.
+    pub fn members(&self) -> &Members {
+        &self.members
     }
 
     pub fn range(&self, records: &dyn Records, range: &Range) -> Result<RangeReply, Code> {

@@ -30,6 +30,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
+        Command::Members(_) => unreachable!("the table of members is no part of a draft"),
         Command::Once(once) => once::run(draft, at, once),
     }
 }

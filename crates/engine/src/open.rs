@@ -5,10 +5,12 @@
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
 use crate::vault::{Vault, VaultParams};
-use base::{Boot, Instant};
+use base::mutant::{Mutant, planted};
+use base::{Boot, Instant, View};
 use disk::{Disk, Recovery, Stream, Wal};
 use node::{Apply, Consensus, apply, consensus, member};
-use raft::{Record, Restoring};
+use coord::Members;
+use raft::{Config, Record, Restoring};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub struct Params {
     pub flush_bytes: usize,
     pub range_bytes: usize,
     pub leases: node::leases::Params,
+    /// The first members of the cluster, as they were configured.
+    pub founders: Vec<coord::Member>,
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
     pub watch: coord::watch::Params,
@@ -37,7 +41,8 @@ pub struct Member {
 pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
     let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
     let vault = Vault::open(disk, params.vault)?;
-    let restored = restoring.finish(vault.position()?)?;
+    let mut restored = restoring.finish(vault.position()?)?;
+    restored.config = config_in(vault.view())?;
     let boot = member::next_boot(restored.boot);
     let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
     wal.write(&records)?;
@@ -52,6 +57,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         range_bytes: params.range_bytes,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
+        founders: params.founders.clone(),
     };
     Ok(Member {
         apply: Apply::restore(apply_params, now, vault.view())?,
@@ -61,6 +67,12 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         recovery,
         boot,
     })
+}
+
+/// What the store's table of members says of raft's configuration, if it has one.
+pub(crate) fn config_in(view: &dyn View) -> Result<Option<Config>, Error> {
+    let members = Members::read(view)?.filter(|_| !planted(Mutant::ConfigLostAtStart));
+    Ok(members.map(|members| member::config_of(&members)))
 }
 
 fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Wal, Recovery, Restoring), Error> {

@@ -5,18 +5,26 @@
 use base::{NodeId, Position};
 use disk::store::chunk::Chunks;
 use node::{Frame, Part, SnapshotOrder};
+use raft::Config;
 
 pub struct SnapshotStream {
     order: SnapshotOrder,
     at: Position,
+    /// What its table of members says.
+    config: Option<Config>,
     chunks: Chunks,
     number: u32,
     ended: bool,
 }
 
 impl SnapshotStream {
-    pub(crate) fn new(order: SnapshotOrder, at: Position, chunks: Chunks) -> SnapshotStream {
-        SnapshotStream { order, at, chunks, number: 0, ended: false }
+    pub(crate) fn new(
+        order: SnapshotOrder,
+        at: Position,
+        config: Option<Config>,
+        chunks: Chunks,
+    ) -> SnapshotStream {
+        SnapshotStream { order, at, config, chunks, number: 0, ended: false }
     }
 
     pub fn to(&self) -> NodeId {
@@ -25,7 +33,7 @@ impl SnapshotStream {
 
     fn part(&mut self) -> Part {
         if self.number == 0 {
-            return Part::Begin(self.order.message.clone().with_snapshot_at(self.at));
+            return Part::Begin(self.order.message.clone().with_snapshot_at(self.at, self.config.as_ref()));
         }
         self.chunks.next().map_or(Part::End, Part::Rows)
     }

@@ -2,6 +2,7 @@
 //! The view moves forward with every flush, so what was flushed can leave memory.
 
 use crate::error::Error;
+use crate::open::config_in;
 use crate::snapshot::SnapshotStream;
 use base::Position;
 use base::mutant::{Mutant, planted};
@@ -165,7 +166,8 @@ impl Vault {
     pub fn snapshot(&self, order: SnapshotOrder) -> Result<SnapshotStream, Error> {
         let view = self.store.view()?;
         let at = position_of(&view)?;
-        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(view, self.params.chunk_bytes)))
+        let config = config_in(&view)?;
+        Ok(SnapshotStream::new(order, at, config, chunk::Chunks::new(view, self.params.chunk_bytes)))
     }
 }
 

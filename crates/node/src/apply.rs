@@ -15,7 +15,7 @@ use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, T
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Command, Corrupt, State, rows};
+use coord::{Applied, Command, Corrupt, Member, MemberChange, Members, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Params {
     pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
+    /// The first members of the cluster, as they were configured; nobody, for a member that joins later.
+    pub founders: Vec<Member>,
 }
 
 #[derive(Debug)]
@@ -62,6 +64,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// Who belongs to the cluster from these indexes on.
+    pub members: Vec<(Index, Members)>,
     /// In the order in which they happened.
     pub lease_events: Vec<LeaseEvent>,
 }
@@ -122,9 +126,10 @@ impl Apply {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
-            Input::Leading(term) => self.with_lessor(out, |lessor, state, said| {
-                lessor.set_leading(now, term, state, said);
-            }),
+            Input::Leading(term) => {
+                self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
+                self.found(out);
+            }
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
@@ -134,6 +139,7 @@ impl Apply {
             Input::Tick => {
                 self.holds.expire(now, self.state.compacted());
                 self.expire_reads(now, out);
+                self.found(out);
             }
         }
         self.turn_watches(now, view, out);
@@ -162,6 +168,17 @@ impl Apply {
         }
         if !commands.is_empty() {
             out.proposals.push(Proposals { term, commands });
+        }
+    }
+
+    /// Whoever leads a cluster without a table of members proposes the one that it was configured with, until there
+    /// is one: a proposal may be lost, and one too many means nothing.
+    fn found(&mut self, out: &mut Output) {
+        let Some(term) = self.lessor.term() else { return };
+        if self.state.members().is_empty() && !self.params.founders.is_empty() {
+            let mut bytes = Vec::new();
+            Command::Members(MemberChange::Found(self.params.founders.clone())).encode(&mut bytes);
+            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
         }
     }
 
@@ -203,6 +220,9 @@ impl Apply {
             self.hub.observe(&watched, &changes, &mut out.watch);
             self.overlay.add(changes);
             let command = &proposal.command;
+            if matches!(command, Command::Members(_)) && reply.is_ok() {
+                out.members.push((entry.at.index, self.state.members().clone()));
+            }
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
             self.with_lessor(out, |lessor, state, said| {
                 lessor.on_applied(now, command, &reply, state, said);
@@ -386,6 +406,11 @@ impl Apply {
 
     pub fn lease_count(&self) -> usize {
         self.state.lease_count()
+    }
+
+    /// Who belongs to the cluster, as far as this member has applied.
+    pub fn members(&self) -> &Members {
+        self.state.members()
     }
 
     pub fn revision(&self) -> Revision {

@@ -3,7 +3,8 @@
 //! that follows. A proposal is never answered here unless its deadline passes: `Apply` answers it.
 
 use crate::asks::Asks;
-use crate::batch::{self, Proposal};
+use crate::batch::Proposal;
+use crate::changes::{self, Changes, Kind};
 use crate::frame::Frame;
 use crate::leases::Proposals;
 use crate::member::lessor_id;
@@ -17,7 +18,7 @@ use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token
 use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request;
-use raft::{Entry, Message, Note, Persist, Raft, Restored, Status};
+use raft::{Config, Entry, Message, Note, Persist, Raft, Restored, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub enum Input {
     Applied {
         index: Index,
         finished: Vec<u64>,
+        /// The configurations that it went through, each from this index on.
+        configs: Vec<(Index, Config)>,
     },
     /// What `Apply` answered to a question.
     Answered(Asker, Answer),
@@ -126,6 +129,9 @@ pub struct Consensus {
     /// Whom the waiting proposals were sent to, and in which term.
     target: (Term, Option<NodeId>),
     applied: Index,
+    /// The configuration is that of this index.
+    configured: Index,
+    changes: Changes,
     snapshot_ids: u64,
     raft_out: raft::Output,
 }
@@ -149,6 +155,8 @@ impl Consensus {
             forwarded_bytes: 0,
             target: (Term::ZERO, None),
             applied,
+            configured: applied,
+            changes: Changes::default(),
             // Unique over restarts, so that parts of an old stream never fit a new one.
             snapshot_ids: boot.0 << 32,
             raft_out: raft::Output::default(),
@@ -158,6 +166,15 @@ impl Consensus {
 
     pub fn status(&self) -> Status {
         self.raft.status()
+    }
+
+    pub fn config(&self) -> Config {
+        self.raft.config()
+    }
+
+    /// Raft stands on the configuration of this index.
+    pub fn configured(&self) -> Index {
+        self.configured.max(self.applied)
     }
 
     pub fn read_counts(&self) -> ReadCounts {
@@ -170,7 +187,10 @@ impl Consensus {
             Input::Received { from, frame } => self.on_frame(now, from, frame, out),
             Input::Request(request) => self.on_request(request, out),
             Input::Persisted(seq) => self.on_persisted(seq),
-            Input::Applied { index, finished } => self.on_applied(index, finished),
+            Input::Applied { index, finished, configs } => {
+                self.configure(configs);
+                self.on_applied(index, finished);
+            }
             Input::Answered(asker, answer) => self.on_answered(asker, answer, out),
             Input::Lessor(proposals) => self.on_lessor(proposals),
             Input::Flushed(at) => self.on_flushed(at),
@@ -283,10 +303,16 @@ impl Consensus {
     /// The origin repeats what is dropped here, so there is nobody to tell.
     fn on_forward(&mut self, batch: Bytes) {
         let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
-        let lawful = batch.len() <= FORWARD_BYTES_MAX && batch::decode(batch.clone()).is_some();
-        if self.raft.is_leader() && room && lawful {
-            self.forwarded_bytes += batch.len();
-            self.forwarded.push_back(batch);
+        if !self.raft.is_leader() || !room || batch.len() > FORWARD_BYTES_MAX {
+            return;
+        }
+        match changes::kind_of(batch.clone()) {
+            Kind::Plain => {
+                self.forwarded_bytes += batch.len();
+                self.forwarded.push_back(batch);
+            }
+            Kind::Change => self.changes.add(batch),
+            Kind::Unlawful => {}
         }
     }
 
@@ -321,6 +347,16 @@ impl Consensus {
     fn on_flushed(&mut self, at: Position) {
         self.on_applied(at.index, Vec::new());
         self.raft.step(raft::Input::Flushed(at));
+    }
+
+    /// What was decided before a snapshot was installed is contained in it.
+    fn configure(&mut self, configs: Vec<(Index, Config)>) {
+        for (index, config) in configs {
+            if index > self.configured {
+                self.configured = index;
+                self.raft.step(raft::Input::Configure(config));
+            }
+        }
     }
 
     fn on_applied(&mut self, index: Index, finished: Vec<u64>) {
@@ -384,7 +420,11 @@ impl Consensus {
     fn send_proposals(&mut self, now: Instant, out: &mut Output) {
         if self.raft.is_leader() {
             self.order_proposals(now);
-        } else if let (_, Some(leader)) = self.target {
+            self.changes.order(self.me, &mut self.raft);
+            return;
+        }
+        self.changes.clear();
+        if let (_, Some(leader)) = self.target {
             self.forward_own(leader, out);
             while self.pending.has_unsent() {
                 let mut batch = Vec::new();
@@ -414,6 +454,11 @@ impl Consensus {
             {
                 batch.extend_from_slice(&forwarded);
             }
+            if batch.is_empty() && self.pending.is_change_next() {
+                self.pending.take_unsent(now, &mut batch);
+                self.changes.add(batch.into());
+                continue;
+            }
             self.pending.take_unsent(now, &mut batch);
             if !self.raft.step(raft::Input::Propose(batch.into())) {
                 // Too much is uncommitted. Ours are sent again at the next turn, others' by their origins.
@@ -441,6 +486,7 @@ impl Consensus {
         for persist in from_raft.persist.drain(..) {
             if let Some(at) = persist.install {
                 self.staging.on_install(persist.seq, at);
+                self.configured = self.configured.max(at.index);
             }
             out.persist.push(persist);
         }

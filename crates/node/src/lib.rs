@@ -6,6 +6,7 @@
 pub mod apply;
 mod asks;
 pub mod batch;
+mod changes;
 pub mod consensus;
 pub mod frame;
 mod lease_events;

@@ -5,6 +5,8 @@ use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
 use base::{Boot, ClusterId, LeaseId, NodeId};
+use coord::Members;
+use raft::Config;
 
 const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
 const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
@@ -37,6 +39,16 @@ pub fn next_boot(last: Boot) -> Boot {
         return last;
     }
     Boot(last.0 + 1)
+}
+
+/// The id of the `nth` member that a member adds in one of its lives. Nobody had it before.
+pub fn added_id(member: NodeId, boot: Boot, nth: u64) -> NodeId {
+    NodeId(mix(MEMBER_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth)))).max(1))
+}
+
+/// What the table of members means to raft.
+pub fn config_of(members: &Members) -> Config {
+    Config { voters: members.voters(), learners: members.learners() }
 }
 
 /// The `nth` lease id that a member chooses in one of its lives, for clients that do not.

@@ -6,6 +6,7 @@ use crate::batch::Proposal;
 use base::limits::{ENTRY_BYTES_SOFT, PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
 use base::{Boot, Instant, NodeId, ProposalId, Token};
 use bytes::Bytes;
+use coord::Command;
 use std::collections::BTreeMap;
 
 pub(crate) struct Pending {
@@ -72,18 +73,29 @@ impl Pending {
         self.waiting.range(self.unsent_from..).next().is_some()
     }
 
-    /// The next entry's worth of unsent proposals, encoded behind what `batch` already holds.
+    /// The next unsent proposal may change the configuration, and goes alone.
+    pub fn is_change_next(&self) -> bool {
+        let next = self.waiting.range(self.unsent_from..).next();
+        next.is_some_and(|(_, waiting)| Command::reconfigures(&waiting.command))
+    }
+
+    /// The next entry's worth of unsent proposals, encoded behind what `batch` already holds: everything up to a
+    /// change of the configuration, or that change alone.
     pub fn take_unsent(&mut self, now: Instant, batch: &mut Vec<u8>) {
         let low = self.waiting.first_key_value().map_or(self.unsent_from, |(seq, _)| *seq);
         let (origin, boot) = (self.origin, self.boot);
         for (seq, waiting) in self.waiting.range_mut(self.unsent_from..) {
-            if batch.len() >= ENTRY_BYTES_SOFT {
+            let alone = Command::reconfigures(&waiting.command);
+            if batch.len() >= ENTRY_BYTES_SOFT || alone && !batch.is_empty() {
                 return;
             }
             let id = ProposalId { origin, boot, seq: *seq };
             Proposal { id, low, command: waiting.command.clone() }.encode(batch);
             waiting.sent_at = now;
             self.unsent_from = seq + 1;
+            if alone {
+                return;
+            }
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Keeps from the library the messages on which it would panic.
 //! The library trusts its peers: a heartbeat that commits beyond our log, or an append that contradicts what
 //! is committed, ends the process. A peer that sends such a thing is broken or has lost data; we drop the
-//! message and stay up. Entries for which there is no room are dropped as well: the leader sends them again.
+//! message and stay up. Whoever answers must be known, for answers are counted; whoever asks or leads may be a
+//! member of a configuration that has not reached us yet. Entries for which there is no room are dropped as well: the leader sends them again.
 
 use crate::log::Log;
 use crate::message::Message;
+use base::NodeId;
 use raft_rs::RawNode;
 use raft_rs::eraftpb::MessageType;
 
@@ -15,11 +17,11 @@ pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Option<Message
     if !message.is_plausible()
         || message.to().0 != raft.id
         || from == raft.id
-        || raft.prs().get(from).is_none()
+        || message.is_answer() && raft.prs().get(from).is_none()
     {
         return None;
     }
-    if message.is_snapshot() && !message.voters().contains(&raft.id) {
+    if message.config().is_some_and(|config| !config.contains(NodeId(raft.id))) {
         return None;
     }
     let last = raft.raft_log.last_index();

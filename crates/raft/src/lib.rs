@@ -3,6 +3,7 @@
 //! out. What may leave only after something is durable is held here until that is reported, so that no
 //! driver can send it too early. The library's own types end at this border.
 
+mod config;
 mod entry;
 mod guard;
 mod log;
@@ -11,6 +12,7 @@ mod message;
 mod record;
 mod restore;
 
+pub use config::Config;
 pub use entry::Entry;
 pub use machine::{Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
 pub use message::Message;

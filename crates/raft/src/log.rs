@@ -3,9 +3,10 @@
 //! leave only when the store has flushed their effect, so a follower can be caught up from here or, if it is
 //! further behind, from a snapshot of the store.
 
+use crate::config::Config;
 use base::limits::{LOG_BYTES_MAX, LOG_HOLD_BYTES, LOG_KEEP_BYTES};
 use base::{Index, Position, Term};
-use raft_rs::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft_rs::eraftpb::{Entry, HardState, Snapshot};
 use raft_rs::{Error, GetEntriesContext, RaftState, Storage, StorageError, util};
 use std::collections::VecDeque;
 
@@ -17,13 +18,13 @@ pub(crate) struct Log {
     /// What the store has flushed: a snapshot may be taken there, and the log may be cut up to there.
     flushed: Position,
     hard_state: HardState,
-    voters: Vec<u64>,
+    config: Config,
 }
 
 impl Log {
-    pub fn new(base: Position, entries: Vec<Entry>, hard_state: HardState, voters: Vec<u64>) -> Log {
+    pub fn new(base: Position, entries: Vec<Entry>, hard_state: HardState, config: Config) -> Log {
         let bytes = entries.iter().map(|entry| entry.data.len()).sum();
-        Log { base, entries: entries.into(), bytes, flushed: base, hard_state, voters }
+        Log { base, entries: entries.into(), bytes, flushed: base, hard_state, config }
     }
 
     pub fn first(&self) -> u64 {
@@ -52,6 +53,11 @@ impl Log {
             self.bytes += entry.data.len();
             self.entries.push_back(entry.clone());
         }
+    }
+
+    /// Under which this member goes on, until the store says another.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
     }
 
     /// Starts over behind an installed snapshot.
@@ -102,8 +108,7 @@ impl Log {
 
 impl Storage for Log {
     fn initial_state(&self) -> raft_rs::Result<RaftState> {
-        let conf_state = ConfState::from((self.voters.clone(), Vec::new()));
-        Ok(RaftState::new(self.hard_state.clone(), conf_state))
+        Ok(RaftState::new(self.hard_state.clone(), self.config.to_library()))
     }
 
     fn entries(
@@ -141,7 +146,7 @@ impl Storage for Log {
     }
 
     /// A snapshot is only announced here; its rows are streamed by the shell from the store, which by then
-    /// may be further along.
+    /// may be further along; its configuration goes with them.
     fn snapshot(&self, request_index: u64, _to: u64) -> raft_rs::Result<Snapshot> {
         if self.flushed.index.0 == 0 || self.flushed.index.0 < request_index {
             return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
@@ -150,7 +155,7 @@ impl Storage for Log {
         let meta = snapshot.mut_metadata();
         meta.index = self.flushed.index.0;
         meta.term = self.flushed.term.0;
-        *meta.mut_conf_state() = ConfState::from((self.voters.clone(), Vec::new()));
+        *meta.mut_conf_state() = self.config.to_library();
         Ok(snapshot)
     }
 }
@@ -166,7 +171,7 @@ mod tests {
 
     fn log_of(last: u64) -> Log {
         let entries = (1..=last).map(|index| entry(index, 1)).collect();
-        Log::new(Position::ORIGIN, entries, HardState::default(), vec![1, 2, 3])
+        Log::new(Position::ORIGIN, entries, HardState::default(), Config::default())
     }
 
     #[test]

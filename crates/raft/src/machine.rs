@@ -3,7 +3,8 @@
 //! answer is not among them, so a slow disk does not look like a dead member. Election timeouts are a pure
 //! hash of (seed, member, term, round): the same inputs give the same outputs.
 
-use crate::entry::Entry;
+use crate::config::Config;
+use crate::entry::{Entry, entry_type};
 use crate::guard;
 use crate::log::Log;
 use crate::message::Message;
@@ -14,13 +15,14 @@ use base::rng::mix;
 use base::{Boot, Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
 use raft_rs::eraftpb::{self, HardState, MessageType};
-use raft_rs::{Config, INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
+use raft_rs::{INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 
 #[derive(Clone, Debug)]
 pub struct Params {
     pub id: NodeId,
-    /// Every voting member, this one included.
+    /// The first members of the cluster, who vote until the store knows better. Nobody, for a member that joins
+    /// later.
     pub voters: Vec<NodeId>,
     pub heartbeat_ticks: usize,
     pub election_ticks: usize,
@@ -39,6 +41,10 @@ pub enum Input {
     Tick,
     Received(Message),
     Propose(Bytes),
+    /// A proposal that may change the configuration when it is applied.
+    ProposeChange(Bytes),
+    /// The state machine has decided the configuration, at an index that is not yet reported as applied.
+    Configure(Config),
     /// Ask for an index that a read must wait for. The context must never have been used before.
     ReadIndex(Bytes),
     /// Everything up to this `Persist` is durable.
@@ -173,10 +179,12 @@ impl Raft {
             ..HardState::default()
         };
         let entries = restored.entries.iter().map(Entry::to_library).collect();
-        let voters = params.voters.iter().map(|node| node.0).collect();
-        let mut log = Log::new(restored.base, entries, hard_state, voters);
+        let first = || Config { voters: params.voters.clone(), learners: Vec::new() };
+        let config = restored.config.clone().unwrap_or_else(first);
+        let alone = config.voters == [params.id];
+        let mut log = Log::new(restored.base, entries, hard_state, config);
         let released = log.flush_to(restored.applied, params.log_keep_entries, None);
-        let config = Config {
+        let library = raft_rs::Config {
             id: params.id.0,
             election_tick: params.election_ticks,
             heartbeat_tick: params.heartbeat_ticks,
@@ -187,15 +195,15 @@ impl Raft {
             pre_vote: true,
             batch_append: true,
             max_uncommitted_size: limits::PROPOSALS_WAITING_BYTES_MAX as u64,
-            ..Config::default()
+            ..raft_rs::Config::default()
         };
         let silence = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&config, log, &silence).expect("the parameters were checked");
+        let node = RawNode::new(&library, log, &silence).expect("the parameters were checked");
         let doubt = match restored.boot {
             Boot(0) => Some(Doubt::Empty),
             _ => params.tail_was_cut.then_some(Doubt::TailCut),
         };
-        let abstention = doubt.filter(|_| params.voters.len() > 1).map(|why| Abstention {
+        let abstention = doubt.filter(|_| !alone).map(|why| Abstention {
             why,
             ticks_left: params.election_ticks * why.elections(),
             until: None,
@@ -239,7 +247,9 @@ impl Raft {
         match input {
             Input::Tick => self.step_tick(),
             Input::Received(message) => return self.step_received(message),
-            Input::Propose(data) => return self.step_propose(data),
+            Input::Propose(data) => return self.step_propose(data, false),
+            Input::ProposeChange(data) => return self.can_change() && self.step_propose(data, true),
+            Input::Configure(config) => self.configure(&config),
             Input::ReadIndex(context) => self.step_read_index(context),
             Input::Persisted(seq) => self.step_persisted(seq),
             Input::Applied(index) => self.node.advance_apply_to(index.0),
@@ -330,18 +340,60 @@ impl Raft {
         }
     }
 
-    fn step_propose(&mut self, data: Bytes) -> bool {
-        if !self.is_leader() || self.node.store().is_full() {
+    /// Appends as the library does for a proposal, which would want to read a change in its own encoding.
+    fn step_propose(&mut self, data: Bytes, reconfigures: bool) -> bool {
+        let raft = &mut self.node.raft;
+        let can_append = raft.state == StateRole::Leader && raft.lead_transferee.is_none();
+        if !can_append || raft.raft_log.store.is_full() {
             return false;
         }
-        let entry = eraftpb::Entry { data, ..eraftpb::Entry::default() };
-        let mut message = eraftpb::Message {
-            msg_type: MessageType::MsgPropose,
-            from: self.params.id.0,
-            ..eraftpb::Message::default()
-        };
-        message.entries = vec![entry].into();
-        self.node.raft.step(message).is_ok()
+        let entry_type = entry_type(reconfigures);
+        if !raft.append_entry(&mut [eraftpb::Entry { data, entry_type, ..eraftpb::Entry::default() }]) {
+            return false;
+        }
+        if reconfigures {
+            raft.pending_conf_index = raft.raft_log.last_index();
+        }
+        raft.bcast_append();
+        true
+    }
+
+    /// Every change so far is applied here. What was in the log of a new leader counts as a change until then,
+    /// which also sees to it that something of its own term is committed before it changes anything.
+    pub fn can_change(&self) -> bool {
+        self.is_leader() && !self.node.raft.has_pending_conf()
+    }
+
+    pub fn config(&self) -> Config {
+        Config::from_library(&self.node.raft.prs().conf().to_conf_state())
+    }
+
+    fn configure(&mut self, config: &Config) {
+        for step in self.config().steps_to(config) {
+            self.node.apply_conf_change(&step).expect("changes of one member each are always possible");
+        }
+        let config = self.config();
+        if !config.voters.contains(&self.params.id) && self.is_leader() {
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, INVALID_ID);
+        }
+        self.node.raft.mut_store().set_config(config);
+    }
+
+    /// A learner has nearly all that this leader has, by etcd's measure.
+    pub fn has_caught_up(&self, id: NodeId) -> bool {
+        let prs = self.node.raft.prs();
+        let matched = |id: u64| prs.get(id).map_or(0, |progress| progress.matched);
+        matched(id.0) * 10 >= matched(self.params.id.0) * 9
+    }
+
+    /// The member that has the most of the log besides this leader.
+    pub fn heir(&self) -> Option<NodeId> {
+        let prs = self.node.raft.prs();
+        let others = self.config().voters.into_iter().filter(|id| *id != self.params.id);
+        let active =
+            others.filter_map(|id| prs.get(id.0).filter(|it| it.recent_active).map(|it| (it.matched, id)));
+        active.max().map(|(_, id)| id)
     }
 
     fn step_read_index(&mut self, context: Bytes) {
@@ -496,7 +548,10 @@ impl Raft {
         }
         let meta = ready.snapshot().get_metadata();
         let at = Position { term: Term(meta.term), index: Index(meta.index) };
-        self.node.raft.mut_store().reset(at);
+        let config = Config::from_library(meta.get_conf_state());
+        let store = self.node.raft.mut_store();
+        store.reset(at);
+        store.set_config(config);
         out.notes.push(Note::Installed(at));
         Some(at)
     }

@@ -2,10 +2,13 @@
 //! The library's protobuf types stay inside; the encoding is ours, bounded, and entry data is shared with the
 //! received buffer. Decoding refuses what is malformed; `is_plausible` what no member would say.
 
+use crate::config::Config;
 use crate::entry::Entry;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::limits::MEMBERS_MAX;
+use base::mutant::{Mutant, planted};
 use base::{Index, NodeId, Position, Term};
-use raft_rs::eraftpb::{self, ConfState, MessageType};
+use raft_rs::eraftpb::{self, ConfState, EntryType, MessageType};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message(pub(crate) eraftpb::Message);
@@ -30,7 +33,6 @@ const KINDS: [(MessageType, u8); 12] = [
 
 /// Terms and indexes beyond this are refused, so that adding to one can never overflow.
 const NUMBER_MAX: u64 = 1 << 62;
-const VOTERS_MAX: usize = 64;
 const CONTEXT_BYTES_MAX: usize = 64;
 
 impl Message {
@@ -56,13 +58,17 @@ impl Message {
         Some(Position { term: Term(meta.term), index: Index(meta.index) })
     }
 
-    /// Announces the same snapshot at the position that the streamed store really has.
-    pub fn with_snapshot_at(mut self, at: Position) -> Message {
+    /// Announces the same snapshot at the position that the streamed store really has, with the configuration that
+    /// it holds.
+    pub fn with_snapshot_at(mut self, at: Position, config: Option<&Config>) -> Message {
         assert!(self.is_snapshot(), "only a snapshot message announces a snapshot");
         let meta = self.0.mut_snapshot().mut_metadata();
         assert!(meta.index <= at.index.0, "a store never goes back");
         meta.index = at.index.0;
         meta.term = at.term.0;
+        if let Some(config) = config.filter(|_| !planted(Mutant::ConfigLostInSnapshot)) {
+            *meta.mut_conf_state() = config.to_library();
+        }
         self
     }
 
@@ -93,15 +99,16 @@ impl Message {
         for entry in m.entries.iter() {
             put_varint(out, entry.term);
             put_varint(out, entry.index);
+            out.push(u8::from(entry.entry_type == EntryType::EntryConfChangeV2));
             put_bytes(out, &entry.data);
         }
         if let Some(snapshot) = m.snapshot.as_ref() {
             let meta = snapshot.get_metadata();
             put_varint(out, meta.term);
             put_varint(out, meta.index);
-            put_varint(out, meta.get_conf_state().voters.len() as u64);
-            for voter in &meta.get_conf_state().voters {
-                put_varint(out, *voter);
+            for ids in [&meta.get_conf_state().voters, &meta.get_conf_state().learners] {
+                put_varint(out, ids.len() as u64);
+                ids.iter().for_each(|id| put_varint(out, *id));
             }
         }
     }
@@ -130,16 +137,15 @@ impl Message {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
             let at = Position { term: Term(bounded(reader)?), index: Index(bounded(reader)?) };
-            entries.push(Entry { at, data: reader.bytes()? }.to_library());
+            let reconfigures = reader.bool()?;
+            entries.push(Entry { at, data: reader.bytes()?, reconfigures }.to_library());
         }
         m.entries = entries.into();
         if kind == MessageType::MsgSnapshot {
             let meta = m.mut_snapshot().mut_metadata();
             meta.term = bounded(reader)?;
             meta.index = bounded(reader)?;
-            let voters = reader.count().filter(|count| *count <= VOTERS_MAX)?;
-            let voters = (0..voters).map(|_| reader.varint()).collect::<Option<Vec<_>>>()?;
-            *meta.mut_conf_state() = ConfState::from((voters, Vec::new()));
+            *meta.mut_conf_state() = ConfState::from((take_ids(reader)?, take_ids(reader)?));
         }
         Some(Message(m))
     }
@@ -164,13 +170,32 @@ impl Message {
             _ => m.entries.is_empty(),
         };
         let snapshot_fits =
-            self.snapshot_at().is_none_or(|at| at.index.0 > 0 && at.term.0 > 0 && !self.voters().is_empty());
+            self.snapshot_at().is_none_or(|at| at.index.0 > 0 && at.term.0 > 0)
+                && self.config().is_none_or(|config| !config.voters.is_empty());
         term_fits && m.context.len() <= CONTEXT_BYTES_MAX && entries_fit && snapshot_fits
     }
 
-    pub(crate) fn voters(&self) -> &[u64] {
-        self.0.snapshot.as_ref().map_or(&[], |snapshot| &snapshot.get_metadata().get_conf_state().voters)
+    /// Of the snapshot that this message announces.
+    pub(crate) fn config(&self) -> Option<Config> {
+        let snapshot = self.0.snapshot.as_ref()?;
+        Some(Config::from_library(snapshot.get_metadata().get_conf_state()))
     }
+
+    /// An answer to something that this member sent.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(
+            self.0.msg_type,
+            MessageType::MsgAppendResponse
+                | MessageType::MsgRequestVoteResponse
+                | MessageType::MsgRequestPreVoteResponse
+                | MessageType::MsgHeartbeatResponse
+        )
+    }
+}
+
+fn take_ids(reader: &mut Reader) -> Option<Vec<u64>> {
+    let count = reader.count().filter(|count| *count <= MEMBERS_MAX)?;
+    (0..count).map(|_| reader.varint()).collect()
 }
 
 fn bounded(reader: &mut Reader) -> Option<u64> {
@@ -194,6 +219,7 @@ mod tests {
         let entry = |index| Entry {
             at: Position { term: Term(4), index: Index(index) },
             data: Bytes::from_static(b"payload"),
+            reconfigures: index == 42,
         };
         match kind {
             MessageType::MsgAppend => m.entries = vec![entry(41).to_library(), entry(42).to_library()].into(),
@@ -204,7 +230,7 @@ mod tests {
                 let meta = m.mut_snapshot().mut_metadata();
                 meta.index = 30;
                 meta.term = 2;
-                *meta.mut_conf_state() = ConfState::from((vec![1, 2, 3], vec![]));
+                *meta.mut_conf_state() = ConfState::from((vec![1, 2, 3], vec![4]));
             }
             _ => {}
         }

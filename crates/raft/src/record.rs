@@ -23,6 +23,8 @@ const VOTE: u8 = 1;
 const ENTRIES: u8 = 2;
 const INSTALLED: u8 = 3;
 const BOOT: u8 = 4;
+/// Entries of which some may change the configuration; each says whether it does.
+const MARKED_ENTRIES: u8 = 5;
 
 impl Record {
     /// The newest record of a sticky kind is all that matters of its kind.
@@ -53,11 +55,15 @@ impl Record {
                 put_varint(&mut out, commit.0);
             }
             Record::Entries(entries) => {
-                out.push(ENTRIES);
+                let marked = entries.iter().any(|entry| entry.reconfigures);
+                out.push(if marked { MARKED_ENTRIES } else { ENTRIES });
                 put_varint(&mut out, entries.len() as u64);
                 put_varint(&mut out, entries.first().map_or(0, |entry| entry.at.index.0));
                 for entry in entries {
                     put_varint(&mut out, entry.at.term.0);
+                    if marked {
+                        out.push(u8::from(entry.reconfigures));
+                    }
                     put_bytes(&mut out, &entry.data);
                 }
             }
@@ -82,14 +88,15 @@ impl Record {
                 vote: Some(reader.varint()?).filter(|node| *node != 0).map(NodeId),
                 commit: Index(reader.varint()?),
             },
-            ENTRIES => {
+            kind @ (ENTRIES | MARKED_ENTRIES) => {
                 let count = reader.count()?;
                 let first = reader.varint()?;
                 let entries = (0..count as u64)
                     .map(|nth| {
                         let term = Term(reader.varint()?);
                         let index = Index(first.checked_add(nth)?);
-                        Some(Entry { at: Position { term, index }, data: reader.bytes()? })
+                        let reconfigures = kind == MARKED_ENTRIES && reader.bool()?;
+                        Some(Entry { at: Position { term, index }, data: reader.bytes()?, reconfigures })
                     })
                     .collect::<Option<Vec<_>>>()?;
                 Record::Entries(entries)
@@ -122,8 +129,12 @@ mod tests {
             Record::Vote { term: Term(7), vote: Some(NodeId(2)), commit: Index(300) },
             Record::Vote { term: Term(7), vote: None, commit: Index(0) },
             Record::Entries(vec![
-                Entry { at: at(8), data: Bytes::from_static(b"one") },
-                Entry { at: at(9), data: Bytes::new() },
+                Entry { at: at(8), data: Bytes::from_static(b"one"), reconfigures: false },
+                Entry { at: at(9), data: Bytes::new(), reconfigures: false },
+            ]),
+            Record::Entries(vec![
+                Entry { at: at(8), data: Bytes::from_static(b"one"), reconfigures: true },
+                Entry { at: at(9), data: Bytes::from_static(b"two"), reconfigures: false },
             ]),
             Record::Entries(vec![]),
             Record::Installed(at(12)),

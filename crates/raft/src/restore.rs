@@ -2,6 +2,7 @@
 //! Records come in the order they were written; the store's position is the truth about what was applied,
 //! because a store is durable before the log is told that a snapshot was installed.
 
+use crate::config::Config;
 use crate::entry::Entry;
 use crate::record::Record;
 use base::{Boot, Index, NodeId, Position, Term};
@@ -32,6 +33,8 @@ pub struct Restored {
     /// The log starts over behind the store, and does not say so yet: to be recorded before anything else,
     /// or the entries that follow will leave a gap.
     pub to_record: Option<Record>,
+    /// The configuration at `applied`, where the store knows one.
+    pub config: Option<Config>,
 }
 
 /// The log does not reach back to the store: entries that the store lacks are gone.
@@ -108,6 +111,7 @@ impl Restoring {
             boot: self.boot,
             applied: store,
             to_record,
+            config: None,
         })
     }
 
@@ -135,7 +139,7 @@ mod tests {
     }
 
     fn entries(term: u64, indexes: std::ops::RangeInclusive<u64>) -> Record {
-        Record::Entries(indexes.map(|index| Entry { at: at(term, index), data: Bytes::new() }).collect())
+        Record::Entries(indexes.map(|index| Entry { at: at(term, index), data: Bytes::new(), reconfigures: false }).collect())
     }
 
     fn restore(records: Vec<Record>, store: Position) -> Result<Restored, Gap> {

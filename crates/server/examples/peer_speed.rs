@@ -74,7 +74,8 @@ fn start(
     let peers = vec![(peer, address.to_string())];
     let timing = Timing::default();
     let on_round_trip = Arc::new(|_, _| {});
-    let params = Params { cluster: ClusterId(1), me, listen, peers, timing, on_round_trip };
+    let on_question = Arc::new(|question| question);
+    let params = Params { cluster: ClusterId(1), me, listen, peers, timing, on_round_trip, on_question };
     Peers::start(params, Arc::new(deliver))
 }
 

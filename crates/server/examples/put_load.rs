@@ -61,6 +61,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         initial_cluster: members
             .map(|(idx, address)| Member { name: name(idx), peer_addr: address.to_string() })
             .collect(),
+        join: None,
         cluster_token: "put-load".to_owned(),
         advertise_client: String::new(),
         advertise_peer: String::new(),

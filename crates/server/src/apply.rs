@@ -8,10 +8,12 @@ use crate::fatal::fatal;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
+use coord::Command;
 use coord::watch::{self, StreamId};
 use disk::StoreView;
 use node::apply::{Input, Output};
-use node::{Apply, Flush, ReadBatch};
+use node::member::config_of;
+use node::{Apply, Flush, ReadBatch, Work};
 use raft::Entry;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,13 +38,22 @@ pub(crate) enum Mail {
     Finish { flush: bool },
 }
 
+/// For the cluster to take in what this member tells of itself.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+/// As long as etcd's, for a member that was removed.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 pub(crate) struct Loop {
     core: Arc<Core>,
     machine: Apply,
     view: Arc<StoreView>,
     backlog: VecDeque<Mail>,
-    /// The number of the flush that the storage thread has.
-    flushing: Option<u64>,
+    /// The number of the flush that the storage thread has, and how far it reaches.
+    flushing: Option<(u64, Index)>,
+    /// Since when the table of members, with whom it has removed, waits for its flush.
+    removal: Option<Index>,
+    /// When this member, which was removed, ends.
+    leaves_at: Option<Instant>,
     /// What the consensus machine knows to be applied.
     reported: Index,
     tick: Duration,
@@ -66,6 +77,8 @@ impl Loop {
             view,
             backlog,
             flushing: None,
+            removal: None,
+            leaves_at: None,
             reported,
             tick,
             next_tick,
@@ -120,10 +133,10 @@ impl Loop {
 
     /// A flush of a store that was replaced meanwhile is nobody's.
     fn take_flushed(&mut self, number: u64, view: Arc<StoreView>) {
-        if self.flushing != Some(number) {
-            return;
+        let Some((_, flushed)) = self.flushing.take_if(|(under_way, _)| *under_way == number) else { return };
+        if self.removal.take_if(|removal| *removal <= flushed).is_some() {
+            self.core.consensus.push(consensus::Mail::Removed(self.core.members.removed()));
         }
-        self.flushing = None;
         self.view = view;
         self.step(self.core.clock.now(), Input::Flushed(number));
     }
@@ -161,6 +174,33 @@ impl Loop {
             self.step(now, Input::Tick);
             self.core.board.set_watches(self.machine.watch_counts());
             self.tell_tallies(now);
+            self.see_to_membership(now);
+        }
+    }
+
+    /// Tells the cluster what it should know of this member; and ends, a while after the cluster has removed it: until
+    /// then it may be needed to elect those who must learn that.
+    fn see_to_membership(&mut self, now: Instant) {
+        if let Some(change) = self.core.members.publication(now) {
+            let mut bytes = Vec::new();
+            Command::Members(change).encode(&mut bytes);
+            self.core.submit(now.after(PUBLISH_TIMEOUT), Work::Propose(bytes.into()));
+        }
+        if self.leaves_at.is_some_and(|at| at <= now) && !self.core.removed.send_replace(true) {
+            tracing::error!("this member was removed from the cluster");
+        }
+    }
+
+    /// The table was changed by an entry or by a snapshot.
+    fn tell_members(&mut self, at: Index) {
+        let members = &self.core.members;
+        members.set_table(self.machine.members().clone());
+        self.removal = Some(at);
+        if members.was_removed() {
+            let now = self.core.clock.now();
+            self.leaves_at.get_or_insert(now.after(FAREWELL));
+        } else {
+            self.core.consensus.push(consensus::Mail::Others(members.others()));
         }
     }
 
@@ -185,6 +225,10 @@ impl Loop {
         if news {
             self.show();
         }
+        let members = std::mem::take(&mut self.out.members);
+        if let Some((at, _)) = members.last() {
+            self.tell_members(*at);
+        }
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
@@ -202,7 +246,8 @@ impl Loop {
         if news {
             self.reported = index;
             let finished = std::mem::take(&mut self.out.finished);
-            let applied = node::Input::Applied { index, finished };
+            let configs = members.iter().map(|(index, members)| (*index, config_of(members))).collect();
+            let applied = node::Input::Applied { index, finished, configs };
             // It is heard before the next request and before time passes: early enough.
             self.core.consensus.push_quietly(consensus::Mail::Input(applied));
         }
@@ -219,7 +264,7 @@ impl Loop {
     }
 
     fn send_flush(&mut self, flush: Flush) {
-        self.flushing = Some(flush.number);
+        self.flushing = Some((flush.number, flush.at.index));
         self.core.storage.push(storage::Mail::Flush(flush));
     }
 
@@ -236,6 +281,7 @@ impl Loop {
             .install(self.core.clock.now(), &*self.view)
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
         self.tell_lease_events();
+        self.tell_members(at.index);
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

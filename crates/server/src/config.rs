@@ -14,6 +14,8 @@ pub struct Config {
     pub peer_addr: SocketAddr,
     /// Every member of the cluster with its peer address, this one included.
     pub initial_cluster: Vec<Member>,
+    /// How the member comes into a cluster that exists; none for a founder.
+    pub join: Option<Join>,
     /// Told apart from other clusters by this word.
     pub cluster_token: String,
     pub advertise_client: String,
@@ -35,6 +37,15 @@ pub struct Config {
     pub watch_progress_interval: Duration,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
+}
+
+/// Whom to ask for a place in the cluster. A member that has one already asks nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Join {
+    /// `host:port` of members, as their peers reach them.
+    pub ask: Vec<String>,
+    /// Ask to be added, too; otherwise somebody has done that.
+    pub add: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::{apply, persist, storage};
 use base::{Instant, NodeId, Token};
 use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
 use raft::{Note, Persist};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub(crate) enum Mail {
     },
     /// The stream to this peer is up.
     Connected(NodeId),
+    /// Who belongs to the cluster was changed.
+    Others(Vec<(NodeId, String)>),
+    /// These do not any more, and the store knows it.
+    Removed(BTreeSet<NodeId>),
     Input(Input),
 }
 
@@ -121,6 +126,12 @@ impl Loop {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));
             }
+            Mail::Others(others) => {
+                if let Err(error) = self.peers.set_peers(others) {
+                    tracing::error!(%error, "the operating system refuses a thread for a new peer");
+                }
+            }
+            Mail::Removed(removed) => self.peers.set_removed(removed),
             Mail::Input(input) => {
                 if let Input::Persisted(seq) = input
                     && self.handed_over.is_some_and(|last| last <= seq)

@@ -10,9 +10,10 @@ use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
 use base::limits::LEASE_EVENTS_WAITING_MAX;
-use node::LeaseEvent;
+use base::Instant;
+use node::{LeaseEvent, Work};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use tokio::sync::{Semaphore, broadcast};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub readers: Semaphore,
     /// What happens to leases, for whoever listens.
     pub lease_events: broadcast::Sender<LeaseEvent>,
+    /// The cluster has this member no longer.
+    pub removed: watch::Sender<bool>,
 }
 
 /// As many read at once as keep a disk and two cores busy.
@@ -59,6 +62,17 @@ impl Core {
             budget: Budget::new(response_bytes_max),
             readers: Semaphore::new(READERS_MAX),
             lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
+            removed: watch::Sender::new(false),
+        }
+    }
+
+    /// Puts work into the queue whose outcome nobody waits for.
+    pub fn submit(&self, deadline: Instant, work: Work) {
+        if self.waiters.admit() {
+            let (caller, _) = oneshot::channel();
+            if !self.consensus.push(consensus::Mail::Request { deadline, work, caller }) {
+                self.waiters.dismiss(1);
+            }
         }
     }
 

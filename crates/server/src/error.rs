@@ -44,6 +44,18 @@ pub enum Error {
     )]
     Illegible { path: PathBuf, file: &'static str },
 
+    #[error(
+        "no member of the cluster has a place for this node, reached at {peer} (--advertise-peer): {trouble}. Add \
+         it with `althing member add`, or start it with --join"
+    )]
+    NotAdmitted { peer: String, trouble: String },
+
+    #[error(
+        "this member was removed from the cluster and does not start again: to bring the node back, give it an \
+         empty data directory and add it as a new member (`althing member add`, or --join)"
+    )]
+    Removed,
+
     #[error(transparent)]
     Engine(#[from] engine::Error),
 

@@ -5,17 +5,17 @@
 use crate::consensus::Mail;
 use crate::core::Core;
 use crate::lease_events::{LeaseEvents, Wanted};
-use crate::members::MemberInfo;
+use crate::members::{MemberInfo, place};
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
-use base::limits::LEASE_TTL_SECONDS_MAX;
+use base::limits::{LEASE_TTL_SECONDS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
 use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
-use coord::{Command, Compact, Grant, Once, RequestId, Revoke};
+use coord::{Command, Compact, Grant, Member, MemberChange, Members, Once, RequestId, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -39,6 +39,8 @@ struct Shared {
     lease_ttl_min: i64,
     /// Lease ids that were chosen for clients.
     lease_ids: AtomicU64,
+    /// Members that were added through this one.
+    member_ids: AtomicU64,
 }
 
 pub(crate) struct Params {
@@ -65,6 +67,7 @@ impl Handle {
             boot,
             lease_ttl_min,
             lease_ids: AtomicU64::new(0),
+            member_ids: AtomicU64::new(0),
         };
         Handle { shared: Arc::new(shared) }
     }
@@ -147,6 +150,11 @@ impl Handle {
     }
 
     async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
+        // Nobody answers any more when the member has stopped.
+        self.send(work)?.await.unwrap_or(Err(Code::Stopped))
+    }
+
+    fn send(&self, work: Work) -> Result<oneshot::Receiver<Result<Reply, Code>>, Code> {
         let core = &*self.shared.core;
         if core.draining.load(Ordering::Relaxed) {
             return Err(Code::Stopped);
@@ -160,13 +168,81 @@ impl Handle {
             core.waiters.dismiss(1);
             return Err(Code::Stopped);
         }
-        // Nobody answers any more when the member has stopped.
-        answer.await.unwrap_or(Err(Code::Stopped))
+        Ok(answer)
     }
 
     /// Every member of the cluster, ordered by id.
     pub fn members(&self) -> Vec<MemberInfo> {
         self.shared.core.members.list()
+    }
+
+    /// The replicated table, as far as this member has applied; empty until it is founded.
+    pub fn member_table(&self) -> Members {
+        self.shared.core.members.table()
+    }
+
+    /// Adds a member that is reached at these addresses, and answers the id that it got.
+    pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
+        let (id, work) = self.addition(peer_urls, learner)?;
+        self.wait_for(work).await.map(|_| id)
+    }
+
+    /// The same, for a thread of the peer port; with a vote.
+    pub(crate) fn add_member_blocking(&self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
+        let (id, work) = self.addition(peer_urls, false)?;
+        self.send(work)?.blocking_recv().unwrap_or(Err(Code::Stopped)).map(|_| id)
+    }
+
+    fn addition(&self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, Work), Code> {
+        check_urls(&peer_urls)?;
+        let voters = self.member_table().voters();
+        if !learner && self.reachable(&voters) < quorum(voters.len() + 1) && voters.len() > 1 {
+            return Err(Code::UnhealthyCluster);
+        }
+        let nth = self.shared.member_ids.fetch_add(1, Ordering::Relaxed);
+        let id = node::member::added_id(self.shared.identity.member, self.shared.boot, nth);
+        let member = Member { id, name: String::new(), peer_urls, client_urls: Vec::new(), learner };
+        Ok((id, self.propose(&Command::Members(MemberChange::Add(member)))?))
+    }
+
+    /// Removes a member, unless those who would be left and can be reached are no quorum.
+    pub async fn remove_member(&self, id: NodeId) -> Result<(), Code> {
+        let mut voters = self.member_table().voters();
+        let voted = voters.len();
+        voters.retain(|voter| *voter != id);
+        if voters.len() < voted && self.reachable(&voters) < quorum(voters.len()) && !voters.is_empty() {
+            return Err(Code::UnhealthyCluster);
+        }
+        self.change_members(MemberChange::Remove(id)).await
+    }
+
+    pub async fn update_member(&self, id: NodeId, peer_urls: Vec<String>) -> Result<(), Code> {
+        check_urls(&peer_urls)?;
+        self.change_members(MemberChange::Update { id, peer_urls }).await
+    }
+
+    /// Gives a learner its vote, if it has caught up.
+    pub async fn promote_member(&self, id: NodeId) -> Result<(), Code> {
+        self.change_members(MemberChange::Promote { id, caught_up: false }).await
+    }
+
+    async fn change_members(&self, change: MemberChange) -> Result<(), Code> {
+        self.wait_for(self.propose(&Command::Members(change))?).await.map(|_| ())
+    }
+
+    /// How many of them this member can reach, itself included.
+    fn reachable(&self, members: &[NodeId]) -> usize {
+        let Some(peers) = self.shared.peers.upgrade() else { return 0 };
+        let me = self.shared.identity.member;
+        members.iter().filter(|id| **id == me || peers.connected(**id)).count()
+    }
+
+    /// Ends when the cluster has removed this member.
+    pub async fn removed(&self) {
+        let mut removed = self.shared.core.removed.subscribe();
+        if removed.wait_for(|removed| *removed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Hands leadership to another member and waits until it leads.
@@ -228,6 +304,24 @@ impl Handle {
             peers: peers.unwrap_or_default(),
         };
         core.metrics.render(&reading)
+    }
+}
+
+fn quorum(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// As etcd has them: a scheme, a host and a port.
+fn check_urls(urls: &[String]) -> Result<(), Code> {
+    let lawful = |url: &String| {
+        let has_scheme = url.starts_with("http://") || url.starts_with("https://");
+        let host_port = place(url).rsplit_once(':');
+        let fits = url.len() <= MEMBER_TEXT_BYTES_MAX;
+        fits && has_scheme && host_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+    };
+    match !urls.is_empty() && urls.len() <= MEMBER_URLS_MAX && urls.iter().all(lawful) {
+        true => Ok(()),
+        false => Err(Code::MemberUrlsInvalid),
     }
 }
 

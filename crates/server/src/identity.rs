@@ -31,6 +31,13 @@ pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result
     }
 }
 
+/// Whose it is, if anybody's.
+pub(crate) fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<Identity>, Error> {
+    let trouble = |source| Error::DataDir { action: "read the identity file", path: path.to_owned(), source };
+    let Some(text) = read(disk).map_err(trouble)? else { return Ok(None) };
+    parse(&text).map(Some).ok_or_else(|| Error::Illegible { path: path.to_owned(), file: FILE })
+}
+
 fn read(disk: &dyn Disk) -> io::Result<Option<String>> {
     if !disk.exists(FILE)? {
         return Ok(None);

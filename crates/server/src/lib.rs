@@ -15,6 +15,7 @@ pub mod error;
 mod fatal;
 pub mod handle;
 mod identity;
+mod join;
 pub mod lease_events;
 mod log;
 mod members;
@@ -32,7 +33,7 @@ mod thread;
 mod waiters;
 pub mod watch;
 
-pub use config::{Config, Member};
+pub use config::{Config, Join, Member};
 pub use error::Error;
 pub use handle::Handle;
 pub use lease_events::LeaseEvents;

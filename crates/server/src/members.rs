@@ -1,42 +1,47 @@
 //! Who is in the cluster and where each member can be reached.
-//! The static list of the configuration goes in, and what members tell each other about where they serve
-//! clients; a list for clients comes out. A member that was never met since this process started has no
-//! client address here.
+//! The replicated table goes in as it is applied; a list for clients and for the peer streams comes out. Until the
+//! cluster has founded its table, the list of the configuration stands for it, with what members tell each other
+//! about where they serve clients.
 
 use crate::config::Config;
-use base::NodeId;
+use base::{Instant, NodeId};
+use coord::{Member, MemberChange};
 use node::member::member_id;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 /// One member, as clients are told of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberInfo {
-    pub id: NodeId,
-    pub name: String,
-    pub peer_url: String,
-    /// Where it serves clients, once it has told.
-    pub client_url: Option<String>,
-}
+pub type MemberInfo = Member;
 
 pub(crate) struct Members {
     me: NodeId,
+    name: String,
     own_url: String,
-    /// Without their client addresses, by id.
-    list: BTreeMap<NodeId, (String, String)>,
-    client_urls: Mutex<BTreeMap<NodeId, String>>,
+    state: Mutex<State>,
 }
 
+struct State {
+    table: coord::Members,
+    /// Stands for the table while that is empty.
+    configured: BTreeMap<NodeId, Member>,
+    client_urls: BTreeMap<NodeId, String>,
+    published: Option<Instant>,
+}
+
+/// Between two attempts to tell the cluster this member's name and client address.
+const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
+
 impl Members {
-    pub fn new(config: &Config) -> Members {
-        let id_of = |name: &str| member_id(&config.cluster_token, name);
-        let me = id_of(&config.name);
+    pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> Members {
         let own_url = url(&config.advertise_client);
-        let listed = config.initial_cluster.iter();
-        let list = listed
-            .map(|member| (id_of(&member.name), (member.name.clone(), url(&member.peer_addr))))
-            .collect();
-        Members { me, list, client_urls: Mutex::new(BTreeMap::from([(me, own_url.clone())])), own_url }
+        let state = State {
+            table,
+            configured: configured.iter().map(|member| (member.id, member.clone())).collect(),
+            client_urls: BTreeMap::from([(me, own_url.clone())]),
+            published: None,
+        };
+        Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
     }
 
     /// Where this member serves clients.
@@ -45,60 +50,123 @@ impl Members {
     }
 
     pub fn contains(&self, id: NodeId) -> bool {
-        self.list.contains_key(&id)
+        self.list().iter().any(|member| member.id == id)
     }
 
     /// A member has told where it serves clients.
     pub fn learn(&self, from: NodeId, client_url: String) {
         if from != self.me && self.contains(from) {
-            self.lock().insert(from, client_url);
+            self.lock().client_urls.insert(from, client_url);
         }
+    }
+
+    /// The table was changed.
+    pub fn set_table(&self, table: coord::Members) {
+        self.lock().table = table;
+    }
+
+    pub fn table(&self) -> coord::Members {
+        self.lock().table.clone()
+    }
+
+    /// The cluster has this member no longer.
+    pub fn was_removed(&self) -> bool {
+        self.lock().table.is_removed(self.me)
+    }
+
+    pub fn removed(&self) -> BTreeSet<NodeId> {
+        self.lock().table.removed().clone()
     }
 
     /// Every member, ordered by id.
     pub fn list(&self) -> Vec<MemberInfo> {
-        let client_urls = self.lock();
-        let info = |(id, (name, peer_url)): (&NodeId, &(String, String))| MemberInfo {
-            id: *id,
-            name: name.clone(),
-            peer_url: peer_url.clone(),
-            client_url: client_urls.get(id).cloned(),
-        };
-        self.list.iter().map(info).collect()
+        let state = self.lock();
+        if !state.table.is_empty() {
+            return state.table.iter().cloned().collect();
+        }
+        let told = |member: &Member| state.client_urls.get(&member.id).cloned().into_iter().collect();
+        let configured = state.configured.values();
+        configured.map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, String>> {
-        self.client_urls.lock().expect("no thread panics while it holds the addresses")
+    /// The others, with the address of each.
+    pub fn others(&self) -> Vec<(NodeId, String)> {
+        let others = self.list().into_iter().filter(|member| member.id != self.me);
+        others.filter_map(|member| Some((member.id, place(member.peer_urls.first()?).to_owned()))).collect()
+    }
+
+    /// What the cluster should be told of this member, if it does not know and was not told just now.
+    pub fn publication(&self, now: Instant) -> Option<MemberChange> {
+        let mut state = self.lock();
+        let known = state.table.get(self.me)?;
+        let is_known = known.name == self.name && known.client_urls == [self.own_url.clone()];
+        let is_recent = state.published.is_some_and(|at| now.since(at) < PUBLISH_PAUSE);
+        if is_known || is_recent {
+            return None;
+        }
+        state.published = Some(now);
+        let client_urls = vec![self.own_url.clone()];
+        Some(MemberChange::Publish { id: self.me, name: self.name.clone(), client_urls })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread panics while it holds the members")
     }
 }
 
-fn url(address: &str) -> String {
+/// The members that the configuration lists, as the table will have them.
+pub(crate) fn configured(config: &Config) -> Vec<Member> {
+    let listed = config.initial_cluster.iter();
+    listed
+        .map(|member| Member {
+            id: member_id(&config.cluster_token, &member.name),
+            name: member.name.clone(),
+            peer_urls: vec![url(&member.peer_addr)],
+            client_urls: Vec::new(),
+            learner: false,
+        })
+        .collect()
+}
+
+pub(crate) fn url(address: &str) -> String {
     format!("http://{address}")
+}
+
+/// The host and port of a URL.
+pub(crate) fn place(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.trim_end_matches('/')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn member(id: u64, name: &str) -> Member {
+        let peer_urls = vec![url(&format!("{name}:2380"))];
+        Member { id: NodeId(id), name: name.to_owned(), peer_urls, client_urls: vec![], learner: false }
+    }
+
     fn members() -> Members {
-        let info = |id, name: &str| (NodeId(id), (name.to_owned(), url(&format!("{name}:2380"))));
-        Members {
-            me: NodeId(1),
-            own_url: url("a:2379"),
-            list: BTreeMap::from([info(1, "a"), info(2, "b")]),
-            client_urls: Mutex::new(BTreeMap::from([(NodeId(1), url("a:2379"))])),
-        }
+        let configured = [member(1, "a"), member(2, "b")];
+        let state = State {
+            table: coord::Members::default(),
+            configured: configured.into_iter().map(|member| (member.id, member)).collect(),
+            client_urls: BTreeMap::from([(NodeId(1), url("a:2379"))]),
+            published: None,
+        };
+        Members { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
     }
 
     #[test]
     fn a_member_is_listed_without_a_client_address_until_it_has_told() {
         let members = members();
-        let client_urls = || members.list().into_iter().map(|member| member.client_url).collect::<Vec<_>>();
-        assert_eq!(client_urls(), [Some(url("a:2379")), None]);
+        let client_urls = || members.list().into_iter().map(|member| member.client_urls).collect::<Vec<_>>();
+        assert_eq!(client_urls(), [vec![url("a:2379")], vec![]]);
         members.learn(NodeId(2), url("b:2379"));
-        assert_eq!(client_urls(), [Some(url("a:2379")), Some(url("b:2379"))]);
+        assert_eq!(client_urls(), [[url("a:2379")], [url("b:2379")]]);
         members.learn(NodeId(2), url("b:9999"));
-        assert_eq!(client_urls()[1], Some(url("b:9999")), "it may move");
+        assert_eq!(client_urls()[1], [url("b:9999")], "it may move");
     }
 
     #[test]
@@ -107,6 +175,21 @@ mod tests {
         members.learn(NodeId(1), url("elsewhere:1"));
         members.learn(NodeId(3), url("c:2379"));
         assert_eq!(members.list().len(), 2);
-        assert_eq!(members.list()[0].client_url, Some(url("a:2379")));
+        assert_eq!(members.list()[0].client_urls, [url("a:2379")]);
+    }
+
+    #[test]
+    fn the_table_takes_the_place_of_the_configuration_and_is_told_what_it_lacks() {
+        let members = members();
+        assert_eq!(members.publication(Instant(1)), None, "there is no table yet");
+        let mut table = coord::Members::default();
+        table.change(&MemberChange::Found(vec![member(1, "a"), member(3, "c")])).unwrap();
+        members.set_table(table.clone());
+        assert_eq!(members.others(), [(NodeId(3), "c:2380".to_owned())]);
+        let told = members.publication(Instant(1)).unwrap();
+        assert_eq!(members.publication(Instant(2)), None, "it was told just now");
+        table.change(&told).unwrap();
+        members.set_table(table);
+        assert_eq!(members.publication(Instant(90_000_000)), None, "it is known");
     }
 }

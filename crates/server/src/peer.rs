@@ -16,6 +16,7 @@ mod link;
 mod outbox;
 mod pause;
 mod ping;
+pub(crate) mod question;
 #[cfg(test)]
 mod tests;
 
@@ -28,10 +29,10 @@ use crate::peer::outbox::Outbox;
 use crate::peer::pause::Pause;
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -46,7 +47,12 @@ pub struct Params {
     pub timing: Timing,
     /// Hears once for each ping how long it took to be acknowledged.
     pub on_round_trip: OnRoundTrip,
+    /// Answers whoever wants to belong to the cluster.
+    pub on_question: OnQuestion,
 }
+
+/// The bytes of a question go in, those of its answer come out.
+pub type OnQuestion = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
 
 pub type OnRoundTrip = Arc<dyn Fn(NodeId, Duration) + Send + Sync>;
 
@@ -87,6 +93,8 @@ pub enum Event {
     /// A stream from or to the peer broke, told once until a stream is up again. A stream that a newer one
     /// of the same peer replaced is not a loss.
     Lost { peer: NodeId },
+    /// A peer says that this member was removed from the cluster.
+    Removed { by: NodeId },
 }
 
 /// Called on the transport's threads. It may block, which holds back that peer (and, for longer than
@@ -111,7 +119,7 @@ pub enum BulkError {
 /// The running transport. Dropping it stops it.
 pub struct Peers {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -120,9 +128,12 @@ struct Shared {
     timing: Timing,
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
+    on_question: OnQuestion,
     listen: TcpListener,
     half_open: accept::HalfOpen,
-    peers: BTreeMap<NodeId, Peer>,
+    peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
+    /// Who belonged to the cluster once and is turned away for good.
+    removed: RwLock<BTreeSet<NodeId>>,
     stopping: AtomicBool,
 }
 
@@ -139,45 +150,70 @@ struct Peer {
     pause: Pause,
     tally: Tally,
     ping: ping::Ping,
+    /// It no longer belongs to the cluster, or moved: its threads end.
+    gone: AtomicBool,
 }
 
 impl Peers {
     pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing, on_round_trip } = params;
-        assert!(peers.iter().all(|(id, _)| *id != me), "a member is not its own peer");
+        let Params { cluster, me, listen, peers, timing, on_round_trip, on_question } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
-        let peers = peers.into_iter().map(|(id, address)| (id, Peer::new(id, address))).collect();
         let shared = Arc::new(Shared {
             cluster,
             me,
             timing,
             deliver,
             on_round_trip,
+            on_question,
             listen,
             half_open: accept::HalfOpen::default(),
-            peers,
+            peers: RwLock::default(),
+            removed: RwLock::default(),
             stopping: AtomicBool::new(false),
         });
         // Built first, so that threads already started are stopped if a later one cannot be.
-        let mut running = Peers { shared: shared.clone(), threads: Vec::new() };
+        let running = Peers { shared: shared.clone(), threads: Mutex::default() };
         let acceptor = shared.clone();
         running.spawn("peer-accept".into(), move || accept::run(&acceptor))?;
-        for &id in shared.peers.keys() {
-            let dialler = shared.clone();
-            running.spawn(format!("peer-to-{:x}", id.0), move || dial::run(&dialler, id))?;
-        }
+        running.set_peers(peers)?;
         Ok(running)
     }
 
-    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.threads.push(thread::Builder::new().name(name).spawn(body)?);
+    fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut threads = self.threads.lock().expect("no thread panics while it holds the others");
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread::Builder::new().name(name).spawn(body)?);
         Ok(())
+    }
+
+    /// From now on these are the others: who is new is dialled, who is missing or has moved is dropped.
+    pub fn set_peers(&self, peers: Vec<(NodeId, String)>) -> io::Result<()> {
+        assert!(peers.iter().all(|(id, _)| *id != self.shared.me), "a member is not its own peer");
+        let mut known = self.shared.write_peers();
+        for peer in known.extract_if(.., |_, peer| !peers.contains(&(peer.id, peer.address.clone()))) {
+            peer.1.leave();
+        }
+        for (id, address) in peers {
+            if known.contains_key(&id) {
+                continue;
+            }
+            let peer = Arc::new(Peer::new(id, address));
+            known.insert(id, peer.clone());
+            let shared = self.shared.clone();
+            self.spawn(format!("peer-to-{:x}", id.0), move || dial::run(&shared, &peer))?;
+        }
+        Ok(())
+    }
+
+    /// These are told, when they dial, that they do not belong to the cluster any more.
+    pub fn set_removed(&self, removed: BTreeSet<NodeId>) {
+        *self.shared.removed.write().expect("no thread panics while it holds the removed") = removed;
     }
 
     /// Queues frames for a peer; never blocks. False when the peer is not connected or its queue is full:
     /// then none of the frames will be sent, and raft repeats what matters.
     pub fn send(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
-        let Some(peer) = self.shared.peers.get(&to) else { return false };
+        let Some(peer) = self.shared.peer(to) else { return false };
         let refused = frames.len();
         let queued = peer.outbox.send(frames);
         if !queued {
@@ -188,14 +224,14 @@ impl Peers {
 
     /// A ticket for the stream that is open to the peer now.
     pub fn ticket(&self, peer: NodeId) -> Option<Ticket> {
-        let stream = self.shared.peers.get(&peer)?.outbox.stream()?;
+        let stream = self.shared.peer(peer)?.outbox.stream()?;
         Some(Ticket { peer, stream })
     }
 
     /// For bulk, at most `ENVELOPE_BYTES_SOFT` at a time: blocks until there is room behind the urgent
     /// frames. Success means queued; pieces of one ticket arrive in order, without gaps, until `Lost`.
     pub fn send_bulk(&self, ticket: Ticket, frame: Bytes, deadline: Instant) -> Result<(), BulkError> {
-        let peer = self.shared.peers.get(&ticket.peer).ok_or(BulkError::Lost)?;
+        let peer = self.shared.peer(ticket.peer).ok_or(BulkError::Lost)?;
         peer.outbox.send_bulk(ticket.stream, frame, deadline)
     }
 
@@ -206,7 +242,7 @@ impl Peers {
 
     /// What has passed so far, by peer.
     pub fn counters(&self) -> Vec<(NodeId, Counters)> {
-        self.shared.peers.values().map(|peer| (peer.id, peer.tally.read())).collect()
+        self.shared.read_peers().values().map(|peer| (peer.id, peer.tally.read())).collect()
     }
 
     /// Closes all sockets and lets nothing pass any more; the threads are waited for when this is dropped.
@@ -224,7 +260,8 @@ impl Peers {
 impl Drop for Peers {
     fn drop(&mut self) {
         self.shared.halt();
-        for thread in mem::take(&mut self.threads) {
+        let threads = mem::take(self.threads.get_mut().expect("no thread panics while it holds the others"));
+        for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the peer transport panicked");
             }
@@ -244,6 +281,28 @@ impl Peer {
             pause: Pause::new(),
             tally: Tally::default(),
             ping: ping::Ping::default(),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
+    }
+
+    fn leave(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        self.cut();
+    }
+
+    /// Wakes every thread that waits for this peer, and ends its streams.
+    fn cut(&self) {
+        self.pause.cut_short();
+        self.inbound.cut();
+        if let Some(stream) = &*self.dialled.lock().expect("no thread panics while it holds a socket") {
+            cut(stream);
+        }
+        if let Some(stream) = self.outbox.stream() {
+            self.outbox.close(stream);
         }
     }
 
@@ -264,16 +323,23 @@ impl Shared {
         self.stopping.store(true, Ordering::SeqCst);
         accept::wake(&self.listen);
         self.half_open.cut_all();
-        for peer in self.peers.values() {
-            peer.pause.cut_short();
-            peer.inbound.cut();
-            if let Some(stream) = &*peer.dialled.lock().expect("no thread panics while it holds a socket") {
-                cut(stream);
-            }
-            if let Some(stream) = peer.outbox.stream() {
-                peer.outbox.close(stream);
-            }
-        }
+        self.read_peers().values().for_each(|peer| peer.cut());
+    }
+
+    fn peer(&self, id: NodeId) -> Option<Arc<Peer>> {
+        self.read_peers().get(&id).cloned()
+    }
+
+    fn read_peers(&self) -> RwLockReadGuard<'_, BTreeMap<NodeId, Arc<Peer>>> {
+        self.peers.read().expect("no thread panics while it holds the peers")
+    }
+
+    fn write_peers(&self) -> RwLockWriteGuard<'_, BTreeMap<NodeId, Arc<Peer>>> {
+        self.peers.write().expect("no thread panics while it holds the peers")
+    }
+
+    fn is_removed(&self, id: NodeId) -> bool {
+        self.removed.read().expect("no thread panics while it holds the removed").contains(&id)
     }
 }
 

@@ -40,6 +40,11 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
             core.consensus.push(Mail::Connected(peer));
         }
         Event::Lost { peer } => core.report(Input::Lost(peer)),
+        Event::Removed { by } => {
+            if !core.removed.send_replace(true) {
+                tracing::error!(peer = by.0, "a member says that this one was removed from the cluster");
+            }
+        }
     })
 }
 

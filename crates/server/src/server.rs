@@ -9,9 +9,10 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
 use crate::log::Log;
-use crate::members::Members;
+use crate::join::{self, Place};
+use crate::members::{self, Members};
 use crate::metrics::Metrics;
-use crate::peer::{self, OnRoundTrip, Peers, Timing};
+use crate::peer::{self, OnQuestion, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
@@ -21,6 +22,7 @@ use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
+use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
 use node::Input;
@@ -28,7 +30,7 @@ use node::member::{cluster_id, member_id};
 use std::io;
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
@@ -47,7 +49,6 @@ pub struct Server {
     handle: Handle,
     core: Arc<Core>,
     peers: Arc<Peers>,
-    others: Vec<NodeId>,
     drain_timeout: Duration,
     /// Until the end.
     threads: Option<Threads>,
@@ -77,25 +78,34 @@ impl Server {
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
-        let roster = Roster::new(&config)?;
         let Directory { disk, lock } = Directory::open(&config)?;
+        let roster = Roster::find(&config, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
+        let me = roster.identity.member;
+        let known = member.apply.members();
+        if known.is_removed(me) {
+            return Err(Error::Removed);
+        }
+        let table = if known.is_empty() { roster.members.clone() } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
-        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), config.response_bytes_max));
+        let members = Members::new(me, &config, &roster.founders, table);
+        let core = Arc::new(Core::new(clock, metrics, members, config.response_bytes_max));
+        let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
-            me: roster.identity.member,
+            me,
             listen,
-            peers: roster.others.clone(),
+            peers: core.members.others(),
             timing: Timing::default(),
             on_round_trip: observe_round_trips(core.clone()),
+            on_question: answer_questions(asked.clone()),
         };
         let peers = Arc::new(Peers::start(params, post::incoming(core.clone())).map_err(Error::Thread)?);
-        let others: Vec<NodeId> = roster.others.iter().map(|(id, _)| *id).collect();
-        if others.is_empty() {
+        peers.set_removed(core.members.removed());
+        if member.consensus.config().voters == [me] {
             core.report(Input::Campaign);
         }
         let params = handle::Params {
@@ -107,9 +117,10 @@ impl Server {
             lease_ttl_min: lease_ttl_min(config.election),
         };
         let handle = Handle::new(core.clone(), &peers, params);
+        asked.get_or_init(|| handle.clone());
         let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
-        Ok(Server { handle, core, peers, others, drain_timeout, threads: Some(threads), _lock: lock })
+        Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), _lock: lock })
     }
 
     pub fn handle(&self) -> Handle {
@@ -138,7 +149,8 @@ impl Server {
     /// Leadership goes to a member that is connected, if there is one.
     fn hand_over(&self, deadline: Instant) {
         let leads = || self.core.board.read().is_leader;
-        let heir = self.others.iter().copied().find(|id| self.peers.connected(*id));
+        let voters = self.core.members.list().into_iter().filter(|member| !member.learner);
+        let heir = voters.map(|member| member.id).find(|id| self.peers.connected(*id));
         let (true, Some(heir)) = (leads(), heir) else { return };
         self.core.report(Input::Transfer(heir));
         if poll(deadline, || !leads()) {
@@ -190,31 +202,57 @@ impl Threads {
     }
 }
 
-/// Who is in the cluster, as this member sees it.
+/// Who this member is, and who is in the cluster as far as it was told.
 struct Roster {
     identity: Identity,
-    voters: Vec<NodeId>,
-    /// With their addresses.
-    others: Vec<(NodeId, String)>,
+    /// The first members; nobody, for one that joined later.
+    founders: Vec<coord::Member>,
+    /// What a node that joins was told.
+    members: coord::Members,
 }
 
 impl Roster {
-    fn new(config: &Config) -> Result<Roster, Error> {
-        let id_of = |name: &str| member_id(&config.cluster_token, name);
-        let me = id_of(&config.name);
-        let voters: Vec<NodeId> = config.initial_cluster.iter().map(|member| id_of(&member.name)).collect();
-        if !voters.contains(&me) {
+    /// A founder knows everything from its configuration; whoever joined knows itself from its directory, and whoever
+    /// joins now asks.
+    fn find(config: &Config, disk: &dyn Disk) -> Result<Roster, Error> {
+        let Some(join) = &config.join else { return Roster::founder(config) };
+        let owner = identity::owner(disk, &config.data_dir)?;
+        let founder = Roster::founder(config).ok();
+        match owner {
+            Some(owner) if founder.as_ref().is_some_and(|founder| founder.identity == owner) => {
+                Roster::founder(config)
+            }
+            Some(owner) => {
+                let identity = Identity { name: config.name.clone(), ..owner };
+                Ok(Roster { identity, founders: Vec::new(), members: coord::Members::default() })
+            }
+            None => {
+                let Place { identity, members } = join::find_place(config, join)?;
+                tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
+                Ok(Roster { identity, founders: Vec::new(), members })
+            }
+        }
+    }
+
+    fn founder(config: &Config) -> Result<Roster, Error> {
+        let me = member_id(&config.cluster_token, &config.name);
+        let founders = members::configured(config);
+        let ids: Vec<NodeId> = founders.iter().map(|member| member.id).collect();
+        if !ids.contains(&me) {
             return Err(Error::NotAMember { name: config.name.clone() });
         }
-        let with_address = voters.iter().copied().zip(&config.initial_cluster);
-        let others = with_address
-            .filter(|(id, _)| *id != me)
-            .map(|(id, member)| (id, member.peer_addr.clone()))
-            .collect();
-        let cluster = cluster_id(&config.cluster_token, &voters);
+        let cluster = cluster_id(&config.cluster_token, &ids);
         let identity = Identity { cluster, member: me, name: config.name.clone() };
-        Ok(Roster { identity, voters, others })
+        Ok(Roster { identity, founders, members: coord::Members::default() })
     }
+}
+
+/// Until the member runs, nobody can be told anything.
+fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
+    Arc::new(move |question| match handle.get() {
+        Some(handle) => join::answer(handle, question),
+        None => Bytes::new(),
+    })
 }
 
 /// The data directory, owned by this process for as long as the lock lives.
@@ -254,7 +292,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
     let election_ticks = (config.election.as_micros() / tick(config).as_micros()) as usize;
     let raft = raft::Params {
         id: roster.identity.member,
-        voters: roster.voters.clone(),
+        voters: roster.founders.iter().map(|member| member.id).collect(),
         heartbeat_ticks,
         election_ticks: election_ticks.max(heartbeat_ticks + 1),
         seed: roster.identity.cluster.0,
@@ -271,6 +309,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
+        founders: roster.founders.clone(),
         wal_segment_bytes: config.wal_segment_bytes,
         vault: engine::VaultParams {
             cache_bytes: STORE_CACHE_BYTES,

@@ -55,7 +55,7 @@ impl World {
         if self.clients.stopped {
             return Ok(());
         }
-        let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+        let host = self.any_host();
         if self.hosts[host].process.is_none() {
             self.agenda.after(100_000, Event::Ask { client });
             return Ok(());

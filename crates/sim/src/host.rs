@@ -24,6 +24,8 @@ pub struct Host {
     pub clock: Clock,
     /// Until then every sync of the disk takes long.
     pub slow_until: u64,
+    /// Never starts again.
+    pub retired: bool,
 }
 
 /// A monotonic clock that runs fast or slow, and may jump ahead.

@@ -13,6 +13,7 @@ pub mod linear;
 pub mod model;
 mod nemesis;
 mod network;
+mod operators;
 pub mod oracle;
 mod readers;
 mod registers;

@@ -1,6 +1,7 @@
 //! The network between members: loses, delays, repeats and reorders, cuts links one way or both.
 //! It decides the fate of one frame at a time; the world plans the deliveries.
 
+use crate::operators::HOSTS_MAX;
 use base::Rng;
 use std::collections::BTreeSet;
 
@@ -25,7 +26,7 @@ impl Network {
             repeat_per_million,
             straggle_per_million,
             cut: BTreeSet::new(),
-            stream_clock: vec![0; members * members],
+            stream_clock: vec![0; HOSTS_MAX * HOSTS_MAX],
             members,
             calm: false,
         }
@@ -52,7 +53,7 @@ impl Network {
     /// When a part of a stream arrives, behind the parts before it; `None` if the stream breaks here.
     pub fn stream_fate(&mut self, rng: &mut Rng, now: u64, link: (usize, usize)) -> Option<u64> {
         let broken = !self.calm && rng.chance(self.loss_per_million / 4);
-        let clock = &mut self.stream_clock[link.0 * self.members + link.1];
+        let clock = &mut self.stream_clock[link.0 * HOSTS_MAX + link.1];
         *clock = (*clock).max(now) + rng.between(100, 5_000);
         (!broken).then(|| *clock - now)
     }
@@ -81,6 +82,11 @@ impl Network {
             self.cut.insert((member, other));
             self.cut.insert((other, member));
         }
+    }
+
+    /// Another host is connected.
+    pub fn grow(&mut self) {
+        self.members += 1;
     }
 
     pub fn heal(&mut self) {

@@ -67,23 +67,27 @@ fn live_through(world: &mut World) -> Checked {
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.
 fn read_everything_everywhere(world: &mut World) -> Checked {
+    let hosts = world.member_hosts();
     let asked: Vec<usize> =
-        (0..world.hosts.len()).map(|host| world.ask_host(host, host, durable::read_everything())).collect();
+        hosts.iter().enumerate().map(|(nth, host)| world.ask_host(nth, *host, durable::read_everything())).collect();
     world.run_until(SEED_US)?;
     let unanswered =
         asked.iter().find(|read| !matches!(world.clients.history[**read].outcome, Outcome::Done(_)));
     match unanswered {
-        Some(_) => Err(not_live("a member of the healed cluster does not answer a read".into())),
+        Some(_) => {
+            let standing = hosts.iter().map(|host| world.standing(*host)).collect::<Vec<_>>().join("; ");
+            Err(not_live(format!("a member of the healed cluster does not answer a read: {standing}")))
+        }
         None => Ok(()),
     }
 }
 
 fn same_everywhere(world: &World) -> Checked {
     let applied: Vec<_> = world
-        .hosts
-        .iter()
+        .member_hosts()
+        .into_iter()
         .map(|host| {
-            host.process.as_ref().map(|process| (process.applied(), process.member.apply.state_hash()))
+            world.hosts[host].process.as_ref().map(|process| (process.applied(), process.member.apply.state_hash()))
         })
         .collect();
     if applied.iter().any(|state| state.is_none() || *state != applied[0]) {

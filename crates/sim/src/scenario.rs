@@ -26,6 +26,8 @@ pub struct Bias {
     pub fault_pause: (u64, u64),
     /// Of the log nothing is kept for those who lag.
     pub short_log: bool,
+    /// Between two changes of the cluster, in µs.
+    pub change_pause: (u64, u64),
     /// Clients that take their responses late, in a million.
     pub slow_watchers: u64,
     pub starts: Starts,
@@ -62,6 +64,7 @@ const UNBIASED: Bias = Bias {
     faults: nemesis::STORM,
     fault_pause: (200_000, 4_000_000),
     short_log: false,
+    change_pause: (4_000_000, 20_000_000),
     slow_watchers: 300_000,
     starts: Starts::Anywhere,
     whims: (200_000, 4_000_000),
@@ -75,7 +78,7 @@ const UNBIASED: Bias = Bias {
 pub static STORM: Scenario =
     Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.tally.faults };
 
-pub static ALL: [Scenario; 11] = [
+pub static ALL: [Scenario; 12] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
         about: "progress is reported before the events it stands for (etcd 15220)",
@@ -154,6 +157,17 @@ pub static ALL: [Scenario; 11] = [
             });
             refused.count() as u64
         },
+    },
+    Scenario {
+        name: "c14-members-come-and-go",
+        about: "a snapshot, a restart or an election in the midst of changes of the cluster (etcd 18055, 20271)",
+        bias: Bias {
+            faults: nemesis::STORM,
+            short_log: true,
+            change_pause: (300_000, 2_000_000),
+            ..UNBIASED
+        },
+        met: |world| world.operators.changes.saturating_sub(1),
     },
     Scenario {
         name: "c15-same-keys-in-a-transaction",

@@ -108,7 +108,7 @@ impl World {
     }
 
     pub fn any_running_host(&mut self) -> Option<usize> {
-        let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+        let host = self.any_host();
         self.hosts[host].process.is_some().then_some(host)
     }
 

@@ -2,6 +2,7 @@
 //! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
 
 use crate::host::Host;
+use crate::operators::member_of;
 use crate::scenario::Bias;
 use base::Rng;
 use engine::Params;
@@ -57,9 +58,10 @@ impl Settings {
     }
 
     pub fn member_params(&self, host: usize, hosts: &[Host]) -> Params {
+        let first = if host < self.members { &hosts[..self.members] } else { &[] };
         let raft = raft::Params {
             id: hosts[host].id,
-            voters: hosts.iter().map(|host| host.id).collect(),
+            voters: first.iter().map(|host| host.id).collect(),
             heartbeat_ticks: HEARTBEAT_TICKS,
             election_ticks: ELECTION_TICKS,
             seed: host as u64,
@@ -75,6 +77,7 @@ impl Settings {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),
             },
+            founders: first.iter().map(member_of).collect(),
             wal_segment_bytes: self.wal_segment_bytes,
             vault: engine::VaultParams {
                 cache_bytes: STORE_CACHE_BYTES,

@@ -67,12 +67,19 @@ enum What {
     Revoke(usize),
     /// A compaction, by its number in the registers.
     Compaction(usize),
+    /// A change of the cluster.
+    Change,
 }
 
 impl Errand {
     /// A grant or a renewal.
     pub fn about(id: LeaseId, sent: u64) -> Errand {
         Errand { id, sent, what: What::Lease }
+    }
+
+    /// A change of the cluster.
+    pub fn of_operator(sent: u64) -> Errand {
+        Errand { id: LeaseId::NONE, sent, what: What::Change }
     }
 }
 
@@ -160,7 +167,7 @@ impl World {
         }
         let pause = self.rng.between(200_000, 1_500_000);
         self.agenda.after(pause, Event::Tenant { tenant });
-        let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+        let host = self.any_host();
         if self.hosts[host].process.is_none() {
             return Ok(());
         }
@@ -272,6 +279,7 @@ impl World {
             }
             What::Compaction(number) if reply.is_ok() => self.registers.compacted(number, now),
             What::Compaction(_) => {}
+            What::Change => self.operators.answered(outcome_of(reply.clone()) != Outcome::Unknown),
         }
         if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = reply {
             self.registers.granted(*id, now);

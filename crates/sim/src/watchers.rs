@@ -134,7 +134,7 @@ impl Wanted {
 impl World {
     /// A watcher goes to some member, if it has none.
     pub fn connect_watcher(&mut self, watcher: usize) -> Checked {
-        let host = self.rng.between(0, self.hosts.len() as u64) as usize;
+        let host = self.any_host();
         if self.watchers.all[watcher].connection.is_some() {
             return Ok(());
         }

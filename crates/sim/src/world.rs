@@ -7,6 +7,7 @@ use crate::clients::Clients;
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
+use crate::operators::Operators;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::registers::Registers;
 use crate::scenario::Bias;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use coord::watch::StreamId;
 use disk::SimDisk;
 use node::apply::HoldId;
+use node::member::config_of;
 use node::{Consensus, Frame, Input, Output, Work, apply};
 use raft::Note;
 use std::sync::Arc;
@@ -38,6 +40,7 @@ pub struct World {
     pub tenants: Tenants,
     pub sessions: Sessions,
     pub registers: Registers,
+    pub operators: Operators,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -72,6 +75,8 @@ pub enum Event {
     Consume { watcher: usize, stream: StreamId },
     Whim { watcher: usize },
     Nemesis,
+    Operate,
+    Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
     SpaceReturns { host: usize },
@@ -102,6 +107,7 @@ impl World {
             tenants: Tenants::default(),
             sessions: Sessions::default(),
             registers: Registers::default(),
+            operators: Operators::default(),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -131,6 +137,7 @@ impl World {
             world.agenda.after(delay, Event::Tenant { tenant });
         }
         world.agenda.after(3_000_000, Event::Nemesis);
+        world.agenda.after(3_500_000, Event::Operate);
         world
     }
 
@@ -177,6 +184,11 @@ impl World {
             Event::Consume { stream, .. } => self.consume(stream),
             Event::Whim { watcher } => self.have_whim(watcher),
             Event::Nemesis => self.nemesis(),
+            Event::Operate => self.operate(),
+            Event::Retire { host } => {
+                self.retire(host);
+                Ok(())
+            }
             Event::Restart { host } => self.start(host),
             Event::Resume { host } => {
                 self.hosts[host].paused = false;
@@ -207,7 +219,7 @@ impl World {
 
     /// Starts the process of a host from its disk.
     pub fn start(&mut self, host: usize) -> Checked {
-        if self.hosts[host].process.is_some() {
+        if self.hosts[host].process.is_some() || !self.may_start(host) {
             return Ok(());
         }
         let params = self.settings.member_params(host, &self.hosts);
@@ -272,7 +284,8 @@ impl World {
         let mut out = Output::default();
         let now = self.local_now(host);
         self.consensus(host).step(now, input, &mut out);
-        self.collect(host, out)
+        self.collect(host, out)?;
+        self.check_config(host)
     }
 
     fn collect(&mut self, host: usize, mut out: Output) -> Checked {
@@ -488,13 +501,19 @@ impl World {
         for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
             self.report(host, input);
         }
+        for (index, members) in &out.members {
+            self.members_changed(*index, members)?;
+        }
+        let configs = out.members.iter().map(|(index, members)| (*index, config_of(members))).collect();
+        if index > before || !out.finished.is_empty() {
+            self.report(host, Input::Applied { index, finished: out.finished, configs });
+        }
         if let Some(flush) = out.flush {
             self.process(host).flush = Some(flush);
-            let delay = self.rng.between(500, 60_000);
+            // What is flushed was told before.
+            let told = self.process(host).reported_at.saturating_sub(self.agenda.now());
+            let delay = told + self.rng.between(500, 60_000);
             self.agenda.after(delay, Event::Flush { host, life });
-        }
-        if index > before || !out.finished.is_empty() {
-            self.report(host, Input::Applied { index, finished: out.finished });
         }
         Ok(())
     }
@@ -568,7 +587,7 @@ fn faults_of(disk: &SimDisk) -> u64 {
     counters.syncs_failed + counters.space_refused
 }
 
-fn new_host(number: usize, rng: &mut Rng) -> Host {
+pub fn new_host(number: usize, rng: &mut Rng) -> Host {
     let parts_per_million = rng.between(0, 100_001) as i64 - 50_000;
     Host {
         // Ids are hashes in the product: neither small nor in a row.
@@ -579,6 +598,7 @@ fn new_host(number: usize, rng: &mut Rng) -> Host {
         paused: false,
         clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
         slow_until: 0,
+        retired: false,
     }
 }
 
@@ -615,6 +635,8 @@ impl Event {
             Event::Retry { operation } => (23, *operation),
             Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
+            Event::Operate => (25, 0),
+            Event::Retire { host } => (26, *host),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),
             Event::SpaceReturns { host } => (13, *host),

@@ -1,13 +1,14 @@
-//! The Cluster service: who is in the cluster. Clusters are static, so nobody is added or removed.
-//! A list that asks for it is linearizable; any other is what this member knows.
+//! The Cluster service: who is in the cluster, and changes of it, which go through the log like anything else.
+//! A list that asks for it is linearizable; any other is what this member knows. After a change the answer lists
+//! the members as they are then.
 
 use crate::grpc::{refusal, who};
-use base::Revision;
+use base::{NodeId, Revision};
 use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::{
     Member, MemberAddRequest, MemberAddResponse, MemberListRequest, MemberListResponse, MemberPromoteRequest,
     MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
-    MemberUpdateResponse,
+    MemberUpdateResponse, ResponseHeader,
 };
 use server::{Handle, MemberInfo};
 use tonic::{Request, Response, Status};
@@ -19,6 +20,15 @@ pub struct ClusterService {
 impl ClusterService {
     pub fn new(handle: Handle) -> ClusterService {
         ClusterService { handle }
+    }
+
+    /// As in etcd, without a revision: members do not belong to one.
+    fn header(&self) -> Option<ResponseHeader> {
+        Some(who::header(&self.handle, Revision::ZERO))
+    }
+
+    fn members(&self) -> Vec<Member> {
+        self.handle.members().into_iter().map(render).collect()
     }
 }
 
@@ -32,50 +42,56 @@ impl Cluster for ClusterService {
             who::catch_up(&self.handle).await.map_err(refusal::render)?;
         }
         Ok(Response::new(MemberListResponse {
-            // As in etcd, without a revision: members do not belong to one.
-            header: Some(who::header(&self.handle, Revision::ZERO)),
-            members: self.handle.members().into_iter().map(render).collect(),
+            header: self.header(),
+            members: self.members(),
         }))
     }
 
-    async fn member_add(&self, _: Request<MemberAddRequest>) -> Result<Response<MemberAddResponse>, Status> {
-        Err(is_static("MemberAdd"))
+    async fn member_add(
+        &self,
+        request: Request<MemberAddRequest>,
+    ) -> Result<Response<MemberAddResponse>, Status> {
+        let MemberAddRequest { peer_ur_ls, is_learner } = request.into_inner();
+        let id = self.handle.add_member(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
+        let members = self.members();
+        let member = members.iter().find(|member| member.id == id.0).cloned();
+        Ok(Response::new(MemberAddResponse { header: self.header(), member, members }))
     }
 
     async fn member_remove(
         &self,
-        _: Request<MemberRemoveRequest>,
+        request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
-        Err(is_static("MemberRemove"))
+        let id = NodeId(request.get_ref().id);
+        self.handle.remove_member(id).await.map_err(refusal::render)?;
+        Ok(Response::new(MemberRemoveResponse { header: self.header(), members: self.members() }))
     }
 
     async fn member_update(
         &self,
-        _: Request<MemberUpdateRequest>,
+        request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
-        Err(is_static("MemberUpdate"))
+        let MemberUpdateRequest { id, peer_ur_ls } = request.into_inner();
+        self.handle.update_member(NodeId(id), peer_ur_ls).await.map_err(refusal::render)?;
+        Ok(Response::new(MemberUpdateResponse { header: self.header(), members: self.members() }))
     }
 
     async fn member_promote(
         &self,
-        _: Request<MemberPromoteRequest>,
+        request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
-        Err(is_static("MemberPromote"))
+        let id = NodeId(request.get_ref().id);
+        self.handle.promote_member(id).await.map_err(refusal::render)?;
+        Ok(Response::new(MemberPromoteResponse { header: self.header(), members: self.members() }))
     }
-}
-
-fn is_static(call: &str) -> Status {
-    Status::unimplemented(format!(
-        "{call} is not served by this version; the members are those of --initial-cluster"
-    ))
 }
 
 fn render(member: MemberInfo) -> Member {
     Member {
         id: member.id.0,
         name: member.name,
-        peer_ur_ls: vec![member.peer_url],
-        client_ur_ls: member.client_url.into_iter().collect(),
-        is_learner: false,
+        peer_ur_ls: member.peer_urls,
+        client_ur_ls: member.client_urls,
+        is_learner: member.learner,
     }
 }

@@ -6,7 +6,7 @@ use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
-use server::{Config, Member};
+use server::{Config, Join, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -74,6 +74,7 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::Listen => text.parse::<SocketAddr>().is_ok(),
         Kind::HostPort => is_host_port(text),
         Kind::Members => parse_members(text).is_some(),
+        Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
         Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
         Kind::Choice(words) => words.contains(&text),
         Kind::LogFilter => !text.is_empty() && EnvFilter::try_new(text).is_ok(),
@@ -95,6 +96,11 @@ fn parse_members(text: &str) -> Option<Vec<Member>> {
     text.split(',').map(|member| parse_member(member.trim())).collect()
 }
 
+fn parse_join(text: &str) -> Option<Join> {
+    let ask: Vec<String> = text.split(',').map(|place| place.trim().to_owned()).collect();
+    (!text.is_empty()).then_some(Join { ask, add: true })
+}
+
 fn parse_member(text: &str) -> Option<Member> {
     let (name, address) = text.split_once('=')?;
     (is_word(name) && is_host_port(address))
@@ -111,6 +117,7 @@ fn assemble(values: &Values) -> Checked {
         client_addr: address(Id::ClientAddr),
         peer_addr: address(Id::PeerAddr),
         initial_cluster: parse_members(values.text(Id::InitialCluster)).expect("checked to be members"),
+        join: parse_join(values.text(Id::Join)),
         cluster_token: values.text(Id::ClusterToken).to_owned(),
         advertise_client: values.text(Id::AdvertiseClient).to_owned(),
         advertise_peer: values.text(Id::AdvertisePeer).to_owned(),

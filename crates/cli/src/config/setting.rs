@@ -24,6 +24,8 @@ pub enum Kind {
     HostPort,
     /// `name=host:port`, separated by commas.
     Members,
+    /// Hosts and ports, separated by commas; may be empty.
+    Places,
     Number {
         unit: &'static str,
         min: u64,
@@ -87,6 +89,8 @@ settings! {
         "Where the other members of the cluster are listened to.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
         "Every member of the cluster with its peer address, this one included; the same list on each.";
+    Join "join" Kind::Places, Value(""),
+        "Joins the cluster of the member that its peers reach there: asks it, or one of several, to be added.";
     ClusterToken "cluster-token" Kind::Word, Value("althing"),
         "Tells this cluster from others that have the same members.";
     AdvertiseClient "advertise-client" Kind::HostPort, Derived("client-addr"),
@@ -141,6 +145,7 @@ impl Setting {
             Kind::Listen => "IP:PORT",
             Kind::HostPort => "HOST:PORT",
             Kind::Members => "NAME=HOST:PORT,...",
+            Kind::Places => "HOST:PORT,...",
             Kind::Number { .. } => "N",
             Kind::Choice(_) => "WORD",
             Kind::LogFilter => "LEVEL",
@@ -157,6 +162,7 @@ impl Setting {
             Kind::Members => "name=host:port for each member, separated by commas, as \
                               a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380"
                 .to_owned(),
+            Kind::Places => "a host and a port, or several separated by commas, as 10.0.0.1:2380".to_owned(),
             Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::LogFilter => "a level or a list of directives, as info or info,server=debug".to_owned(),

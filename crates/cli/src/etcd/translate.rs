@@ -27,6 +27,9 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
         return Err(Problems(translation.problems));
     }
     let mut checked = check::check(&gather::from_given(&translation.settings))?;
+    if places.exists {
+        checked.config.join = others_of(&checked.config);
+    }
     checked.client_addrs = places.clients;
     checked.metrics_addrs = places.metrics;
     checked.log_outputs = places.outputs;
@@ -42,6 +45,15 @@ struct Places {
     metrics: Vec<SocketAddr>,
     outputs: Vec<Output>,
     timed: bool,
+    /// The cluster exists, and this member is in its table or has its place already.
+    exists: bool,
+}
+
+/// Those of the listed members whom this one can ask for its place.
+fn others_of(config: &server::Config) -> Option<server::Join> {
+    let others = config.initial_cluster.iter().filter(|member| member.name != config.name);
+    let ask: Vec<String> = others.map(|member| member.peer_addr.clone()).collect();
+    (!ask.is_empty()).then_some(server::Join { ask, add: false })
 }
 
 struct Translation<'a> {
@@ -78,14 +90,14 @@ impl Translation<'_> {
         self.copy("snapshot-catchup-entries", Id::LogKeepEntries);
         self.copy("experimental-snapshot-catchup-entries", Id::LogKeepEntries);
         self.take_request_timeout();
-        self.take_cluster_state();
+        let exists = self.take_cluster_state();
         self.take_log_level();
         let clients = self.take_client_urls();
         self.take_peer_urls(&name);
         self.take_progress_interval("experimental-watch-progress-notify-interval");
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
-        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs(), timed }
+        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs(), timed, exists }
     }
 
     fn given(&self, name: &str) -> Option<&Given> {
@@ -136,13 +148,14 @@ impl Translation<'_> {
         given.value == "extensive"
     }
 
-    fn take_cluster_state(&mut self) {
-        if let Some(given) = self.given("initial-cluster-state")
-            && !matches!(given.value.as_str(), "new" | "existing")
-        {
+    fn take_cluster_state(&mut self) -> bool {
+        let Some(given) = self.given("initial-cluster-state") else { return false };
+        if !matches!(given.value.as_str(), "new" | "existing") {
             let problem = format!("{} is \"{}\"; it must be new or existing", given.origin, given.value);
             self.problems.push(problem);
+            return false;
         }
+        given.value == "existing"
     }
 
     fn take_log_level(&mut self) {

@@ -4,7 +4,7 @@
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
-use super::{Event, Peer, Shared, cut};
+use super::{Event, Peer, Shared, cut, question};
 use std::collections::VecDeque;
 use std::io::{self, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -120,7 +120,8 @@ fn begin(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) -> io::Res
         let greeted = greet(&reader, &stream);
         reader.half_open.leave(number);
         match greeted {
-            Ok(peer) => serve(&reader, peer, stream, remote),
+            Ok(peer) => serve(&reader, &peer, stream, remote),
+            Err(HandshakeError::Question) => question::answer(&reader, &stream),
             Err(error) => turn_away(&reader, &error, remote),
         }
     });
@@ -130,10 +131,10 @@ fn begin(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) -> io::Res
     begun
 }
 
-fn greet<'a>(shared: &'a Shared, stream: &TcpStream) -> Result<&'a Peer, HandshakeError> {
+fn greet(shared: &Shared, stream: &TcpStream) -> Result<Arc<Peer>, HandshakeError> {
     stream.set_nodelay(true)?;
     let (hello, verdict) = handshake::receive(stream, shared.timing.handshake, |hello| judge(shared, hello))?;
-    match (verdict, shared.peers.get(&hello.from)) {
+    match (verdict, shared.peer(hello.from)) {
         (Verdict::Welcome, Some(peer)) => Ok(peer),
         _ => Err(HandshakeError::TurnedAway { verdict, version: handshake::VERSION }),
     }
@@ -144,7 +145,9 @@ fn judge(shared: &Shared, hello: &Hello) -> Verdict {
         Verdict::WrongCluster
     } else if hello.to != shared.me {
         Verdict::WrongMember
-    } else if !shared.peers.contains_key(&hello.from) {
+    } else if shared.is_removed(hello.from) {
+        Verdict::Removed
+    } else if shared.peer(hello.from).is_none() {
         Verdict::UnknownMember
     } else {
         Verdict::Welcome
@@ -161,7 +164,7 @@ fn turn_away(shared: &Shared, error: &HandshakeError, remote: SocketAddr) {
 /// Reads one stream of a peer until it ends or a newer one takes its place.
 fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
     let turn = match peer.inbound.take_turn(&stream) {
-        Ok(Some(turn)) if !shared.stopping() => turn,
+        Ok(Some(turn)) if !shared.stopping() && !peer.is_gone() => turn,
         _ => return cut(&stream),
     };
     let since = peer.link.accepted();
@@ -169,7 +172,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
     peer.pause.cut_short();
     let ended = read(shared, peer, &stream);
     cut(&stream);
-    if turn.replaced() || shared.stopping() {
+    if turn.replaced() || shared.stopping() || peer.is_gone() {
         return;
     }
     tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");

@@ -3,11 +3,10 @@
 //! back, and so notices at once when the peer goes away.
 
 use super::envelope;
-use super::handshake::{self, HandshakeError, Hello};
+use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::outbox::{Batch, Gathered};
 use super::pause::Backoff;
-use super::{Peer, Shared, cut};
-use base::NodeId;
+use super::{Event, Peer, Shared, cut};
 use base::checksum::hash64;
 use base::limits::ENVELOPE_BYTES_SOFT;
 use std::io::{self, Read, Write};
@@ -31,12 +30,13 @@ enum DialError {
 }
 
 /// The thread of one peer, until the transport stops.
-pub(super) fn run(shared: &Shared, id: NodeId) {
-    let peer = &shared.peers[&id];
+pub(super) fn run(shared: &Shared, peer: &Peer) {
+    let id = peer.id;
     let seed = hash64(&shared.me.0.to_le_bytes(), id.0);
     let mut backoff = Backoff::new(&shared.timing, seed);
     let mut last_trouble = String::new();
-    while !shared.stopping() {
+    let over = || shared.stopping() || peer.is_gone();
+    while !over() {
         match dial(shared, peer) {
             Ok(stream) => {
                 tracing::info!(peer = id.0, address = peer.address, "connected to peer");
@@ -48,9 +48,12 @@ pub(super) fn run(shared: &Shared, id: NodeId) {
                     backoff.reset();
                 }
             }
+            Err(DialError::Handshake(HandshakeError::TurnedAway { verdict: Verdict::Removed, .. })) => {
+                (shared.deliver)(Event::Removed { by: id });
+            }
             Err(error) => {
                 let trouble = error.to_string();
-                if trouble != last_trouble && !shared.stopping() {
+                if trouble != last_trouble && !over() {
                     tracing::warn!(
                         peer = id.0,
                         address = peer.address,
@@ -61,7 +64,7 @@ pub(super) fn run(shared: &Shared, id: NodeId) {
                 }
             }
         }
-        if !shared.stopping() {
+        if !over() {
             peer.pause.sleep(backoff.next());
         }
     }
@@ -92,7 +95,7 @@ fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<TcpS
 
 fn greet(shared: &Shared, peer: &Peer, stream: &TcpStream) -> Result<(), HandshakeError> {
     peer.set_dialled(Some(stream.try_clone()?));
-    if shared.stopping() {
+    if shared.stopping() || peer.is_gone() {
         cut(stream);
     }
     stream.set_nodelay(true)?;
@@ -108,7 +111,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     peer.ping.reset();
     let number = peer.outbox.open();
     peer.tally.add_connect();
-    if shared.stopping() {
+    if shared.stopping() || peer.is_gone() {
         peer.outbox.close(number);
     }
     let since = peer.link.dialled(shared);
@@ -124,7 +127,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
-    if shared.stopping() {
+    if shared.stopping() || peer.is_gone() {
         return;
     }
     let read = if let Ok(Ok(ended)) = watched { Some(ended.to_string()) } else { None };

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 pub(super) const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"ALTHINGP";
+/// What somebody begins with who is not a member yet; as long as the other.
+pub(super) const QUESTION_MAGIC: &[u8; 8] = b"ALTHINGJ";
 /// Magic and version: what every version of the protocol begins with.
 const PREFIX_BYTES: usize = MAGIC.len() + 2;
 pub(super) const HELLO_BYTES: usize = PREFIX_BYTES + 3 * 8 + 4;
@@ -36,12 +38,13 @@ pub(super) enum Verdict {
     WrongMember = 3,
     UnknownMember = 4,
     UnsupportedVersion = 5,
+    Removed = 6,
 }
 
 impl Verdict {
     fn from_number(number: u8) -> Option<Verdict> {
         use Verdict::*;
-        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion]
+        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion, Removed]
             .into_iter()
             .find(|verdict| *verdict as u8 == number)
     }
@@ -56,6 +59,7 @@ impl fmt::Display for Verdict {
             }
             Verdict::WrongMember => "another member answers at that address (compare --initial-cluster)",
             Verdict::UnknownMember => "it does not know this member (compare --initial-cluster)",
+            Verdict::Removed => "this member was removed from the cluster",
             Verdict::UnsupportedVersion => "it does not speak this version of the peer protocol",
         })
     }
@@ -67,6 +71,9 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
     #[error("the other side does not speak the peer protocol")]
     Garbage,
+    /// Not a peer, but somebody who wants to be one.
+    #[error("asks for the members of the cluster")]
+    Question,
     #[error("turned away: {verdict}; it speaks version {version}, this member speaks {VERSION}")]
     TurnedAway { verdict: Verdict, version: u16 },
 }
@@ -124,6 +131,9 @@ pub(super) fn receive(
     stream.set_write_timeout(Some(timeout))?;
     let mut bytes = [0; HELLO_BYTES];
     read_exact_by(stream, &mut bytes[..PREFIX_BYTES], deadline)?;
+    if &bytes[..MAGIC.len()] == QUESTION_MAGIC {
+        return Err(HandshakeError::Question);
+    }
     if &bytes[..MAGIC.len()] != MAGIC {
         return Err(HandshakeError::Garbage);
     }
@@ -157,7 +167,7 @@ fn drain(stream: &TcpStream, deadline: Instant) -> io::Result<()> {
 }
 
 /// Like `read_exact`, but a sender that drips single bytes does not win more time.
-fn read_exact_by(stream: &TcpStream, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+pub(super) fn read_exact_by(stream: &TcpStream, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
     while !into.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -199,9 +209,9 @@ mod tests {
     #[test]
     fn verdicts_read_back_and_zero_is_none_of_them() {
         assert_eq!(Verdict::from_number(0), None);
-        for number in 1..=5 {
+        for number in 1..=6 {
             assert_eq!(Verdict::from_number(number).map(|verdict| verdict as u8), Some(number));
         }
-        assert_eq!(Verdict::from_number(6), None);
+        assert_eq!(Verdict::from_number(7), None);
     }
 }

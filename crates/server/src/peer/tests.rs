@@ -48,11 +48,23 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
     // The receiver may be gone while a test ends.
     let deliver = Arc::new(move |event| drop(sender.send(event)));
     let peers = Peers::start(
-        Params { cluster: CLUSTER, me, listen, peers, timing, on_round_trip: unheard() },
+        Params {
+            cluster: CLUSTER,
+            me,
+            listen,
+            peers,
+            timing,
+            on_round_trip: unheard(),
+            on_question: unasked(),
+        },
         deliver,
     )
     .unwrap();
     Member { peers, events, address }
+}
+
+fn unasked() -> OnQuestion {
+    Arc::new(|question| question)
 }
 
 fn unheard() -> OnRoundTrip {
@@ -377,6 +389,7 @@ fn small_frames_pass_ahead_of_bulk() {
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
         on_round_trip: unheard(),
+        on_question: unasked(),
     };
     let b = Peers::start(params, deliver).unwrap();
     a.wait_for(Event::Connected { peer: TWO });
@@ -487,7 +500,9 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
     let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.local_addr().unwrap().to_string())];
     let timing = Timing::default();
-    let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing, on_round_trip: unheard() };
+    let on_round_trip = unheard();
+    let on_question = unasked();
+    let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing, on_round_trip, on_question };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(Event::Connected { peer: ONE });
     assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Connected { peer: TWO }));

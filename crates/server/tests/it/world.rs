@@ -46,6 +46,7 @@ impl World {
             client_addr: "127.0.0.1:0".parse().unwrap(),
             peer_addr: self.addresses[idx],
             initial_cluster: self.addresses.iter().enumerate().map(member).collect(),
+            join: None,
             cluster_token: "test".to_owned(),
             advertise_client: String::new(),
             advertise_peer: String::new(),

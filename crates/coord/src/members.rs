@@ -1,0 +1,256 @@
+//! Who belongs to the cluster: the replicated table of members, beside the keys and without a revision.
+//! Changes go in by log order, the table or a refusal in etcd's words comes out, and the row in which the table is
+//! kept. An id that was removed never comes back, so that nobody speaks for a member that is gone.
+
+use crate::rows::{Corrupt, FORMAT};
+use base::codec::{Reader, put_bytes, put_varint};
+use base::limits::{LEARNERS_MAX, MEMBERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
+use base::{Code, NodeId, Table, View};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The key of the table's one row, beside the state's own in `Table::Meta`.
+pub const MEMBERS_KEY: &[u8] = b"members";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub id: NodeId,
+    /// Empty until the member has started once and told it.
+    pub name: String,
+    pub peer_urls: Vec<String>,
+    pub client_urls: Vec<String>,
+    /// Receives the log and has no vote.
+    pub learner: bool,
+}
+
+impl Member {
+    fn has_started(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.id.0);
+        put_bytes(out, self.name.as_bytes());
+        put_texts(out, &self.peer_urls);
+        put_texts(out, &self.client_urls);
+        out.push(u8::from(self.learner));
+    }
+
+    pub(crate) fn decode(reader: &mut Reader) -> Option<Member> {
+        Some(Member {
+            id: Some(NodeId(reader.varint()?)).filter(|id| id.0 != 0)?,
+            name: take_text(reader)?,
+            peer_urls: take_texts(reader)?,
+            client_urls: take_texts(reader)?,
+            learner: reader.bool()?,
+        })
+    }
+}
+
+/// What can happen to the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// The first members of a cluster, as they were configured. Means nothing once there is a table.
+    Found(Vec<Member>),
+    Add(Member),
+    Remove(NodeId),
+    /// Gives a learner its vote. Whoever leads says whether it has caught up, when it puts this into the log.
+    Promote { id: NodeId, caught_up: bool },
+    Update { id: NodeId, peer_urls: Vec<String> },
+    /// A member tells its name and where it serves clients.
+    Publish { id: NodeId, name: String, client_urls: Vec<String> },
+}
+
+impl MemberChange {
+    /// Changes who votes or who is sent the log: such a change stands alone in its entry, and one at a time.
+    pub fn reconfigures(&self) -> bool {
+        matches!(self, MemberChange::Add(_) | MemberChange::Remove(_) | MemberChange::Promote { .. })
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    list: BTreeMap<NodeId, Member>,
+    removed: BTreeSet<NodeId>,
+}
+
+impl Members {
+    /// Nothing was founded yet: who belongs to the cluster is what its first members were told.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn get(&self, id: NodeId) -> Option<&Member> {
+        self.list.get(&id)
+    }
+
+    /// Ordered by id.
+    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.list.values()
+    }
+
+    pub fn is_removed(&self, id: NodeId) -> bool {
+        self.removed.contains(&id)
+    }
+
+    pub fn removed(&self) -> &BTreeSet<NodeId> {
+        &self.removed
+    }
+
+    pub fn voters(&self) -> Vec<NodeId> {
+        self.list.values().filter(|member| !member.learner).map(|member| member.id).collect()
+    }
+
+    pub fn learners(&self) -> Vec<NodeId> {
+        self.list.values().filter(|member| member.learner).map(|member| member.id).collect()
+    }
+
+    /// Carries out a change whole, or refuses it and changes nothing.
+    pub fn change(&mut self, change: &MemberChange) -> Result<(), Code> {
+        match change {
+            MemberChange::Found(first) => {
+                if self.is_empty() {
+                    self.list = first.iter().map(|member| (member.id, member.clone())).collect();
+                }
+            }
+            MemberChange::Add(member) => {
+                self.check_add(member)?;
+                self.list.insert(member.id, member.clone());
+            }
+            MemberChange::Remove(id) => {
+                self.check_remove(*id)?;
+                self.list.remove(id);
+                self.removed.insert(*id);
+            }
+            MemberChange::Promote { id, caught_up } => {
+                self.check_promote(*id, *caught_up)?;
+                self.member(*id)?.learner = false;
+            }
+            MemberChange::Update { id, peer_urls } => {
+                self.member(*id)?;
+                self.check_urls(*id, peer_urls)?;
+                self.member(*id)?.peer_urls.clone_from(peer_urls);
+            }
+            MemberChange::Publish { id, name, client_urls } => {
+                let member = self.member(*id)?;
+                member.name.clone_from(name);
+                member.client_urls.clone_from(client_urls);
+            }
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, id: NodeId) -> Result<&mut Member, Code> {
+        self.list.get_mut(&id).ok_or(Code::MemberNotFound)
+    }
+
+    fn check_add(&self, member: &Member) -> Result<(), Code> {
+        // Before it is founded there is nothing to add to; that passes with the first leader.
+        if self.is_empty() || self.list.len() >= MEMBERS_MAX {
+            return Err(Code::UnhealthyCluster);
+        }
+        if self.list.contains_key(&member.id) || self.is_removed(member.id) {
+            return Err(Code::MemberExists);
+        }
+        self.check_urls(member.id, &member.peer_urls)?;
+        if member.learner {
+            return match self.learners().len() < LEARNERS_MAX {
+                true => Ok(()),
+                false => Err(Code::TooManyLearners),
+            };
+        }
+        // One member must be able to become two, although the second cannot have started before.
+        let (voters, started) = self.count_voters(None);
+        let grows_from_one = voters == 1 && started == 1;
+        enough(grows_from_one || started >= quorum(voters + 1))
+    }
+
+    fn check_remove(&self, id: NodeId) -> Result<(), Code> {
+        let member = self.list.get(&id).ok_or(Code::MemberNotFound)?;
+        let (voters, started) = self.count_voters(Some(id));
+        enough(member.learner || started >= quorum(voters))
+    }
+
+    fn check_promote(&self, id: NodeId, caught_up: bool) -> Result<(), Code> {
+        let member = self.list.get(&id).ok_or(Code::MemberNotFound)?;
+        if !member.learner {
+            return Err(Code::MemberNotLearner);
+        }
+        if !caught_up {
+            return Err(Code::LearnerNotReady);
+        }
+        let (voters, started) = self.count_voters(None);
+        enough(started + usize::from(member.has_started()) >= quorum(voters + 1))
+    }
+
+    fn check_urls(&self, id: NodeId, urls: &[String]) -> Result<(), Code> {
+        let of_others = |url| self.list.values().any(|other| other.id != id && other.peer_urls.contains(url));
+        match urls.iter().any(of_others) {
+            true => Err(Code::PeerUrlExists),
+            false => Ok(()),
+        }
+    }
+
+    /// How many vote, and how many of them have started, without one.
+    fn count_voters(&self, without: Option<NodeId>) -> (usize, usize) {
+        let voters = self.list.values().filter(|member| !member.learner && Some(member.id) != without);
+        voters.fold((0, 0), |(all, started), member| (all + 1, started + usize::from(member.has_started())))
+    }
+
+    /// `None` when the store has no table.
+    pub fn read(view: &dyn View) -> Result<Option<Members>, Corrupt> {
+        let Some(row) = view.get(Table::Meta, MEMBERS_KEY) else { return Ok(None) };
+        Members::decode(row).ok_or(Corrupt::malformed(Table::Meta, MEMBERS_KEY)).map(Some)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, self.list.len() as u64);
+        self.list.values().for_each(|member| member.encode(&mut out));
+        put_varint(&mut out, self.removed.len() as u64);
+        self.removed.iter().for_each(|id| put_varint(&mut out, id.0));
+        out
+    }
+
+    pub fn decode(row: Bytes) -> Option<Members> {
+        let mut reader = Reader::new(row);
+        if reader.u8()? != FORMAT {
+            return None;
+        }
+        let list = take_members(&mut reader)?.into_iter().map(|member| (member.id, member)).collect();
+        let count = reader.count()?;
+        let removed = (0..count).map(|_| reader.varint().map(NodeId)).collect::<Option<_>>()?;
+        reader.is_empty().then_some(Members { list, removed })
+    }
+}
+
+fn quorum(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+fn enough(enough: bool) -> Result<(), Code> {
+    if enough { Ok(()) } else { Err(Code::NotEnoughStartedMembers) }
+}
+
+pub(crate) fn put_texts(out: &mut Vec<u8>, texts: &[String]) {
+    put_varint(out, texts.len() as u64);
+    texts.iter().for_each(|text| put_bytes(out, text.as_bytes()));
+}
+
+pub(crate) fn take_text(reader: &mut Reader) -> Option<String> {
+    let bytes = reader.bytes().filter(|bytes| bytes.len() <= MEMBER_TEXT_BYTES_MAX)?;
+    String::from_utf8(bytes.into()).ok()
+}
+
+pub(crate) fn take_texts(reader: &mut Reader) -> Option<Vec<String>> {
+    let count = reader.count().filter(|count| *count <= MEMBER_URLS_MAX)?;
+    (0..count).map(|_| take_text(reader)).collect()
+}
+
+pub(crate) fn take_members(reader: &mut Reader) -> Option<Vec<Member>> {
+    let count = reader.count().filter(|count| *count <= MEMBERS_MAX)?;
+    (0..count).map(|_| Member::decode(reader)).collect()
+}
+
+#[cfg(test)]
+mod tests;

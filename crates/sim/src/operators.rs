@@ -1,0 +1,214 @@
+//! Whoever changes the cluster while everything else goes on: members are added with and without a vote, given their
+//! vote, removed, and replaced when their machine is lost.
+//! The table that the first member applies is the truth; every member's raft must stand on the configuration of the
+//! index that it has applied, whatever happened to it meanwhile.
+
+use crate::host::Host;
+use crate::nemesis::Death;
+use crate::oracle::{Checker, Violation};
+use crate::tenants::{Errand, propose};
+use crate::world::{Checked, Event, World, new_host};
+use base::{Index, NodeId};
+use coord::{Command, Member, MemberChange, Members};
+use node::member::config_of;
+use raft::Config;
+use std::collections::BTreeMap;
+
+/// Hosts that a world ever has; there is no client for more members than `MEMBERS_MAX` at the end.
+pub const HOSTS_MAX: usize = 16;
+const MEMBERS_MAX: usize = 6;
+/// A member that was removed goes on for a while before it is told.
+const FAREWELL_US: (u64, u64) = (200_000, 3_000_000);
+
+#[derive(Default)]
+pub struct Operators {
+    table: Members,
+    configs: BTreeMap<Index, Config>,
+    /// A change that was asked for may still happen.
+    unsettled: bool,
+    /// A member whose machine is gone for ever, and that is still in the table.
+    lost: Option<NodeId>,
+    pub changes: u64,
+}
+
+impl Operators {
+    /// The operator heard what became of the change, or not.
+    pub fn answered(&mut self, settled: bool) {
+        self.unsettled = !settled;
+    }
+
+    fn config_at(&self, index: Index) -> Option<&Config> {
+        self.configs.range(..=index).next_back().map(|(_, config)| config)
+    }
+}
+
+impl World {
+    /// An operator looks in, and comes back.
+    pub fn operate(&mut self) -> Checked {
+        if self.calm {
+            return Ok(());
+        }
+        let (shortest, longest) = self.settings.bias.change_pause;
+        let pause = self.rng.between(shortest, longest);
+        self.agenda.after(pause, Event::Operate);
+        let Some(change) = self.next_change() else { return Ok(()) };
+        let running: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_some()).collect();
+        if running.is_empty() {
+            return Ok(());
+        }
+        let host = *self.rng.pick(&running);
+        self.operators.unsettled = true;
+        let errand = Errand::of_operator(self.agenda.now());
+        let life = self.hosts[host].life;
+        let work = propose(&Command::Members(change));
+        self.agenda.after(100, Event::Errand { host, life, errand, work });
+        Ok(())
+    }
+
+    fn next_change(&mut self) -> Option<MemberChange> {
+        let members: Vec<Member> = self.operators.table.iter().cloned().collect();
+        if members.is_empty() {
+            return None;
+        }
+        if let Some(lost) = self.operators.lost {
+            return Some(MemberChange::Remove(lost));
+        }
+        let voters = self.operators.table.voters().len();
+        let learner = members.iter().find(|member| member.learner);
+        match self.rng.between(0, 10) {
+            0..4 if members.len() < MEMBERS_MAX && self.hosts.len() < HOSTS_MAX => Some(self.addition()),
+            4..6 if learner.is_some() => {
+                Some(MemberChange::Promote { id: learner?.id, caught_up: false })
+            }
+            6 if voters > 3 && !self.operators.unsettled => self.lose_one(),
+            7.. if voters > 2 => Some(MemberChange::Remove(self.rng.pick(&members).id)),
+            _ => None,
+        }
+    }
+
+    /// A new machine, which starts when the table knows it.
+    fn addition(&mut self) -> MemberChange {
+        let number = self.hosts.len();
+        let host = new_host(number, &mut self.rng);
+        let learner = self.rng.chance(400_000);
+        let member = Member { learner, ..member_of(&host) };
+        self.hosts.push(host);
+        self.network.grow();
+        MemberChange::Add(member)
+    }
+
+    /// A machine is lost with its disk. Nothing of it comes back; the operator removes it and adds another.
+    fn lose_one(&mut self) -> Option<MemberChange> {
+        let voters = self.operators.table.voters();
+        let lost = *self.rng.pick(&voters);
+        let host = self.hosts.iter().position(|host| host.id == lost)?;
+        self.retire(host);
+        self.operators.lost = Some(lost);
+        Some(MemberChange::Remove(lost))
+    }
+
+    /// A member has applied a change of the table.
+    pub fn members_changed(&mut self, index: Index, members: &Members) -> Checked {
+        let config = config_of(members);
+        let first = self.operators.configs.entry(index).or_insert_with(|| config.clone());
+        if *first != config {
+            let what = format!("another configuration at index {index} than was seen before: {config:?}");
+            return Err(Violation { checker: Checker::Config, what });
+        }
+        if self.operators.configs.last_key_value().is_some_and(|(newest, _)| *newest > index)
+            || self.operators.table == *members
+        {
+            return Ok(());
+        }
+        self.operators.table = members.clone();
+        self.operators.changes += 1;
+        self.operators.lost = self.operators.lost.filter(|lost| members.get(*lost).is_some());
+        for host in 0..self.hosts.len() {
+            let id = self.hosts[host].id;
+            if members.is_removed(id) && !self.hosts[host].retired {
+                let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
+                self.agenda.after(delay, Event::Retire { host });
+            }
+            if members.get(id).is_some() && self.hosts[host].life == 0 && host >= self.settings.members {
+                let delay = self.rng.between(1_000, 2_000_000);
+                self.agenda.after(delay, Event::Restart { host });
+            }
+        }
+        Ok(())
+    }
+
+    /// The process of a host ends and never starts again.
+    pub fn retire(&mut self, host: usize) {
+        self.stop(host, Death::PowerCut);
+        self.hosts[host].retired = true;
+    }
+
+    /// A machine that was brought for a change starts once the table knows it.
+    pub fn may_start(&self, host: usize) -> bool {
+        let machine = &self.hosts[host];
+        let is_known = host < self.settings.members || self.operators.table.get(machine.id).is_some();
+        is_known && !machine.retired
+    }
+
+    /// One that runs or will run again.
+    pub fn any_host(&mut self) -> usize {
+        let hosts: Vec<usize> = (0..self.hosts.len()).filter(|host| self.may_start(*host)).collect();
+        *self.rng.pick(&hosts)
+    }
+
+    /// Those who belong to the cluster; before it is founded, its first members.
+    pub fn member_hosts(&self) -> Vec<usize> {
+        let table = &self.operators.table;
+        let belongs = |host: &usize| match table.is_empty() {
+            true => *host < self.settings.members,
+            false => table.get(self.hosts[*host].id).is_some(),
+        };
+        let lost = |host: &usize| self.operators.lost == Some(self.hosts[*host].id);
+        (0..self.hosts.len()).filter(|host| belongs(host) && !lost(host)).collect()
+    }
+
+    /// Where a host stands, in a few words.
+    pub fn standing(&self, host: usize) -> String {
+        let id = self.hosts[host].id;
+        let Some(process) = self.hosts[host].process.as_ref() else { return format!("{id} is down") };
+        let consensus = &process.member.consensus;
+        format!("{id} {:?} applied {} {:?}", consensus.status(), process.applied(), consensus.config())
+    }
+
+    /// A member's raft stands on the configuration of what it has applied.
+    pub fn check_config(&self, host: usize) -> Checked {
+        let Some(process) = self.hosts[host].process.as_ref() else { return Ok(()) };
+        let consensus = &process.member.consensus;
+        let first = || Config {
+            voters: match host < self.settings.members {
+                true => sorted(self.hosts[..self.settings.members].iter().map(|host| host.id).collect()),
+                false => Vec::new(),
+            },
+            learners: Vec::new(),
+        };
+        let expected = self.operators.config_at(consensus.configured()).cloned().unwrap_or_else(first);
+        let found = consensus.config();
+        if found == expected {
+            return Ok(());
+        }
+        let what = format!("{} stands on {found:?} instead of {expected:?}", self.hosts[host].id);
+        Err(Violation { checker: Checker::Config, what })
+    }
+}
+
+fn sorted(mut ids: Vec<NodeId>) -> Vec<NodeId> {
+    ids.sort_unstable();
+    ids
+}
+
+/// As it stands in the table.
+pub fn member_of(host: &Host) -> Member {
+    Member {
+        id: host.id,
+        name: format!("m{}", host.id),
+        peer_urls: vec![format!("http://{}:2380", host.id)],
+        client_urls: Vec::new(),
+        learner: false,
+    }
+}
