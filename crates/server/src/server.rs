@@ -78,8 +78,10 @@ impl Server {
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
+        let founder = Roster::founder(&config);
+        let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config)?;
-        let roster = Roster::find(&config, &*disk)?;
+        let roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
@@ -214,14 +216,14 @@ struct Roster {
 impl Roster {
     /// A founder knows everything from its configuration; whoever joined knows itself from its directory, and whoever
     /// joins now asks.
-    fn find(config: &Config, disk: &dyn Disk) -> Result<Roster, Error> {
-        let Some(join) = &config.join else { return Roster::founder(config) };
+    fn find(config: &Config, founder: Option<Roster>, disk: &dyn Disk) -> Result<Roster, Error> {
         let owner = identity::owner(disk, &config.data_dir)?;
-        let founder = Roster::founder(config).ok();
+        let was_founder = |founder: &Roster| owner.as_ref() == Some(&founder.identity);
+        if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
+            return Ok(founder);
+        }
+        let join = config.join.as_ref().expect("without it, whoever is no founder does not start");
         match owner {
-            Some(owner) if founder.as_ref().is_some_and(|founder| founder.identity == owner) => {
-                Roster::founder(config)
-            }
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
                 Ok(Roster { identity, founders: Vec::new(), members: coord::Members::default() })

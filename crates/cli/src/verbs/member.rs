@@ -1,4 +1,5 @@
 //! `althing member`: lists the members of the cluster, and asks for changes of it.
+//! A replacement is a removal and an addition: in between, the cluster is one member smaller, never less safe.
 
 use super::{Error, Options, Printer, parse_member, print};
 use clap::{Args, Subcommand};
@@ -14,6 +15,9 @@ const ID_EXAMPLE: &str = "\
 Example:
   althing member list                        tells the ids
   althing member remove 8e9e05c52164694d";
+const REPLACE_EXAMPLE: &str = "\
+Example:
+  althing member replace 8e9e05c52164694d    its disk is lost; start it again, empty, with --join";
 const UPDATE_EXAMPLE: &str = "\
 Example:
   althing member update 8e9e05c52164694d --peer-urls http://10.0.0.5:2380";
@@ -46,6 +50,15 @@ pub enum Member {
         named: Named,
         #[command(flatten)]
         peer: Peer,
+    },
+    /// Puts a new, empty member in the place of one whose disk is lost
+    #[command(after_help = REPLACE_EXAMPLE)]
+    Replace {
+        #[command(flatten)]
+        named: Named,
+        /// Where the new one listens for its peers; by default where the old one did
+        #[arg(long, value_name = "URL,...", value_delimiter = ',')]
+        peer_urls: Vec<String>,
     },
     /// Gives a learner its vote
     #[command(after_help = ID_EXAMPLE)]
@@ -90,6 +103,19 @@ impl Member {
                 let updated = options.client()?.update_member(request).await?;
                 let printer = Printer::new(options);
                 print(&printer.member_changed(*id, "updated in", updated.header, &updated.members))
+            }
+            Member::Replace { named: Named { id, options }, peer_urls } => {
+                let client = options.client()?;
+                let listed = client.members().await?.members;
+                let old = listed.into_iter().find(|member| member.id == *id);
+                let Some(old) = old else {
+                    return Err(Error::Usage(format!("no member has the id {id:x}; `althing member list` tells them")));
+                };
+                client.remove_member(*id).await?;
+                let peer_ur_ls = if peer_urls.is_empty() { old.peer_ur_ls } else { peer_urls.clone() };
+                let request = MemberAddRequest { peer_ur_ls, is_learner: old.is_learner };
+                let added = client.add_member(request).await?;
+                print(&Printer::new(options).member_added(&old.name, &added))
             }
             Member::Promote(Named { id, options }) => {
                 let promoted = options.client()?.promote_member(*id).await?;

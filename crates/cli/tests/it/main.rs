@@ -20,6 +20,7 @@ mod lease;
 mod lease_events;
 mod log;
 mod malformed;
+mod membership;
 mod once;
 mod process;
 mod raw;

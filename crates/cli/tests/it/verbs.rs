@@ -155,6 +155,7 @@ const VERBS: [&str; 25] = [
     "member remove",
     "member update",
     "member promote",
+    "member replace",
     "move-leader",
     "compaction",
     "defrag",
