@@ -1,0 +1,21 @@
+//! The leaderless data plane.
+//! Requests, frames of other nodes and completions go in; frames, rows to persist and answers come out. It must
+//! hold that an acknowledged write is durable on as many replicas as it asked for, and that replicas which have
+//! seen the same writes, in whatever order, hold the same bytes.
+
+pub mod actor;
+pub mod context;
+pub mod dots;
+pub mod hlc;
+pub mod moves;
+pub mod placement;
+pub mod ring;
+pub mod topology;
+
+pub use actor::{Actor, Dot, RegionId};
+pub use context::{Context, Span};
+pub use hlc::{Clock, Stamp};
+pub use moves::Progress;
+pub use placement::{Lists, Placement};
+pub use ring::Partition;
+pub use topology::{Epoch, Member, Standing, Topology};
