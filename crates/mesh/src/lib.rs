@@ -5,17 +5,27 @@
 
 pub mod actor;
 pub mod context;
+pub mod decimal;
 pub mod dots;
 pub mod hlc;
+pub mod merge;
 pub mod moves;
+pub mod op;
 pub mod placement;
+pub mod record;
 pub mod ring;
+pub mod set;
+pub mod siblings;
+pub mod tally;
 pub mod topology;
 
 pub use actor::{Actor, Dot, RegionId};
 pub use context::{Context, Span};
+pub use decimal::Decimal;
 pub use hlc::{Clock, Stamp};
 pub use moves::Progress;
+pub use op::{Attributes, Op};
 pub use placement::{Lists, Placement};
+pub use record::{Body, Kind, Record};
 pub use ring::Partition;
 pub use topology::{Epoch, Member, Standing, Topology};
