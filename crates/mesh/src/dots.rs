@@ -39,6 +39,11 @@ impl Dots {
         })
     }
 
+    /// The bound that was last asked for.
+    pub fn bound(&self) -> u64 {
+        self.asked
+    }
+
     /// A bound is durable.
     pub fn reserved(&mut self, upto: u64) {
         assert!(upto <= self.asked, "only what was asked for can be reserved");

@@ -29,6 +29,8 @@ pub enum Report {
     At(Epoch),
     /// Everything that the old replicas of a partition had is here, for this number of copies.
     Filled { partition: Partition, copies: u8 },
+    /// A node that was away for too long has everything again.
+    CaughtUp,
 }
 
 /// What has been reported since the move began.
@@ -61,6 +63,7 @@ impl Progress {
             Report::Filled { partition, copies } => {
                 self.filled.insert((partition, copies, from));
             }
+            Report::CaughtUp => {}
         }
     }
 

@@ -1,0 +1,116 @@
+//! Hints: that a replica lacks what this node has of a key. A hint is a row without a value, since this node
+//! has the record itself; it is replayed with the newest record when the replica answers again, and removed when
+//! the replica has it. What does not fit is left to anti-entropy.
+
+use super::{Mesh, Note, Operation, Turn};
+use crate::frame::{Ask, Frame, Why};
+use crate::key::Key;
+use crate::rows;
+use crate::topology::Topology;
+use base::NodeId;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Hints for one replica that are kept at a time.
+const HINTS_MAX: usize = 100_000;
+/// Hints that are replayed to one replica at a time.
+const WINDOW: usize = 64;
+
+/// A hint that is being replayed.
+#[derive(Debug)]
+pub(super) struct Hinting {
+    target: NodeId,
+    key: Key,
+    record: Bytes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    targets: BTreeMap<NodeId, Target>,
+}
+
+#[derive(Debug, Default)]
+struct Target {
+    /// There may be rows.
+    waiting: bool,
+    added: usize,
+    in_flight: usize,
+}
+
+impl Hints {
+    /// There may be hints of an earlier life for anybody.
+    pub fn of(topology: &Topology, me: NodeId) -> Hints {
+        let others = topology.members().iter().map(|member| member.node).filter(|node| *node != me);
+        Hints { targets: others.map(|node| (node, Target { waiting: true, ..Target::default() })).collect() }
+    }
+}
+
+impl Mesh {
+    pub(super) fn hint(&mut self, t: &mut Turn<'_>, target: NodeId, key: &Key) {
+        let hints = self.hints.targets.entry(target).or_default();
+        if hints.added >= HINTS_MAX {
+            return;
+        }
+        hints.added += 1;
+        hints.waiting = true;
+        self.put_row(rows::hint(target, key), Some(Bytes::new()));
+        t.out.notes.push(Note::Hinted(target));
+    }
+
+    /// Replays to whoever seems to be there again.
+    pub(super) fn step_hints(&mut self, t: &mut Turn<'_>) {
+        let ready = |(node, target): (&NodeId, &Target)| {
+            (target.waiting && target.in_flight == 0 && !self.peers.is_down(*node)).then_some(*node)
+        };
+        for target in self.hints.targets.iter().filter_map(ready).collect::<Vec<_>>() {
+            self.replay(t, target);
+        }
+    }
+
+    fn replay(&mut self, t: &mut Turn<'_>, target: NodeId) {
+        let (from, to) = rows::hint_range(target);
+        let mut keys = Vec::new();
+        self.overlay.scan(t.rows, &from, &to, &mut |row, _| {
+            keys.extend(rows::hint_key(row));
+            keys.len() < WINDOW
+        });
+        let hints = self.hints.targets.entry(target).or_default();
+        if keys.is_empty() || self.topology.member(target).is_none() {
+            (hints.waiting, hints.added) = (false, 0);
+        }
+        let known = self.topology.member(target).is_some();
+        for key in keys {
+            let record = self.load(t, &key).bytes.filter(|_| known);
+            let Some(record) = record else {
+                self.put_row(rows::hint(target, &key), None);
+                continue;
+            };
+            self.hints.targets.entry(target).or_default().in_flight += 1;
+            let deadline = t.now.at.after(self.params.timeout);
+            let hinting = Hinting { target, key: key.clone(), record: record.clone() };
+            let ask = self.begin(t, Operation::Hint(hinting), deadline);
+            self.send(t, target, Frame::Store { ask, key, record, why: Why::Repair });
+        }
+    }
+
+    /// What has changed meanwhile is replayed again.
+    pub(super) fn hint_stored(&mut self, t: &Turn<'_>, ask: Ask) {
+        let Some(Operation::Hint(hinting)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
+        if self.load(t, &hinting.key).bytes.is_none_or(|record| record == hinting.record) {
+            self.put_row(rows::hint(hinting.target, &hinting.key), None);
+        }
+        self.landed(hinting.target);
+    }
+
+    pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hinting: Hinting) {
+        self.peers.silent(hinting.target, t.now.at);
+        self.landed(hinting.target);
+    }
+
+    fn landed(&mut self, target: NodeId) {
+        let hints = self.hints.targets.entry(target).or_default();
+        hints.in_flight = hints.in_flight.saturating_sub(1);
+    }
+}

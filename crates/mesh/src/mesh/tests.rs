@@ -1,0 +1,362 @@
+mod storm;
+mod world;
+
+use super::*;
+use crate::context::Context;
+use crate::key::Key;
+use crate::op::{Attributes, Op};
+use crate::record::{Body, Fence, Kind, Record};
+use crate::request::{Scan, Write};
+use crate::topology::Epoch;
+use world::{MS, World, member};
+
+const SECOND: u64 = 1_000 * MS;
+
+fn key(name: &str) -> Key {
+    Key::new(0, name.as_bytes())
+}
+
+fn write(name: &str, kind: Kind, op: Op) -> Write {
+    Write { key: key(name), kind, op, attributes: Attributes::default(), expect: None, w: None }
+}
+
+fn put(name: &str, value: &str) -> Write {
+    write(name, Kind::Register, Op::Put(Bytes::copy_from_slice(value.as_bytes())))
+}
+
+fn read(name: &str) -> Request {
+    Request::Read { key: key(name), r: None }
+}
+
+fn value(reply: &Reply) -> Option<String> {
+    match reply {
+        Reply::Found(Some(record)) | Reply::Written(record) if !record.is_tombstone() => match &record.body {
+            Body::Register(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn tally(record: &Record) -> i128 {
+    match &record.body {
+        Body::Tally(tally) => tally.value(),
+        _ => panic!("not a tally"),
+    }
+}
+
+fn awake(seed: u64, nodes: u64) -> World {
+    let mut world = World::new(seed, nodes);
+    world.run(SECOND);
+    world
+}
+
+#[test]
+fn one_node_alone_serves() {
+    let mut world = awake(1, 1);
+    assert_eq!(value(&world.call(1, Request::Write(put("k", "v")))).as_deref(), Some("v"));
+    assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("v"));
+    assert_eq!(world.call(1, read("other")), Reply::Found(None));
+    world.crash(NodeId(1));
+    world.start(NodeId(1));
+    world.run(SECOND);
+    assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("v"));
+}
+
+#[test]
+fn any_node_coordinates() {
+    let mut world = awake(2, 5);
+    for n in 0..20 {
+        let name = format!("k{n}");
+        for node in 1..=5 {
+            let wrote = format!("{n}:{node}");
+            assert_eq!(value(&world.call(node, Request::Write(put(&name, &wrote)))), Some(wrote.clone()));
+            assert_eq!(value(&world.call(node % 5 + 1, read(&name))), Some(wrote));
+        }
+    }
+    assert_eq!(world.n_conflicts, 0, "one after the other is no conflict");
+}
+
+#[test]
+fn a_write_that_too_few_acknowledge_is_indeterminate_and_survives() {
+    let mut world = awake(3, 3);
+    world.isolate(NodeId(1));
+    let reply = world.call(1, Request::Write(put("k", "v")));
+    assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(matches!(world.call(1, read("k")), Reply::Unavailable { acks: 1, needed: 2 }));
+    world.heal();
+    world.run(2 * SECOND);
+    assert_eq!(value(&world.call(2, read("k"))).as_deref(), Some("v"), "the hint was replayed");
+    assert!(world.n_hints > 0);
+    assert_eq!(world.leftovers(3), 0, "and removed");
+}
+
+#[test]
+fn a_dead_node_costs_nobody_its_timeout() {
+    let mut world = awake(4, 3);
+    world.crash(NodeId(3));
+    for n in 0..20 {
+        world.call(1, Request::Write(put(&format!("w{n}"), "v")));
+    }
+    world.run(SECOND);
+    for n in 0..20 {
+        let before = world.now;
+        assert!(value(&world.call(1, Request::Write(put(&format!("k{n}"), "v")))).is_some());
+        assert!(value(&world.call(2, read(&format!("k{n}")))).is_some());
+        assert!(world.now - before < 120 * MS, "{} ms", (world.now - before) / MS);
+    }
+}
+
+#[test]
+fn quorums_that_cannot_be_are_refused() {
+    let mut world = awake(5, 3);
+    let too_many = Write { w: Some(4), ..put("k", "v") };
+    assert_eq!(world.call(1, Request::Write(too_many)), Reply::Refused(Code::BadQuorum));
+    assert_eq!(world.call(1, Request::Read { key: key("k"), r: Some(4) }), Reply::Refused(Code::BadQuorum));
+    let elsewhere = Request::Read { key: Key::new(9, b"k"), r: None };
+    assert_eq!(world.call(1, elsewhere), Reply::Refused(Code::UnknownSpace));
+}
+
+#[test]
+fn a_later_write_wins_whatever_the_clocks() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 3);
+        world.hosts.get_mut(&NodeId(1)).unwrap().skew_ms = 365 * 86_400_000;
+        world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = -5_000;
+        world.run(SECOND);
+        for n in 0..10 {
+            let (wrote, node) = (format!("{n}"), world.rng.between(1, 4));
+            // Nobody but the writers' own quorums has heard of it when the next one begins.
+            let cut = NodeId(world.rng.between(1, 4));
+            if cut.0 != node {
+                world.isolate(cut);
+            }
+            let reply = world.call(node, Request::Write(put("k", &wrote)));
+            assert_eq!(value(&reply), Some(wrote.clone()), "seed {seed}: {reply:?}");
+            world.cut.clear();
+            assert_eq!(
+                value(&world.call(world.rng.clone().between(1, 4), read("k"))),
+                Some(wrote),
+                "seed {seed}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_retry_is_recognised_by_whoever_gets_it() {
+    let mut world = awake(7, 3);
+    let attributes = Attributes { request: Some(77), ..Attributes::default() };
+    let add = Write { attributes, ..write("c", Kind::Counter, Op::Add(5)) };
+    for node in 1..=3 {
+        match world.call(node, Request::Write(add.clone())) {
+            Reply::Written(record) => assert_eq!(tally(&record), 5),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_condition_is_judged_by_what_a_quorum_has() {
+    let mut world = awake(8, 3);
+    world.isolate(NodeId(3));
+    let Reply::Written(first) = world.call(1, Request::Write(put("k", "1"))) else { panic!("not written") };
+    world.cut.clear();
+    let stale = Write { expect: Some(Context::default()), ..put("k", "2") };
+    assert!(
+        matches!(world.call(3, Request::Write(stale)), Reply::Conflict(found) if found.body == first.body)
+    );
+    let fresh = Write { expect: Some(first.context.clone()), ..put("k", "2") };
+    assert_eq!(value(&world.call(3, Request::Write(fresh))).as_deref(), Some("2"));
+}
+
+#[test]
+fn a_passed_fence_is_refused_even_by_those_who_were_away() {
+    let mut world = awake(9, 3);
+    let under = |token, text| {
+        let fence = Some(Fence { lock: Bytes::from_static(b"lock"), token });
+        Request::Write(Write { attributes: Attributes { fence, ..Attributes::default() }, ..put("k", text) })
+    };
+    world.isolate(NodeId(3));
+    assert!(value(&world.call(1, under(9, "new holder"))).is_some());
+    world.cut.clear();
+    assert_eq!(world.call(3, under(8, "old holder")), Reply::Refused(Code::FencePassed));
+    assert_eq!(value(&world.call(2, read("k"))).as_deref(), Some("new holder"));
+}
+
+#[test]
+fn a_batch_says_what_became_of_each() {
+    let mut world = awake(10, 5);
+    let writes = (0..50).map(|n| put(&format!("b{n}"), "v")).collect();
+    let Reply::Batch(replies) = world.call(2, Request::Batch(writes)) else { panic!("not a batch") };
+    assert!(replies.len() == 50 && replies.iter().all(|reply| value(reply).is_some()));
+    world.cut.extend((2..=5).flat_map(|node| [(NodeId(1), NodeId(node)), (NodeId(node), NodeId(1))]));
+    let writes = vec![put("b0", "w"), write("b1", Kind::Set, Op::Insert(Bytes::from_static(b"e")))];
+    let Reply::Batch(replies) = world.call(2, Request::Batch(writes)) else { panic!("not a batch") };
+    assert!(replies.contains(&Reply::Refused(Code::WrongType)), "{replies:?}");
+}
+
+#[test]
+fn a_scan_walks_all_partitions_in_order_and_says_what_is_missing() {
+    let mut world = awake(11, 5);
+    let names: Vec<String> = (0..300).map(|n| format!("user_{n:03}")).collect();
+    for name in &names {
+        world.call(1, Request::Write(put(name, name)));
+    }
+    world.call(1, Request::Write(write("user_007", Kind::Register, Op::Delete)));
+    let (mut found, mut start) = (Vec::new(), Bytes::from_static(b"user_"));
+    loop {
+        let scan = Scan { space: 0, start, end: Some(Bytes::from_static(b"user_2")), limit: 30, r: None };
+        let Reply::Scanned(page) = world.call(3, Request::Scan(scan)) else { panic!("not scanned") };
+        assert_eq!(page.n_missing, 0);
+        assert!(page.records.len() <= 30);
+        found.extend(page.records.iter().map(|(key, _)| String::from_utf8(key.name().to_vec()).unwrap()));
+        match page.next {
+            Some(next) => start = next,
+            None => break,
+        }
+    }
+    let expected: Vec<String> =
+        names.iter().filter(|n| n.as_str() < "user_2" && *n != "user_007").cloned().collect();
+    assert_eq!(found, expected);
+    world.crash(NodeId(4));
+    world.crash(NodeId(5));
+    let scan = Scan { space: 0, start: Bytes::new(), end: None, limit: 30, r: None };
+    let Reply::Scanned(page) = world.call(3, Request::Scan(scan)) else { panic!("not scanned") };
+    assert!(page.n_missing > 0, "two of five are down");
+}
+
+#[test]
+fn tombstones_go_when_everybody_has_had_them_and_nothing_comes_back() {
+    let mut world = awake(12, 3);
+    for n in 0..30 {
+        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
+    }
+    world.isolate(NodeId(3));
+    for n in 0..30 {
+        let reply = world.call(1, Request::Write(write(&format!("k{n}"), Kind::Register, Op::Delete)));
+        assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    }
+    world.run(5 * SECOND);
+    assert_eq!(world.n_purged, 0, "one replica has not heard of them");
+    world.cut.clear();
+    world.run(15 * SECOND);
+    assert!(world.n_purged > 0);
+    assert_eq!((world.leftovers(1), world.leftovers(2)), (0, 0));
+    assert!((0..30).all(|n| world.call(2, read(&format!("k{n}"))) == Reply::Found(None)));
+}
+
+#[test]
+fn a_node_that_was_away_for_too_long_brings_nothing_back() {
+    let mut world = awake(13, 3);
+    for n in 0..30 {
+        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
+    }
+    world.run(SECOND);
+    world.crash(NodeId(3));
+    for n in 0..30 {
+        world.call(1, Request::Write(write(&format!("k{n}"), Kind::Register, Op::Delete)));
+    }
+    let stale = world.topology.mark(Epoch(2), NodeId(3), true);
+    world.topology = stale.clone();
+    [1, 2].iter().for_each(|node| world.step(NodeId(*node), Input::Topology(stale.clone())));
+    world.run(10 * SECOND);
+    assert_eq!((world.leftovers(1), world.leftovers(2)), (0, 0), "the others do not wait for it");
+    world.start(NodeId(3));
+    world.run(10 * SECOND);
+    assert!(world.caught_up.contains(&NodeId(3)));
+    assert_eq!(world.leftovers(1), 0, "what it still had is gone");
+    let back = world.topology.mark(Epoch(3), NodeId(3), false);
+    world.publish(back);
+    world.run(SECOND);
+    assert!(world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving());
+    assert!((0..30).all(|n| world.call(3, read(&format!("k{n}"))) == Reply::Found(None)));
+}
+
+#[test]
+fn a_node_that_lost_its_disk_gets_everything_back() {
+    let mut world = awake(14, 3);
+    for n in 0..100 {
+        world.call(1, Request::Write(put(&format!("k{n}"), &format!("{n}"))));
+    }
+    world.wipe(NodeId(2));
+    world.start(NodeId(2));
+    world.run(10 * SECOND);
+    assert_eq!(world.differences(), []);
+    world.isolate(NodeId(1));
+    for n in 0..100 {
+        assert_eq!(value(&world.call(2, read(&format!("k{n}")))), Some(format!("{n}")));
+    }
+}
+
+#[test]
+fn what_expires_is_gone_for_all_and_leaves_nothing_behind() {
+    let mut world = awake(15, 3);
+    let expires_ms = Some(1_000_000_000 + world.now / MS + 2_000);
+    let attributes = Attributes { expires_ms, ..Attributes::default() };
+    world.call(1, Request::Write(Write { attributes, ..put("k", "v") }));
+    assert!(value(&world.call(2, read("k"))).is_some());
+    world.run(15 * SECOND);
+    assert_eq!(world.call(2, read("k")), Reply::Found(None));
+    assert_eq!((world.leftovers(1), world.leftovers(2)), (0, 0));
+}
+
+#[test]
+fn five_become_six_and_then_four_and_nothing_is_lost() {
+    let mut world = awake(16, 5);
+    let mut last = BTreeMap::new();
+    let mut n = 0;
+    let mut churn = |world: &mut World, last: &mut BTreeMap<String, String>, span: u64| {
+        let until = world.now + span;
+        while world.now < until {
+            n += 1;
+            let (name, wrote) = (format!("k{}", n % 120), format!("{n}"));
+            let nodes: Vec<NodeId> = world.topology.members().iter().map(|member| member.node).collect();
+            let node = world.rng.pick(&nodes).0;
+            let reply = world.call(node, Request::Write(put(&name, &wrote)));
+            match reply {
+                Reply::Written(_) => drop(last.insert(name, wrote)),
+                _ => drop(last.remove(&name)),
+            }
+            world.advance_move();
+        }
+    };
+    churn(&mut world, &mut last, 2 * SECOND);
+    world.add(NodeId(6));
+    let joining = world.topology.begin(Epoch(2), &[member(6)], &[]).unwrap();
+    world.publish(joining);
+    churn(&mut world, &mut last, 20 * SECOND);
+    assert!(!world.topology.is_moving(), "six: {:?}", world.topology);
+    let epoch = Epoch(world.topology.epoch.0 + 1);
+    let leaving = world.topology.begin(epoch, &[], &[NodeId(1), NodeId(2)]).unwrap();
+    world.publish(leaving);
+    churn(&mut world, &mut last, 20 * SECOND);
+    assert!(!world.topology.is_moving(), "four");
+    world.crash(NodeId(1));
+    world.crash(NodeId(2));
+    world.hosts.retain(|node, _| node.0 > 2);
+    world.run(8 * SECOND);
+    assert_eq!(world.differences(), []);
+    assert!(last.len() > 100);
+    for (name, wrote) in last {
+        assert_eq!(value(&world.call(3, read(&name))), Some(wrote), "{name}");
+    }
+}
+
+/// What went wrong in storms of these seeds, and how many writes were acknowledged.
+fn storms(seeds: std::ops::RangeInclusive<u64>) -> (Vec<String>, usize) {
+    let (mut wrong, mut acked) = (Vec::new(), 0);
+    for seed in seeds {
+        let verdict = storm::storm(seed);
+        wrong.extend(verdict.violations.into_iter().map(|violation| format!("seed {seed}: {violation}")));
+        acked += verdict.n_acked;
+    }
+    (wrong, acked)
+}
+
+#[test]
+fn storms_lose_nothing_and_end_in_agreement() {
+    let (wrong, acked) = storms(1..=12);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(acked > 1_000, "{acked} writes were acknowledged");
+}
