@@ -23,7 +23,6 @@ use crate::hlc::{Clock, Stamp};
 use crate::moves::Report;
 use crate::overlay::{Flush, Overlay, Seq};
 use crate::peers::Peers;
-use crate::placement::Placement;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
@@ -32,7 +31,7 @@ use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
 use hints::Hints;
-use membership::Wakening;
+use membership::{Routes, Wakening};
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet};
@@ -175,6 +174,8 @@ enum Operation {
     Read(Box<reads::Reading>),
     Scan(Box<scans::Scanning>),
     Exchange(Box<exchange::Exchanging>),
+    /// A record on its way to the peer of an exchange.
+    Give(Ask),
     Hint(hints::Hinting),
 }
 
@@ -193,7 +194,9 @@ pub struct Mesh {
     /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
     floor: Stamp,
     topology: Topology,
-    placement: Placement,
+    routes: Routes,
+    /// What was agreed on when the node started.
+    handed: Option<Topology>,
     overlay: Overlay,
     /// The last batch handed out, and rows for the next.
     seq: Seq,
@@ -204,6 +207,8 @@ pub struct Mesh {
     operations: BTreeMap<Ask, Pending>,
     alarms: BTreeSet<(Instant, Ask)>,
     batches: Batches,
+    /// Writes that were passed on to this node, lately.
+    forwarded: BTreeSet<(NodeId, Ask)>,
     peers: Peers,
     hints: Hints,
     shards: Shards,
@@ -221,8 +226,10 @@ impl Mesh {
         let identity = overlay.get(rows, rows::IDENTITY).0.and_then(decode_identity);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
+        // What is newer than what the node knew in its last life comes to it as it would have then.
         let kept = overlay.get(rows, rows::TOPOLOGY).0.and_then(Topology::decode);
-        let topology = kept.filter(|kept| kept.epoch > topology.epoch).unwrap_or(topology);
+        let handed = Some(topology.clone());
+        let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
         Mesh {
@@ -230,9 +237,10 @@ impl Mesh {
             clock: Clock::new(floor, params.drift_max),
             dots: Dots::resume(dots),
             floor,
-            placement: topology.placement(),
+            routes: Routes::of(&topology),
             hints: Hints::of(&topology, me),
             wakening: Wakening::new(params.wiped),
+            handed,
             topology,
             overlay,
             seq: Seq(0),
@@ -243,6 +251,7 @@ impl Mesh {
             operations: BTreeMap::new(),
             alarms: BTreeSet::new(),
             batches: Batches::default(),
+            forwarded: BTreeSet::new(),
             peers: Peers::default(),
             shards,
             exchanges: Exchanges::default(),
@@ -279,6 +288,12 @@ impl Mesh {
     }
 
     fn step_tick(&mut self, t: &mut Turn<'_>) {
+        if let Some(handed) = self.handed.take() {
+            self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(self.topology.encode()));
+            self.step_topology(t, handed);
+            let lost = self.all_shards().filter(|shard| !self.keeps(*shard)).collect();
+            self.plan_exchanges(false, lost);
+        }
         self.reserve(t);
         self.ring_alarms(t);
         self.step_waking(t);
@@ -463,6 +478,7 @@ impl Mesh {
             Operation::Read(reading) => self.expire_read(t, *reading),
             Operation::Scan(scanning) => self.expire_scan(t, *scanning),
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
+            Operation::Give(exchange) => self.expire(t, exchange),
             Operation::Hint(hinting) => self.expire_hint(t, hinting),
         }
     }
@@ -473,7 +489,7 @@ impl Mesh {
             Some(Operation::Read(_)) => self.decline_read(t, from, ask),
             Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
-            Some(Operation::Exchange(_) | Operation::Hint(_)) => self.expire(t, ask),
+            Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
             None => {}
         }
     }
@@ -483,8 +499,8 @@ impl Mesh {
         self.time(t, from, ask);
         match self.operations.get(&ask).map(|pending| &pending.operation) {
             Some(Operation::Write(_)) => self.write_stored(t, from, ask, outcome),
-            Some(Operation::Read(_)) => self.read_stored(t, from, ask, outcome),
-            Some(Operation::Exchange(_)) => self.exchange_stored(t, ask),
+            Some(Operation::Read(_)) => self.read_stored(t, from, ask),
+            Some(Operation::Give(_)) => self.exchange_stored(t, ask),
             Some(Operation::Hint(_)) => self.hint_stored(t, ask),
             _ => {}
         }

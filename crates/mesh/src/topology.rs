@@ -50,6 +50,8 @@ pub struct Space {
 pub struct Topology {
     pub epoch: Epoch,
     pub region: RegionId,
+    /// The epoch at which the last move began.
+    pub began: Epoch,
     /// By node id.
     members: Vec<Member>,
     /// By number.
@@ -75,7 +77,8 @@ impl Topology {
     pub fn new(epoch: Epoch, region: RegionId, mut members: Vec<Member>, mut spaces: Vec<Space>) -> Topology {
         members.sort_by_key(|member| member.node);
         spaces.sort_by_key(|space| space.id);
-        Topology { epoch, region, members, spaces, switched: Partitions::NONE, moved: Partitions::NONE }
+        let (switched, moved) = (Partitions::NONE, Partitions::NONE);
+        Topology { epoch, region, began: epoch, members, spaces, switched, moved }
     }
 
     pub fn members(&self) -> &[Member] {
@@ -195,6 +198,7 @@ impl Topology {
         let mut out = vec![VERSION];
         put_varint(&mut out, self.epoch.0);
         put_varint(&mut out, u64::from(self.region.0));
+        put_varint(&mut out, self.began.0);
         put_varint(&mut out, self.members.len() as u64);
         for member in &self.members {
             put_varint(&mut out, member.node.0);
@@ -221,12 +225,13 @@ impl Topology {
         }
         let epoch = Epoch(reader.varint()?);
         let region = RegionId(u32::try_from(reader.varint()?).ok()?);
+        let began = Epoch(reader.varint()?);
         let count = Some(reader.count()?).filter(|count| *count <= MEMBERS_MAX)?;
         let members = (0..count).map(|_| decode_member(&mut reader)).collect::<Option<Vec<_>>>()?;
         let count = Some(reader.count()?).filter(|count| *count <= SPACES_MAX)?;
         let spaces = (0..count).map(|_| decode_space(&mut reader)).collect::<Option<Vec<_>>>()?;
         let (switched, moved) = (decode_set(&mut reader)?, decode_set(&mut reader)?);
-        let topology = Topology { epoch, region, members, spaces, switched, moved };
+        let topology = Topology { epoch, region, began, members, spaces, switched, moved };
         (reader.is_empty() && topology.is_ordered()).then_some(topology)
     }
 

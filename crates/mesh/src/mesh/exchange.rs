@@ -33,13 +33,10 @@ const WIPE_ROWS: usize = 500;
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
     plan: Vec<Plan>,
-    planned: bool,
     cursor: usize,
     under_way: usize,
     floor_at: Instant,
-    /// The epoch under which a source must have answered to count in this move.
-    began: Epoch,
-    /// From whom everything of a shard was taken since then.
+    /// From whom everything of a shard was taken since the last move began.
     sources: BTreeMap<Shard, BTreeSet<NodeId>>,
     /// Shards that are no longer kept.
     lost: Vec<Shard>,
@@ -98,8 +95,7 @@ impl Exchanges {
 impl Mesh {
     /// After a change of topology: who compares with whom.
     pub(super) fn plan_exchanges(&mut self, begins: bool, lost: Vec<Shard>) {
-        if begins || self.exchanges.began == Epoch(0) {
-            self.exchanges.began = self.topology.epoch;
+        if begins {
             self.exchanges.sources.clear();
         }
         self.exchanges.lost.extend(lost);
@@ -115,20 +111,17 @@ impl Mesh {
                 continue;
             }
             // A newcomer takes from the old; the old leave it to the newcomer to begin.
-            let peers = if pending { route.read.clone() } else { route.everyone().collect() };
+            let peers: Vec<NodeId> = if pending { route.read.clone() } else { route.everyone().collect() };
             let peers = peers.into_iter().filter(|node| *node != self.me);
             plan.extend(peers.map(|peer| {
                 let due = dues.get(&(shard, peer)).copied().filter(|_| !begins);
                 Plan { shard, peer, due: due.unwrap_or(Instant::ZERO) }
             }));
         }
-        (self.exchanges.plan, self.exchanges.planned) = (plan, true);
+        self.exchanges.plan = plan;
     }
 
     pub(super) fn step_exchanges(&mut self, t: &mut Turn<'_>) {
-        if !self.exchanges.planned {
-            self.plan_exchanges(false, self.all_shards().filter(|shard| !self.keeps(*shard)).collect());
-        }
         if t.now.at >= self.exchanges.floor_at {
             self.exchanges.floor_at = t.now.at.after(self.params.round_every);
             self.write_identity(t, self.dots.bound());
@@ -203,7 +196,7 @@ impl Mesh {
         let Opening { ask, epoch, leaves, known, mark } = opening;
         let Some(shard) = self.exchanging(from, ask).map(|exchanging| exchanging.shard) else { return };
         // A source that may still serve an older epoch may yet be given what it does not give here.
-        if epoch < self.exchanges.began {
+        if epoch < self.topology.began {
             return self.expire(t, ask);
         }
         let differing = match leaves.is_empty() {
@@ -352,7 +345,8 @@ impl Mesh {
         for key in answer.wanted {
             if let Some(record) = self.load(t, &key).bytes {
                 outstanding += 1;
-                self.send(t, from, Frame::Store { ask, key, record, why: Why::Repair });
+                let give = self.begin(t, Operation::Give(ask), t.now.at.after(self.params.timeout));
+                self.send(t, from, Frame::Store { ask: give, key, record, why: Why::Repair });
             }
         }
         self.prolong(t, ask);
@@ -363,7 +357,8 @@ impl Mesh {
         }
     }
 
-    pub(super) fn exchange_stored(&mut self, t: &mut Turn<'_>, ask: Ask) {
+    pub(super) fn exchange_stored(&mut self, t: &mut Turn<'_>, give: Ask) {
+        let Some(Operation::Give(ask)) = self.finish(give).map(|pending| pending.operation) else { return };
         let Some(Operation::Exchange(exchanging)) =
             self.operations.get_mut(&ask).map(|pending| &mut pending.operation)
         else {
@@ -393,6 +388,7 @@ impl Mesh {
         self.settle(t, shard, &their_known, their_mark);
         self.send(t, peer, Frame::Settled { shard, known, mark });
         self.exchanges.sources.entry(shard).or_default().insert(peer);
+        self.report_filled(t, shard);
         if records > 0 {
             t.out.notes.push(Note::Repaired { shard, with: peer, records });
         }
@@ -425,25 +421,14 @@ impl Mesh {
         }
     }
 
-    /// Shards that have been filled from as many as it takes, told again and again until it is known.
+    /// Told again and again until it is known.
     fn report_sources(&mut self, t: &mut Turn<'_>) {
         t.out.reports.push(Report::At(self.topology.epoch));
-        let filled = |shard: &Shard, old: &[NodeId]| {
-            let sources = self.exchanges.sources.get(shard);
-            let n = old.iter().filter(|node| sources.is_some_and(|sources| sources.contains(node))).count();
-            n >= blocking(old.len())
-        };
         let mut all = true;
         for shard in self.all_shards() {
+            self.report_filled(t, shard);
             let route = self.route(shard.partition, shard.copies);
-            let Shard { partition, copies } = shard;
-            let newcomer = !route.read.contains(&self.me) && route.also.contains(&self.me);
-            let pending = self.topology.phase(partition) == Phase::Pending;
-            if newcomer && pending && filled(&shard, &route.read) {
-                t.out.reports.push(Report::Filled { partition, copies });
-            }
-            let alone = route.read == [self.me];
-            all &= !route.read.contains(&self.me) || alone || filled(&shard, &route.read);
+            all &= !route.read.contains(&self.me) || route.read == [self.me] || self.is_filled(shard);
         }
         if all {
             self.wakening.caught_up();
@@ -451,5 +436,20 @@ impl Mesh {
         if all && self.is_stale() {
             t.out.reports.push(Report::CaughtUp);
         }
+    }
+
+    fn report_filled(&mut self, t: &mut Turn<'_>, shard: Shard) {
+        if self.is_newcomer(shard) && self.is_filled(shard) {
+            let Shard { partition, copies } = shard;
+            t.out.reports.push(Report::Filled { partition, copies });
+        }
+    }
+
+    /// Everything was taken from as many replicas as every quorum must meet.
+    fn is_filled(&self, shard: Shard) -> bool {
+        let route = self.route(shard.partition, shard.copies);
+        let sources = self.exchanges.sources.get(&shard);
+        let gave = |node: &&NodeId| sources.is_some_and(|sources| sources.contains(node));
+        route.read.iter().filter(gave).count() >= blocking(route.read.len())
     }
 }

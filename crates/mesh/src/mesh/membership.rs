@@ -13,7 +13,8 @@ use crate::rows;
 use crate::topology::{Phase, Topology};
 use base::{Instant, NodeId};
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 const HELLO_INTERVAL: Duration = Duration::from_millis(200);
@@ -27,6 +28,31 @@ pub(super) struct Wakening {
     hello_at: Instant,
 }
 
+/// Who keeps what under one topology, computed once.
+#[derive(Debug)]
+pub(super) struct Routes {
+    routes: BTreeMap<Shard, Arc<Route>>,
+}
+
+impl Routes {
+    pub fn of(topology: &Topology) -> Routes {
+        let placement = topology.placement();
+        let route = |shard: Shard| {
+            let now = placement.now.of(shard.partition, shard.copies.into());
+            let next = placement.next.of(shard.partition, shard.copies.into());
+            let (read, also) = match topology.phase(shard.partition) {
+                Phase::Still => (now, now),
+                Phase::Pending => (now, next),
+                Phase::Switched => (next, now),
+                Phase::Moved => (next, next),
+            };
+            let differs = !read.iter().all(|node| also.contains(node)) || read.len() != also.len();
+            Arc::new(Route { read: read.to_vec(), also: if differs { also.to_vec() } else { Vec::new() } })
+        };
+        Routes { routes: all_shards(topology).map(|shard| (shard, route(shard))).collect() }
+    }
+}
+
 impl Wakening {
     pub fn new(empty: bool) -> Wakening {
         Wakening { empty, ..Wakening::default() }
@@ -38,21 +64,20 @@ impl Wakening {
 }
 
 impl Mesh {
-    pub(super) fn route(&self, partition: Partition, copies: u8) -> Route {
-        let now = self.placement.now.of(partition, copies.into());
-        let next = self.placement.next.of(partition, copies.into());
-        let (read, also) = match self.topology.phase(partition) {
-            Phase::Still => (now, now),
-            Phase::Pending => (now, next),
-            Phase::Switched => (next, now),
-            Phase::Moved => (next, next),
-        };
-        let differs = !read.iter().all(|node| also.contains(node)) || read.len() != also.len();
-        Route { read: read.to_vec(), also: if differs { also.to_vec() } else { Vec::new() } }
+    /// Nobody for a number of copies that no namespace has.
+    pub(super) fn route(&self, partition: Partition, copies: u8) -> Arc<Route> {
+        self.routes.routes.get(&Shard { partition, copies }).cloned().unwrap_or_default()
     }
 
     pub(super) fn keeps(&self, shard: Shard) -> bool {
         self.route(shard.partition, shard.copies).everyone().any(|node| node == self.me)
+    }
+
+    /// Is in the new list of a shard that has not moved yet, and not in the old one.
+    pub(super) fn is_newcomer(&self, shard: Shard) -> bool {
+        let route = self.route(shard.partition, shard.copies);
+        let pending = self.topology.phase(shard.partition) == Phase::Pending;
+        pending && !route.read.contains(&self.me) && route.also.contains(&self.me)
     }
 
     /// Gives dots and answers readers.
@@ -87,7 +112,8 @@ impl Mesh {
         let heard = |node: &&NodeId| **node == self.me || self.wakening.heard.contains(node);
         self.topology.copies_in_use().into_iter().all(|copies| {
             Partition::all().all(|partition| {
-                let list = self.route(partition, copies).read;
+                let route = self.route(partition, copies);
+                let list = &route.read;
                 !list.contains(&self.me) || list.iter().filter(heard).count() >= majority(list.len())
             })
         })
@@ -102,17 +128,16 @@ impl Mesh {
         if topology.epoch <= self.topology.epoch {
             return;
         }
-        let begins = topology.is_moving() && !self.topology.is_moving();
+        let begins = topology.is_moving() && topology.began != self.topology.began;
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
         self.topology = topology;
-        self.placement = self.topology.placement();
+        self.routes = Routes::of(&self.topology);
         if begins {
             // What is left of an earlier time must not pass for what the move brings.
-            for shard in self.all_shards().filter(|shard| !kept.contains(shard)).collect::<Vec<_>>() {
-                if self.keeps(shard) {
-                    while self.wipe(t, shard, usize::MAX) > 0 {}
-                }
+            let new: Vec<Shard> = self.all_shards().filter(|shard| self.is_newcomer(*shard)).collect();
+            for shard in new {
+                self.wipe(t, shard, usize::MAX);
             }
         }
         let lost: Vec<Shard> = kept.into_iter().filter(|shard| !self.keeps(*shard)).collect();
@@ -123,10 +148,7 @@ impl Mesh {
     }
 
     pub(super) fn all_shards(&self) -> impl Iterator<Item = Shard> + use<> {
-        let copies = self.topology.copies_in_use();
-        Partition::all().flat_map(move |partition| {
-            copies.clone().into_iter().map(move |copies| Shard { partition, copies })
-        })
+        all_shards(&self.topology)
     }
 
     /// Removes records of a shard, up to a number, and says how many there were.
@@ -146,4 +168,10 @@ impl Mesh {
         self.put_row(rows::mark(shard.partition, shard.copies), None);
         keys.len()
     }
+}
+
+fn all_shards(topology: &Topology) -> impl Iterator<Item = Shard> + use<> {
+    let copies = topology.copies_in_use();
+    Partition::all()
+        .flat_map(move |partition| copies.clone().into_iter().map(move |copies| Shard { partition, copies }))
 }

@@ -50,8 +50,8 @@ impl Mesh {
             return self.raise_mark(shard, self.floor);
         }
         let counted = |node: &NodeId| self.topology.member(*node).is_some_and(|member| !member.stale);
-        let list = self.route(shard.partition, shard.copies).read;
-        let list: Vec<NodeId> = list.into_iter().filter(counted).collect();
+        let route = self.route(shard.partition, shard.copies);
+        let list: Vec<NodeId> = route.read.iter().copied().filter(counted).collect();
         let mine = self.known(shard);
         let told = &self.shards.state(shard).told;
         let said = |node: &NodeId| if *node == self.me { Some(&mine) } else { told.get(node) };

@@ -4,7 +4,7 @@
 
 use super::writes::join;
 use super::{Mesh, Operation, Then, Turn};
-use crate::frame::{Ask, Frame, Outcome, Why};
+use crate::frame::{Ask, Frame, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::moves::majority;
@@ -25,8 +25,8 @@ pub(super) struct Reading {
     heard: Vec<Heard>,
     /// What all of them together have, once enough were heard.
     merged: Option<Option<Box<Record>>>,
-    /// How many of those heard have it.
-    agreed: usize,
+    /// Those who have it.
+    agreed: Vec<NodeId>,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Mesh {
         let Some(copies) = self.topology.copies(key.space()) else {
             return refuse(t, Code::UnknownSpace);
         };
-        let mut list = self.route(key.partition(), copies).read;
+        let mut list = self.route(key.partition(), copies).read.clone();
         let needed = r.map_or(majority(list.len()), usize::from);
         if needed == 0 || needed > list.len() {
             return refuse(t, Code::BadQuorum);
@@ -66,7 +66,7 @@ impl Mesh {
             asked: Vec::new(),
             heard: Vec::new(),
             merged: None,
-            agreed: 0,
+            agreed: Vec::new(),
         };
         let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
         self.ask_more(t, ask, needed);
@@ -140,7 +140,7 @@ impl Mesh {
         };
         match self.operations.get(&ask).map(|pending| &pending.operation) {
             Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, mark),
-            Some(Operation::Write(_)) => self.write_fetched(t, ask, record),
+            Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record),
             _ => {}
         }
     }
@@ -171,13 +171,13 @@ impl Mesh {
         reading.merged = Some(merged.clone());
         let stale = |heard: &&Heard| heard.record.as_ref() != merged.as_deref();
         let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
-        reading.agreed = reading.heard.len() - behind.len();
+        let everyone = reading.heard.iter().map(|heard| heard.from);
+        reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
         if let (Some(merged), false) = (merged, planted(Mutant::ReadNotRepaired)) {
             self.repair(t, ask, &merged, behind);
-        } else if let Some(reading) = self.reading(ask) {
-            reading.agreed = reading.heard.len().max(reading.needed);
+            return self.settle_read(t, ask);
         }
-        self.settle_read(t, ask);
+        self.answer_read(t, ask);
     }
 
     fn repair(&mut self, t: &mut Turn<'_>, ask: Ask, merged: &Record, behind: Vec<NodeId>) {
@@ -195,18 +195,24 @@ impl Mesh {
         }
     }
 
-    pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, _from: NodeId, ask: Ask, _outcome: Outcome) {
-        if let Some(reading) = self.reading(ask) {
-            reading.agreed += 1;
+    pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        if let Some(reading) = self.reading(ask)
+            && !reading.agreed.contains(&from)
+        {
+            reading.agreed.push(from);
         }
         self.settle_read(t, ask);
     }
 
     fn settle_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        if reading.agreed < reading.needed || reading.merged.is_none() {
-            return;
+        if reading.agreed.len() >= reading.needed && reading.merged.is_some() {
+            self.answer_read(t, ask);
         }
+    }
+
+    fn answer_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(reading) = self.reading(ask) else { return };
         let (token, merged) = (reading.token, reading.merged.take().flatten());
         self.finish(ask);
         t.out.replies.push((token, Reply::Found(merged)));

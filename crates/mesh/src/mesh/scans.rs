@@ -4,7 +4,7 @@
 //! the answer says how many did not: there are no silent holes. What a node has of partitions that are not its
 //! own is not listened to.
 
-use super::writes::join;
+use super::writes::{Route, join};
 use super::{Client, Mesh, Operation, Turn};
 use crate::frame::{Ask, Frame};
 use crate::key::Key;
@@ -16,6 +16,7 @@ use crate::rows;
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The most keys on a page.
 pub const PAGE_KEYS_MAX: usize = 1_000;
@@ -216,19 +217,20 @@ impl Mesh {
     fn answer_scan(&mut self, t: &mut Turn<'_>, scanning: Scanning) {
         let Scanning { token, scan, heard, .. } = scanning;
         let copies = self.topology.copies(scan.space).unwrap_or(0);
-        let lists: Vec<Vec<NodeId>> =
-            Partition::all().map(|partition| self.route(partition, copies).read).collect();
-        let covered = |list: &Vec<NodeId>| {
+        let lists: Vec<Arc<Route>> =
+            Partition::all().map(|partition| self.route(partition, copies)).collect();
+        let covered = |route: &Arc<Route>| {
+            let list = &route.read;
             let needed = scan.r.map_or(majority(list.len()), usize::from).min(list.len());
             heard.iter().filter(|heard| list.contains(&heard.from)).count() >= needed
         };
-        let n_missing = PARTITIONS - lists.iter().filter(|list| covered(list)).count();
+        let n_missing = PARTITIONS - lists.iter().filter(|route| covered(route)).count();
         // The page ends where the first of those who were heard has more to say.
         let frontier = heard.iter().filter_map(|heard| heard.upto.clone()).min();
         let mut versions: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
         for Heard { from, records, .. } in heard {
             for (key, record) in records {
-                let known = lists[key.partition().idx()].contains(&from);
+                let known = lists[key.partition().idx()].read.contains(&from);
                 let early = frontier.as_ref().is_none_or(|frontier| key.name() <= *frontier);
                 if known && early {
                     versions.entry(key).or_default().push(record);

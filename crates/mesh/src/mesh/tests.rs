@@ -1,3 +1,4 @@
+mod scenes;
 mod storm;
 mod world;
 
@@ -5,9 +6,10 @@ use super::*;
 use crate::context::Context;
 use crate::key::Key;
 use crate::op::{Attributes, Op};
-use crate::record::{Body, Fence, Kind, Record};
+use crate::record::{Body, Kind, Record};
 use crate::request::{Scan, Write};
 use crate::topology::Epoch;
+use base::mutant::{Mutant, plant};
 use world::{MS, World, member};
 
 const SECOND: u64 = 1_000 * MS;
@@ -118,32 +120,6 @@ fn quorums_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_later_write_wins_whatever_the_clocks() {
-    for seed in 0..10 {
-        let mut world = World::new(seed, 3);
-        world.hosts.get_mut(&NodeId(1)).unwrap().skew_ms = 365 * 86_400_000;
-        world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = -5_000;
-        world.run(SECOND);
-        for n in 0..10 {
-            let (wrote, node) = (format!("{n}"), world.rng.between(1, 4));
-            // Nobody but the writers' own quorums has heard of it when the next one begins.
-            let cut = NodeId(world.rng.between(1, 4));
-            if cut.0 != node {
-                world.isolate(cut);
-            }
-            let reply = world.call(node, Request::Write(put("k", &wrote)));
-            assert_eq!(value(&reply), Some(wrote.clone()), "seed {seed}: {reply:?}");
-            world.cut.clear();
-            assert_eq!(
-                value(&world.call(world.rng.clone().between(1, 4), read("k"))),
-                Some(wrote),
-                "seed {seed}"
-            );
-        }
-    }
-}
-
-#[test]
 fn a_retry_is_recognised_by_whoever_gets_it() {
     let mut world = awake(7, 3);
     let attributes = Attributes { request: Some(77), ..Attributes::default() };
@@ -168,20 +144,6 @@ fn a_condition_is_judged_by_what_a_quorum_has() {
     );
     let fresh = Write { expect: Some(first.context.clone()), ..put("k", "2") };
     assert_eq!(value(&world.call(3, Request::Write(fresh))).as_deref(), Some("2"));
-}
-
-#[test]
-fn a_passed_fence_is_refused_even_by_those_who_were_away() {
-    let mut world = awake(9, 3);
-    let under = |token, text| {
-        let fence = Some(Fence { lock: Bytes::from_static(b"lock"), token });
-        Request::Write(Write { attributes: Attributes { fence, ..Attributes::default() }, ..put("k", text) })
-    };
-    world.isolate(NodeId(3));
-    assert!(value(&world.call(1, under(9, "new holder"))).is_some());
-    world.cut.clear();
-    assert_eq!(world.call(3, under(8, "old holder")), Reply::Refused(Code::FencePassed));
-    assert_eq!(value(&world.call(2, read("k"))).as_deref(), Some("new holder"));
 }
 
 #[test]
@@ -224,53 +186,6 @@ fn a_scan_walks_all_partitions_in_order_and_says_what_is_missing() {
     let scan = Scan { space: 0, start: Bytes::new(), end: None, limit: 30, r: None };
     let Reply::Scanned(page) = world.call(3, Request::Scan(scan)) else { panic!("not scanned") };
     assert!(page.n_missing > 0, "two of five are down");
-}
-
-#[test]
-fn tombstones_go_when_everybody_has_had_them_and_nothing_comes_back() {
-    let mut world = awake(12, 3);
-    for n in 0..30 {
-        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
-    }
-    world.isolate(NodeId(3));
-    for n in 0..30 {
-        let reply = world.call(1, Request::Write(write(&format!("k{n}"), Kind::Register, Op::Delete)));
-        assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
-    }
-    world.run(5 * SECOND);
-    assert_eq!(world.n_purged, 0, "one replica has not heard of them");
-    world.cut.clear();
-    world.run(15 * SECOND);
-    assert!(world.n_purged > 0);
-    assert_eq!((world.leftovers(1), world.leftovers(2)), (0, 0));
-    assert!((0..30).all(|n| world.call(2, read(&format!("k{n}"))) == Reply::Found(None)));
-}
-
-#[test]
-fn a_node_that_was_away_for_too_long_brings_nothing_back() {
-    let mut world = awake(13, 3);
-    for n in 0..30 {
-        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
-    }
-    world.run(SECOND);
-    world.crash(NodeId(3));
-    for n in 0..30 {
-        world.call(1, Request::Write(write(&format!("k{n}"), Kind::Register, Op::Delete)));
-    }
-    let stale = world.topology.mark(Epoch(2), NodeId(3), true);
-    world.topology = stale.clone();
-    [1, 2].iter().for_each(|node| world.step(NodeId(*node), Input::Topology(stale.clone())));
-    world.run(10 * SECOND);
-    assert_eq!((world.leftovers(1), world.leftovers(2)), (0, 0), "the others do not wait for it");
-    world.start(NodeId(3));
-    world.run(10 * SECOND);
-    assert!(world.caught_up.contains(&NodeId(3)));
-    assert_eq!(world.leftovers(1), 0, "what it still had is gone");
-    let back = world.topology.mark(Epoch(3), NodeId(3), false);
-    world.publish(back);
-    world.run(SECOND);
-    assert!(world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving());
-    assert!((0..30).all(|n| world.call(3, read(&format!("k{n}"))) == Reply::Found(None)));
 }
 
 #[test]
@@ -359,4 +274,40 @@ fn storms_lose_nothing_and_end_in_agreement() {
     let (wrong, acked) = storms(1..=12);
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert!(acked > 1_000, "{acked} writes were acknowledged");
+}
+
+/// Scenes in which a rule matters, and the bug that breaks it.
+const SCENES: [(&str, fn(u64) -> Option<String>, Mutant); 11] = [
+    ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
+    ("readers of the old list", scenes::readers_of_the_old_list, Mutant::EpochSkipped),
+    ("a disk is lost in a power cut", scenes::a_disk_is_lost_in_a_power_cut, Mutant::StoredBeforePersist),
+    ("a count is forgotten", scenes::a_count_is_forgotten, Mutant::MergeableSentEarly),
+    ("a reader alone", scenes::a_reader_alone, Mutant::ReadNotCounted),
+    ("what was read is read again", scenes::what_was_read_is_read_again, Mutant::ReadNotRepaired),
+    ("a delete without its hint", scenes::a_delete_without_its_hint, Mutant::TombstoneNotSynced),
+    ("one has not heard of the delete", scenes::one_has_not_heard_of_the_delete, Mutant::PurgeUnstable),
+    ("away for too long", scenes::away_for_too_long, Mutant::PurgedReturns),
+    ("a passed fence", scenes::a_passed_fence, Mutant::FenceIgnored),
+    ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
+];
+
+#[test]
+fn scenes_end_well() {
+    for (name, scene, _) in SCENES {
+        for seed in 0..6 {
+            assert_eq!(scene(seed), None, "{name}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_shows_in_its_scene() {
+    assert!(Mutant::OF_MESH.iter().all(|mutant| SCENES.iter().any(|(_, _, other)| other == mutant)));
+    for (name, scene, mutant) in SCENES {
+        plant(Some(mutant));
+        let shows = (0..10)
+            .any(|seed| std::panic::catch_unwind(|| scene(seed)).map_or(true, |wrong| wrong.is_some()));
+        plant(None);
+        assert!(shows, "{name}: {mutant:?} was not noticed");
+    }
 }

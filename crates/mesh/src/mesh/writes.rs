@@ -17,9 +17,13 @@ use base::limits::REQUEST_BYTES_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+use std::sync::Arc;
+
+/// Writes passed on to this node that it remembers.
+const FORWARDED_MAX: usize = 16_384;
 
 /// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Route {
     pub read: Vec<NodeId>,
     pub also: Vec<NodeId>,
@@ -29,7 +33,7 @@ pub(super) struct Route {
 pub(super) struct Writing {
     client: Client,
     write: Write,
-    route: Route,
+    route: Arc<Route>,
     stage: Stage,
     /// What the others are sent.
     record: Bytes,
@@ -48,7 +52,7 @@ pub(super) struct Writing {
 enum Stage {
     /// What others have must be known first: a retry or a condition cannot be judged alone.
     Gathering {
-        heard: usize,
+        heard: Vec<NodeId>,
     },
     /// Durable here before it leaves.
     Waiting,
@@ -92,7 +96,7 @@ impl Mesh {
             return self.pass_on(t, client, write, Vec::new(), deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
-        let stage = if gathers { Stage::Gathering { heard: 1 } } else { Stage::Waiting };
+        let stage = if gathers { Stage::Gathering { heard: vec![self.me] } } else { Stage::Waiting };
         let writing = Writing {
             client,
             write,
@@ -113,7 +117,7 @@ impl Mesh {
         self.originate(t, ask, Stamp::ZERO);
     }
 
-    fn check_write(&self, write: &Write) -> Result<Route, Code> {
+    fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
         let copies = self.topology.copies(write.key.space()).ok_or(Code::UnknownSpace)?;
         let route = self.route(write.key.partition(), copies);
         let size = match &write.op {
@@ -150,10 +154,13 @@ impl Mesh {
     }
 
     /// What a replica has, on the way to a write that must know.
-    pub(super) fn write_fetched(&mut self, t: &mut Turn<'_>, ask: Ask, record: Option<Record>) {
+    pub(super) fn write_fetched(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, record: Option<Record>) {
         let Some(writing) = self.writing(ask) else { return };
         let Stage::Gathering { heard } = &mut writing.stage else { return };
-        *heard += 1;
+        if heard.contains(&from) || !writing.route.read.contains(&from) {
+            return;
+        }
+        heard.push(from);
         let key = writing.write.key.clone();
         if let (Some(record), Some(shard)) = (record, self.shard_of(&key)) {
             self.absorb(t, &key, shard, &record, Why::Repair);
@@ -163,8 +170,8 @@ impl Mesh {
 
     fn gathered(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(writing) = self.writing(ask) else { return };
-        let Stage::Gathering { heard } = writing.stage else { return };
-        if heard < majority(writing.route.read.len()) {
+        let Stage::Gathering { heard } = &writing.stage else { return };
+        if heard.len() < majority(writing.route.read.len()) {
             return;
         }
         let (key, expect, client) = (writing.write.key.clone(), writing.write.expect.clone(), writing.client);
@@ -364,7 +371,7 @@ impl Mesh {
             return self.send(t, node, Frame::Declined { ask });
         }
         let copies = self.topology.copies(write.key.space()).unwrap_or(0);
-        let mut list = self.route(write.key.partition(), copies).read;
+        let mut list = self.route(write.key.partition(), copies).read.clone();
         list.retain(|node| *node != self.me && !tried.contains(node));
         self.peers.order(&mut list);
         let Some(to) = list.first().copied() else {
@@ -376,8 +383,14 @@ impl Mesh {
     }
 
     pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
-        let deadline = t.now.at.after(self.params.timeout);
-        self.start_write(t, Client::Peer(from, ask), write, deadline);
+        // The network may repeat a frame; what it asks for is done once.
+        if self.forwarded.insert((from, ask)) {
+            let deadline = t.now.at.after(self.params.timeout);
+            self.start_write(t, Client::Peer(from, ask), write, deadline);
+        }
+        while self.forwarded.len() > FORWARDED_MAX {
+            self.forwarded.pop_first();
+        }
     }
 
     pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {

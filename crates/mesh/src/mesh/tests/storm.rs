@@ -139,8 +139,11 @@ fn nemesis(world: &mut World, wiped: &mut bool, moved: &mut bool) {
         13..=16 => world.cut.clear(),
         // Power fails everywhere.
         17 => nodes.iter().for_each(|node| world.crash(*node)),
-        18 if !*wiped && down == 0 && world.cut.is_empty() => {
+        18 | 22 | 23 if !*wiped && down == 0 && world.cut.is_empty() => {
             *wiped = true;
+            if world.rng.chance(500_000) {
+                nodes.iter().for_each(|node| world.crash(*node));
+            }
             world.wipe(node);
             world.start(node);
         }

@@ -53,6 +53,8 @@ pub struct World {
     pub progress: Progress,
     pub caught_up: BTreeSet<NodeId>,
     pub cut: BTreeSet<(NodeId, NodeId)>,
+    /// Nodes that are not told of topologies.
+    pub deaf: BTreeSet<NodeId>,
     pub loss_per_million: u64,
     pub delay_max: u64,
     pub sync_max: u64,
@@ -83,6 +85,7 @@ impl World {
             progress: Progress::default(),
             caught_up: BTreeSet::new(),
             cut: BTreeSet::new(),
+            deaf: BTreeSet::new(),
             loss_per_million: 0,
             delay_max: 3 * MS,
             sync_max: 4 * MS,
@@ -283,7 +286,7 @@ impl World {
 
     pub fn heal(&mut self) {
         self.cut.clear();
-        self.loss_per_million = 0;
+        (self.loss_per_million, self.sync_max) = (0, 4 * MS);
         for node in self.hosts.keys().copied().collect::<Vec<_>>() {
             if self.hosts[&node].mesh.is_none() {
                 self.start(node);
@@ -292,8 +295,16 @@ impl World {
     }
 
     pub fn isolate(&mut self, node: NodeId) {
-        for other in self.hosts.keys().copied().filter(|other| *other != node).collect::<Vec<_>>() {
-            self.cut.extend([(node, other), (other, node)]);
+        self.split(&[node]);
+    }
+
+    /// Cuts some off from all others.
+    pub fn split(&mut self, some: &[NodeId]) {
+        for node in some {
+            for other in self.hosts.keys().copied().filter(|other| !some.contains(other)).collect::<Vec<_>>()
+            {
+                self.cut.extend([(*node, other), (other, *node)]);
+            }
         }
     }
 
@@ -304,7 +315,8 @@ impl World {
 
     /// Hands the newest topology to some node; the others hear of it from their peers.
     fn spread_topology(&mut self) {
-        let nodes: Vec<NodeId> = self.hosts.keys().copied().collect();
+        let hears = |node: &NodeId| !self.deaf.contains(node);
+        let nodes: Vec<NodeId> = self.hosts.keys().copied().filter(hears).collect();
         let node = *self.rng.pick(&nodes);
         self.step(node, Input::Topology(self.topology.clone()));
     }
