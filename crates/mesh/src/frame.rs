@@ -12,6 +12,7 @@ use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
 use crate::tree::{Buckets, LEAVES};
+use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
@@ -52,6 +53,13 @@ pub enum Frame {
         key: Key,
         record: Bytes,
         why: Why,
+    },
+    /// A record to be kept for another node, which is down.
+    Keep {
+        ask: Ask,
+        target: NodeId,
+        key: Key,
+        record: Bytes,
     },
     Stored {
         ask: Ask,
@@ -176,6 +184,7 @@ impl Frame {
         match self {
             Frame::Forward { ask, .. }
             | Frame::Store { ask, .. }
+            | Frame::Keep { ask, .. }
             | Frame::Fetch { ask, .. }
             | Frame::Collect { ask, .. }
             | Frame::Compare { ask, .. } => Some(*ask),
@@ -218,6 +227,12 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         Frame::Store { ask, key, record, why } => {
             begin(out, 3, ask);
             out.push(*why as u8);
+            put_bytes(out, key.bytes());
+            put_bytes(out, record);
+        }
+        Frame::Keep { ask, target, key, record } => {
+            begin(out, 19, ask);
+            put_varint(out, target.0);
             put_bytes(out, key.bytes());
             put_bytes(out, record);
         }
@@ -350,6 +365,10 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         16 => Frame::Page(Box::new(decode_page(ask, reader)?)),
         17 => Frame::Answer(Box::new(decode_answer(ask, reader)?)),
         18 => Frame::Settled { shard: shard(reader)?, known: known(reader)?, mark: Stamp(reader.varint()?) },
+        19 => {
+            let target = NodeId(reader.varint()?);
+            Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
+        }
         _ => return None,
     })
 }

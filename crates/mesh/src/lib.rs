@@ -33,7 +33,7 @@ pub use context::{Context, Span};
 pub use decimal::Decimal;
 pub use hlc::{Clock, Stamp};
 pub use mesh::{Input, Mesh, Now, Output, Params};
-pub use moves::Progress;
+pub use moves::{Progress, Report};
 pub use op::{Attributes, Op};
 pub use placement::{Lists, Placement};
 pub use record::{Body, Kind, Record};

@@ -11,6 +11,7 @@ mod reads;
 mod replica;
 mod scans;
 mod shards;
+pub mod status;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -170,7 +171,7 @@ enum Then {
 #[derive(Debug)]
 enum Operation {
     Write(Box<writes::Writing>),
-    Forward(writes::Forwarding),
+    Forward(Box<writes::Forwarding>),
     Read(Box<reads::Reading>),
     Scan(Box<scans::Scanning>),
     Exchange(Box<exchange::Exchanging>),
@@ -208,7 +209,7 @@ pub struct Mesh {
     alarms: BTreeSet<(Instant, Ask)>,
     batches: Batches,
     /// Writes that were passed on to this node, lately.
-    forwarded: BTreeSet<(NodeId, Ask)>,
+    forwarded: BTreeMap<NodeId, BTreeSet<Ask>>,
     peers: Peers,
     hints: Hints,
     shards: Shards,
@@ -251,7 +252,7 @@ impl Mesh {
             operations: BTreeMap::new(),
             alarms: BTreeSet::new(),
             batches: Batches::default(),
-            forwarded: BTreeSet::new(),
+            forwarded: BTreeMap::new(),
             peers: Peers::default(),
             shards,
             exchanges: Exchanges::default(),
@@ -341,6 +342,7 @@ impl Mesh {
             Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
             Frame::Forwarded { ask, reply } => self.step_forwarded(t, from, ask, *reply),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
+            Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
             Frame::Fetched { ask, record, mark } => self.step_fetched(t, from, ask, record, mark),
@@ -474,7 +476,7 @@ impl Mesh {
         let Some(pending) = self.finish(ask) else { return };
         match pending.operation {
             Operation::Write(writing) => self.expire_write(t, *writing),
-            Operation::Forward(forwarding) => self.expire_forward(t, forwarding),
+            Operation::Forward(forwarding) => self.expire_forward(t, *forwarding),
             Operation::Read(reading) => self.expire_read(t, *reading),
             Operation::Scan(scanning) => self.expire_scan(t, *scanning),
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),

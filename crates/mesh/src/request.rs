@@ -29,6 +29,8 @@ pub struct Write {
     pub expect: Option<Context>,
     /// How many must have it durably; the majority if nothing is said.
     pub w: Option<u8>,
+    /// Other nodes may stand in for replicas that are down; a read may then miss the write until they are back.
+    pub sloppy: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +90,7 @@ impl Write {
         encode_attributes(&self.attributes, out);
         put_option(out, self.expect.as_ref(), |out, context| context.encode(out));
         out.push(self.w.unwrap_or(0));
+        out.push(u8::from(self.sloppy));
     }
 
     pub fn decode(reader: &mut Reader) -> Option<Write> {
@@ -98,6 +101,7 @@ impl Write {
             attributes: decode_attributes(reader)?,
             expect: option(reader, Context::decode)?,
             w: Some(reader.u8()?).filter(|w| *w != 0),
+            sloppy: reader.bool()?,
         })
     }
 }

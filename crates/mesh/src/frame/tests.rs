@@ -29,6 +29,7 @@ fn frames() -> Vec<Frame> {
         attributes: attributes.clone(),
         expect: Some(Context::of_dot(dot)),
         w: Some(2),
+        sloppy: true,
     };
     let value = Bytes::from_static(b"value");
     let page = Page {
@@ -54,6 +55,7 @@ fn frames() -> Vec<Frame> {
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply) }));
     frames.extend([
         Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },
+        Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },
         Frame::Stored { ask, outcome: Outcome::Beaten(Stamp(5)) },
         Frame::Stored { ask, outcome: Outcome::Purged },
         Frame::Fetch { ask, key: key.clone() },

@@ -13,9 +13,12 @@ use crate::rows;
 use base::NodeId;
 use base::mutant::{Mutant, planted};
 use bytes::Bytes;
+use std::time::Duration;
 
 /// Partitions that one tick looks at.
 const PARTITIONS_PER_TICK: usize = 8;
+/// How long a conflict can be looked at.
+const CONFLICTS_KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one look removes.
 const ROWS_PER_LOOK: usize = 100;
 
@@ -80,6 +83,19 @@ impl Mesh {
         if removed > 0 {
             t.out.notes.push(Note::Purged(removed));
         }
+        self.forget_conflicts(t);
+    }
+
+    /// The log of conflicts is for people, and people had their time to look.
+    fn forget_conflicts(&mut self, t: &mut Turn<'_>) {
+        let old_ms = t.now.wall_ms.saturating_sub(CONFLICTS_KEEP.as_millis() as u64);
+        let (from, to) = (rows::conflict(Stamp::ZERO, 0), rows::conflict(Stamp::at_ms(old_ms), 0));
+        let mut found = Vec::new();
+        self.overlay.scan(t.rows, &from, &to, &mut |row, _| {
+            found.push(Bytes::copy_from_slice(row));
+            found.len() < ROWS_PER_LOOK
+        });
+        found.into_iter().for_each(|row| self.put_row(row, None));
     }
 
     fn purge(&mut self, t: &mut Turn<'_>, partition: Partition) -> usize {

@@ -2,7 +2,7 @@
 //! A record is acknowledged when what came of it is durable; what is shown to a reader is durable too, so that
 //! no crash can take back what somebody has seen.
 
-use super::{Mesh, Note, Then, Turn};
+use super::{Mesh, Note, OVERLAY_BYTES_MAX, Then, Turn};
 use crate::conflict::Conflict;
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
@@ -36,8 +36,14 @@ impl Mesh {
     }
 
     /// Puts a record in the place of what is there.
-    pub(super) fn save(&mut self, key: &Key, shard: Shard, old: &Local, record: &Record) -> Seq {
-        let bytes = record.encode();
+    pub(super) fn save(
+        &mut self,
+        key: &Key,
+        shard: Shard,
+        old: &Local,
+        record: &Record,
+        bytes: Bytes,
+    ) -> Seq {
         let before = old.record.as_ref().and_then(due);
         let now = due(record);
         if before != now {
@@ -79,7 +85,7 @@ impl Mesh {
             if self.is_purged(shard, incoming) {
                 return (Outcome::Purged, Seq(0));
             }
-            return (Outcome::Held, self.save(key, shard, &local, incoming));
+            return (Outcome::Held, self.save(key, shard, &local, incoming, incoming.encode()));
         };
         let passed = why == Why::Write && incoming.header.token() < mine.header.token();
         if passed && !planted(Mutant::FenceIgnored) {
@@ -97,8 +103,11 @@ impl Mesh {
             true => Outcome::Beaten(record.header.stamp),
             false => Outcome::Held,
         };
-        let seq = if record == *mine { local.seq } else { self.save(key, shard, &local, &record) };
-        (outcome, seq)
+        if record == *mine {
+            return (outcome, local.seq);
+        }
+        let bytes = record.encode();
+        (outcome, self.save(key, shard, &local, &record, bytes))
     }
 
     /// Whether a record that is not here was here once, and deleted everywhere.
@@ -116,7 +125,8 @@ impl Mesh {
         record: Bytes,
         why: Why,
     ) {
-        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard));
+        let room = self.overlay.bytes() <= OVERLAY_BYTES_MAX;
+        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && room);
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
             return self.send(t, from, Frame::Declined { ask });
         };

@@ -19,8 +19,11 @@ use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Writes passed on to this node that it remembers.
-const FORWARDED_MAX: usize = 16_384;
+/// Writes passed on by one node that are remembered.
+const FORWARDED_MAX: usize = 4_096;
+
+/// A record that would grow beyond this is refused.
+const RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 
 /// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub(super) struct Writing {
     /// What the client is told.
     result: Option<Box<Record>>,
     acked: Vec<NodeId>,
+    /// Who stands in for whom.
+    stand_ins: Vec<(NodeId, NodeId)>,
     /// Not waited for any more.
     absent: Vec<NodeId>,
     beaten: Option<Stamp>,
@@ -105,6 +110,7 @@ impl Mesh {
             record: Bytes::new(),
             result: None,
             acked: Vec::new(),
+            stand_ins: Vec::new(),
             absent: Vec::new(),
             beaten: None,
             restamped: false,
@@ -231,11 +237,16 @@ impl Mesh {
             wall_ms: t.now.wall_ms,
         };
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
-        let delta = written.delta.encode();
-        if delta.len() > 2 * REQUEST_BYTES_MAX {
+        let full = written.full.encode();
+        let before = local.bytes.as_ref().map_or(0, Bytes::len);
+        if full.len() > RECORD_BYTES_MAX && full.len() > before {
             return Err(Code::RequestTooLarge);
         }
-        let seq = self.save(&write.key, shard, &local, &written.full);
+        let delta = match written.full.kind.is_last_write_wins() {
+            true => full.clone(),
+            false => written.delta.encode(),
+        };
+        let seq = self.save(&write.key, shard, &local, &written.full, full);
         Ok((delta, written.full, seq))
     }
 
@@ -254,12 +265,35 @@ impl Mesh {
             } else {
                 self.hint(t, node, &key);
                 self.writing(ask).expect("it is under way").absent.push(node);
+                self.find_stand_in(t, ask, node);
             }
         }
     }
 
+    /// Somebody else keeps the record for a replica that is down, if the client likes.
+    fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
+        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        let busy = |node: &NodeId| {
+            writing.route.everyone().any(|other| other == *node)
+                || writing.stand_ins.iter().any(|(other, _)| other == node)
+                || self.peers.is_down(*node)
+        };
+        let mut members = self.topology.members().iter().map(|member| member.node);
+        let Some(stand_in) = members.find(|node| !busy(node)).filter(|_| writing.write.sloppy) else {
+            return;
+        };
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        self.send(t, stand_in, Frame::Keep { ask, target, key, record });
+        self.writing(ask).expect("it is under way").stand_ins.push((stand_in, target));
+    }
+
     pub(super) fn write_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
         let Some(writing) = self.writing(ask) else { return };
+        let stood_in = writing.stand_ins.iter().find(|(node, _)| *node == from);
+        let from = stood_in.map_or(from, |(_, target)| *target);
         if writing.acked.contains(&from) || !writing.route.everyone().any(|node| node == from) {
             return;
         }
@@ -306,7 +340,8 @@ impl Mesh {
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Write(mut writing) = pending.operation else { return };
         writing.restamped = true;
-        (writing.beaten, writing.acked, writing.absent) = (None, Vec::new(), Vec::new());
+        (writing.beaten, writing.stand_ins) = (None, Vec::new());
+        (writing.acked, writing.absent) = (Vec::new(), Vec::new());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
         self.originate(t, ask, beaten.next());
     }
@@ -378,18 +413,20 @@ impl Mesh {
             return self.reply(t, client, Reply::Refused(Code::NotInStep));
         };
         let forwarding = Forwarding { client, write: write.clone(), to, tried };
-        let ask = self.begin(t, Operation::Forward(forwarding), deadline);
+        let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
     }
 
     pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
         // The network may repeat a frame; what it asks for is done once.
-        if self.forwarded.insert((from, ask)) {
+        let forwarded = self.forwarded.entry(from).or_default();
+        let is_new = forwarded.insert(ask);
+        if forwarded.len() > FORWARDED_MAX {
+            forwarded.pop_first();
+        }
+        if is_new {
             let deadline = t.now.at.after(self.params.timeout);
             self.start_write(t, Client::Peer(from, ask), write, deadline);
-        }
-        while self.forwarded.len() > FORWARDED_MAX {
-            self.forwarded.pop_first();
         }
     }
 
