@@ -2,10 +2,8 @@
 //! The bytes sort as the names do within a namespace, and their hash says which partition the key lies in.
 
 use crate::ring::Partition;
+use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::{BufMut, Bytes, BytesMut};
-
-/// The longest name of a key.
-pub const NAME_BYTES_MAX: usize = 4_096;
 
 const SPACE_BYTES: usize = 4;
 
@@ -22,7 +20,7 @@ impl Key {
 
     /// From a peer or a row; `None` if it cannot be a key.
     pub fn from_bytes(bytes: Bytes) -> Option<Key> {
-        (SPACE_BYTES..=SPACE_BYTES + NAME_BYTES_MAX).contains(&bytes.len()).then_some(Key(bytes))
+        (SPACE_BYTES..=SPACE_BYTES + MESH_NAME_BYTES_MAX).contains(&bytes.len()).then_some(Key(bytes))
     }
 
     pub fn bytes(&self) -> &Bytes {

@@ -28,6 +28,7 @@ use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
 use base::codec::{Reader, put_varint};
+use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
@@ -55,12 +56,8 @@ pub struct Params {
     pub round_every: Duration,
 }
 
-/// Rows in memory beyond which writes are refused until the store has caught up.
-const OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 16 * 1024 * 1024;
-/// Operations under way, beyond which further requests are refused.
-const OPERATIONS_MAX: usize = 65_536;
 
 /// The two clocks of a node: one for waiting, one for people and stamps.
 #[derive(Clone, Copy, Debug)]
@@ -315,7 +312,8 @@ impl Mesh {
     }
 
     fn step_request(&mut self, t: &mut Turn<'_>, token: Token, deadline: Instant, request: Request) {
-        if self.operations.len() >= OPERATIONS_MAX || self.overlay.bytes() > OVERLAY_BYTES_MAX {
+        let busy = self.operations.len() >= MESH_OPERATIONS_MAX;
+        if busy || self.overlay.bytes() > MESH_OVERLAY_BYTES_MAX {
             return t.out.replies.push((token, Reply::Refused(Code::TooManyRequests)));
         }
         match request {
@@ -331,6 +329,14 @@ impl Mesh {
         let Envelope { epoch, frame } = envelope;
         if epoch > self.topology.epoch && !matches!(frame, Frame::Topology(_)) {
             self.send(t, from, Frame::Which);
+            // Whoever is behind may have been given up by the others, and must not answer as if it were not.
+            match frame {
+                Frame::Fetch { ask, .. } | Frame::Collect { ask, .. } | Frame::Forward { ask, .. } => {
+                    return self.send(t, from, Frame::Declined { ask });
+                }
+                Frame::Welcome { .. } => return,
+                _ => {}
+            }
         }
         if epoch < self.topology.epoch
             && let Some(ask) = frame.question()

@@ -8,10 +8,8 @@ use crate::hlc::Stamp;
 use crate::set::join_dots;
 use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::limits::MESH_SIBLINGS_MAX;
 use bytes::Bytes;
-
-/// A write that would leave more than this is refused.
-pub const SIBLINGS_MAX: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sibling {
@@ -37,7 +35,7 @@ impl Siblings {
 
     /// Adds a value in place of those that `read` has seen; they are put into `seen`.
     pub fn put(&mut self, value: Sibling, read: &Context, seen: &mut Context) -> Result<Siblings, Code> {
-        if self.values.iter().filter(|sibling| !read.covers(sibling.dot)).count() >= SIBLINGS_MAX {
+        if self.values.iter().filter(|sibling| !read.covers(sibling.dot)).count() >= MESH_SIBLINGS_MAX {
             return Err(Code::TooManySiblings);
         }
         self.drop_seen(read, seen);

@@ -10,11 +10,10 @@ use crate::record::Record;
 use crate::rows;
 use crate::topology::Topology;
 use base::NodeId;
+use base::limits::MESH_HINTS_MAX;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Hints for one replica that are kept at a time.
-const HINTS_MAX: usize = 100_000;
 /// Hints that are replayed to one replica at a time.
 const WINDOW: usize = 64;
 
@@ -57,7 +56,7 @@ impl Hints {
 impl Mesh {
     pub(super) fn hint(&mut self, t: &mut Turn<'_>, target: NodeId, key: &Key) {
         let hints = self.hints.targets.entry(target).or_default();
-        if hints.added >= HINTS_MAX {
+        if hints.added >= MESH_HINTS_MAX {
             return;
         }
         hints.added += 1;
@@ -80,7 +79,7 @@ impl Mesh {
         record: Bytes,
     ) {
         let hints = self.hints.targets.entry(target).or_default();
-        let known = self.topology.member(target).is_some() && hints.added < HINTS_MAX;
+        let known = self.topology.member(target).is_some() && hints.added < MESH_HINTS_MAX;
         let Some(record) = Record::decode(record).filter(|_| known) else {
             return self.send(t, from, Frame::Declined { ask });
         };

@@ -143,6 +143,7 @@ impl Mesh {
         let lost: Vec<Shard> = kept.into_iter().filter(|shard| !self.keeps(*shard)).collect();
         self.plan_exchanges(begins, lost);
         self.reroute_writes(t);
+        self.reroute_reads(t);
         let (seq, epoch) = (self.next_seq(), self.topology.epoch);
         self.after(t, seq, Then::Report(Report::At(epoch)));
     }

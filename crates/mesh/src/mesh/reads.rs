@@ -3,7 +3,7 @@
 //! asked first, and the others as well when an answer takes long.
 
 use super::writes::join;
-use super::{Mesh, Operation, Then, Turn};
+use super::{Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -13,6 +13,10 @@ use crate::request::Reply;
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
+use std::time::Duration;
+
+/// After so long those are asked again who could not answer.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -21,6 +25,8 @@ pub(super) struct Reading {
     needed: usize,
     /// Replicas that were not asked yet, the best last.
     rest: Vec<NodeId>,
+    /// Those who could not answer, and may later.
+    declined: Vec<NodeId>,
     asked: Vec<NodeId>,
     heard: Vec<Heard>,
     /// What all of them together have, once enough were heard.
@@ -63,6 +69,7 @@ impl Mesh {
             key,
             needed,
             rest: list,
+            declined: Vec::new(),
             asked: Vec::new(),
             heard: Vec::new(),
             merged: None,
@@ -113,14 +120,22 @@ impl Mesh {
         self.read_fetched(t, self.me, ask, local.record, mark);
     }
 
+    /// An answer takes long: everybody is asked who was not, or who could not answer then.
     pub(super) fn hedge(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let n = self.reading(ask).filter(|reading| reading.merged.is_none()).map_or(0, |r| r.rest.len());
+        let Some(reading) = self.reading(ask).filter(|reading| reading.merged.is_none()) else { return };
+        let again = std::mem::take(&mut reading.declined);
+        reading.rest.splice(0..0, again);
+        let n = reading.rest.len();
         self.ask_more(t, ask, n);
     }
 
     pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
         reading.asked.retain(|node| *node != from);
+        reading.declined.push(from);
+        if reading.rest.is_empty() {
+            self.alarms.insert((t.now.at.after(RETRY_AFTER), ask));
+        }
         self.ask_more(t, ask, 1);
     }
 
@@ -155,7 +170,8 @@ impl Mesh {
     ) {
         let region = self.params.actor.region;
         let Some(reading) = self.reading(ask) else { return };
-        if reading.merged.is_some() || reading.heard.iter().any(|heard| heard.from == from) {
+        let awaited = reading.merged.is_none() && reading.asked.contains(&from);
+        if !awaited || reading.heard.iter().any(|heard| heard.from == from) {
             return;
         }
         reading.heard.push(Heard { from, record, mark });
@@ -216,6 +232,24 @@ impl Mesh {
         let (token, merged) = (reading.token, reading.merged.take().flatten());
         self.finish(ask);
         t.out.replies.push((token, Reply::Found(merged)));
+    }
+
+    /// After a change of topology: reads that have not heard enough begin anew.
+    pub(super) fn reroute_reads(&mut self, t: &mut Turn<'_>) {
+        let key = |pending: &Pending| match &pending.operation {
+            Operation::Read(reading) if reading.merged.is_none() => Some(reading.key.clone()),
+            _ => None,
+        };
+        let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
+        for (ask, key) in keys.collect::<Vec<_>>() {
+            let Some(shard) = self.shard_of(&key) else { continue };
+            let list = self.route(shard.partition, shard.copies).read.clone();
+            let Some(reading) = self.reading(ask) else { continue };
+            (reading.rest, reading.declined) = (list, Vec::new());
+            (reading.asked, reading.heard) = (Vec::new(), Vec::new());
+            let needed = reading.needed;
+            self.ask_more(t, ask, needed);
+        }
     }
 
     pub(super) fn expire_read(&mut self, t: &mut Turn<'_>, reading: Reading) {

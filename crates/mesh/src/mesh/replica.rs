@@ -2,7 +2,7 @@
 //! A record is acknowledged when what came of it is durable; what is shown to a reader is durable too, so that
 //! no crash can take back what somebody has seen.
 
-use super::{Mesh, Note, OVERLAY_BYTES_MAX, Then, Turn};
+use super::{Mesh, Note, Then, Turn};
 use crate::conflict::Conflict;
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
@@ -12,6 +12,7 @@ use crate::overlay::Seq;
 use crate::record::Record;
 use crate::rows;
 use base::NodeId;
+use base::limits::MESH_OVERLAY_BYTES_MAX;
 use base::mutant::{Mutant, planted};
 use bytes::Bytes;
 
@@ -125,7 +126,7 @@ impl Mesh {
         record: Bytes,
         why: Why,
     ) {
-        let room = self.overlay.bytes() <= OVERLAY_BYTES_MAX;
+        let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
         let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && room);
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
             return self.send(t, from, Frame::Declined { ask });

@@ -13,15 +13,12 @@ use crate::record::Record;
 use crate::request::{Reply, Scan, Scanned, Write};
 use crate::ring::{PARTITIONS, Partition};
 use crate::rows;
+use base::limits::MESH_PAGE_KEYS_MAX;
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most keys on a page.
-pub const PAGE_KEYS_MAX: usize = 1_000;
-/// The most writes in a request.
-pub const BATCH_WRITES_MAX: usize = 1_000;
 /// Bytes of records after which a page ends early.
 const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 
@@ -82,7 +79,7 @@ impl Mesh {
         writes: Vec<Write>,
         deadline: Instant,
     ) {
-        if writes.is_empty() || writes.len() > BATCH_WRITES_MAX {
+        if writes.is_empty() || writes.len() > MESH_PAGE_KEYS_MAX {
             let code = if writes.is_empty() { Code::EmptyKey } else { Code::TooManyOps };
             return t.out.replies.push((token, Reply::Refused(code)));
         }
@@ -105,7 +102,7 @@ impl Mesh {
             space: scan.space,
             start: scan.start.clone(),
             end: scan.end.clone(),
-            limit: scan.limit.clamp(1, PAGE_KEYS_MAX) as u16,
+            limit: scan.limit.clamp(1, MESH_PAGE_KEYS_MAX) as u16,
         };
         let asked = nodes.iter().copied().filter(|node| self.peers.may_ask(*node, t.now.at)).collect();
         let scanning = Scanning { token, scan, asked, heard: Vec::new() };
@@ -242,7 +239,7 @@ impl Mesh {
         for (key, records) in versions {
             let live = join(records.into_iter()).filter(|record| record.is_live(t.now.wall_ms));
             if let Some(record) = live {
-                if scanned.records.len() == scan.limit.clamp(1, PAGE_KEYS_MAX) {
+                if scanned.records.len() == scan.limit.clamp(1, MESH_PAGE_KEYS_MAX) {
                     scanned.next = scanned.records.last().map(|(key, _)| after(&key.name()));
                     break;
                 }

@@ -7,13 +7,12 @@ use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::Dot;
 use crate::frame::{Ask, Frame, Outcome, Why};
 use crate::hlc::Stamp;
-use crate::key::NAME_BYTES_MAX;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Birth, Op};
 use crate::record::Record;
 use crate::request::{Reply, Write};
-use base::limits::REQUEST_BYTES_MAX;
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -21,9 +20,6 @@ use std::sync::Arc;
 
 /// Writes passed on by one node that are remembered.
 const FORWARDED_MAX: usize = 4_096;
-
-/// A record that would grow beyond this is refused.
-const RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 
 /// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,7 +129,7 @@ impl Mesh {
         if write.key.name().is_empty() {
             return Err(Code::EmptyKey);
         }
-        if size > REQUEST_BYTES_MAX || write.key.name().len() > NAME_BYTES_MAX {
+        if size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
@@ -239,7 +235,7 @@ impl Mesh {
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
         let full = written.full.encode();
         let before = local.bytes.as_ref().map_or(0, Bytes::len);
-        if full.len() > RECORD_BYTES_MAX && full.len() > before {
+        if full.len() > MESH_RECORD_BYTES_MAX && full.len() > before {
             return Err(Code::RequestTooLarge);
         }
         let delta = match written.full.kind.is_last_write_wins() {
