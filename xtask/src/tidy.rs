@@ -32,6 +32,7 @@ const ROOMS: [(&str, &[&str]); 12] = [
         ],
     ),
     ("api", ANYTHING),
+    ("bench", ANYTHING),
     ("cli", ANYTHING),
     ("sim", &["base", "bytes", "coord", "disk", "engine", "mimalloc", "node", "raft"]),
 ];
