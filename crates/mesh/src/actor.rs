@@ -51,7 +51,9 @@ impl Dot {
         put_varint(out, self.counter);
     }
 
+    /// Counting begins at one.
     pub fn decode(reader: &mut Reader) -> Option<Dot> {
-        Some(Dot { actor: Actor::decode(reader)?, counter: reader.varint()? })
+        let actor = Actor::decode(reader)?;
+        Some(Dot { actor, counter: reader.varint().filter(|counter| *counter > 0)? })
     }
 }

@@ -6,6 +6,9 @@
 use crate::actor::{Actor, Dot, RegionId};
 use base::codec::{Reader, put_varint};
 
+/// A context with more is not one of ours; putting such a one in order would take too long.
+const SPANS_MAX: usize = 4_096;
+
 /// Every write counted in `(after, upto]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
@@ -136,7 +139,8 @@ impl Context {
     /// Whatever was written is brought into order, so that a peer cannot hand over what breaks the promise above.
     pub fn decode(reader: &mut Reader) -> Option<Context> {
         let mut context = Context::default();
-        for _ in 0..reader.count()? {
+        let count = Some(reader.count()?).filter(|count| *count <= SPANS_MAX)?;
+        for _ in 0..count {
             let actor = Actor::decode(reader)?;
             let after = reader.varint()?;
             let upto = after.checked_add(reader.varint()?)?;

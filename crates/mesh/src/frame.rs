@@ -16,6 +16,9 @@ use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 
+/// Actors that a shard is said to know.
+const KNOWN_MAX: usize = 1_024;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     pub epoch: Epoch,
@@ -98,9 +101,7 @@ pub enum Frame {
     Topology(Bytes),
     /// A node that has started, to whoever may know better.
     Hello,
-    Welcome {
-        actor: Actor,
-    },
+    Welcome,
     Compare {
         ask: Ask,
         shard: Shard,
@@ -275,10 +276,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_bytes(out, bytes);
         }
         Frame::Hello => out.push(12),
-        Frame::Welcome { actor } => {
-            out.push(13);
-            actor.encode(out);
-        }
+        Frame::Welcome => out.push(13),
         Frame::Compare { ask, shard, root, known } => {
             begin(out, 14, ask);
             put_shard(out, *shard);
@@ -355,7 +353,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         10 => Frame::Which,
         11 => Frame::Topology(reader.bytes()?),
         12 => Frame::Hello,
-        13 => Frame::Welcome { actor: Actor::decode(reader)? },
+        13 => Frame::Welcome,
         14 => Frame::Compare { ask, shard: shard(reader)?, root: reader.u64()?, known: known(reader)? },
         15 => {
             let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
@@ -458,5 +456,6 @@ fn put_known(out: &mut Vec<u8>, known: &Known) {
 
 fn known(reader: &mut Reader) -> Option<Known> {
     let entry = |reader: &mut Reader| Some((Actor::decode(reader)?, Stamp(reader.varint()?)));
-    (0..reader.count()?).map(|_| entry(reader)).collect()
+    let count = Some(reader.count()?).filter(|count| *count <= KNOWN_MAX)?;
+    (0..count).map(|_| entry(reader)).collect()
 }

@@ -334,7 +334,7 @@ impl Mesh {
                 Frame::Fetch { ask, .. } | Frame::Collect { ask, .. } | Frame::Forward { ask, .. } => {
                     return self.send(t, from, Frame::Declined { ask });
                 }
-                Frame::Welcome { .. } => return,
+                Frame::Welcome => return,
                 _ => {}
             }
         }
@@ -363,8 +363,8 @@ impl Mesh {
                     self.step_topology(t, topology);
                 }
             }
-            Frame::Hello => self.send(t, from, Frame::Welcome { actor: self.params.actor }),
-            Frame::Welcome { actor } => self.step_welcome(t, from, actor),
+            Frame::Hello => self.send(t, from, Frame::Welcome),
+            Frame::Welcome => self.step_welcome(t, from),
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
             }
@@ -393,7 +393,7 @@ impl Mesh {
             Then::Spread(ask) => self.spread(t, ask),
             Then::Show(ask) => self.fetch_here(t, ask),
             Then::Exchanged(ask) => self.step_exchanged(t, ask),
-            Then::Settled(shard, known, mark) => self.settle(t, shard, &known, mark),
+            Then::Settled(shard, known, mark) => self.settle(shard, &known, mark),
             Then::Identity { dots, floor } => {
                 self.dots.reserved(dots);
                 self.floor = floor;

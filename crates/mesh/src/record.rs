@@ -76,6 +76,9 @@ pub struct Recent {
     pub request: u64,
 }
 
+/// The most pairs of metadata.
+pub const METADATA_MAX: usize = 64;
+
 /// How many requests a record remembers.
 pub const RECENT_MAX: usize = 8;
 

@@ -49,7 +49,7 @@ pub fn record_key(row: &[u8]) -> Option<Key> {
     Key::from_bytes(Bytes::copy_from_slice(row.get(2..)?))
 }
 
-/// Bounds of the records of a partition from a key on, without it when `after` is set.
+/// Where the records of a partition begin that are not before a key.
 pub fn records_from(partition: Partition, from: &[u8]) -> Bytes {
     join(&[RECORD, partition.0], from)
 }

@@ -66,7 +66,7 @@ fn frames() -> Vec<Frame> {
         Frame::Which,
         Frame::Topology(value),
         Frame::Hello,
-        Frame::Welcome { actor },
+        Frame::Welcome,
         Frame::Compare { ask, shard, root: 4, known: known.clone() },
         Frame::Leaves { ask, leaves: vec![7; LEAVES], known: known.clone(), mark: Stamp(3) },
         Frame::Leaves { ask, leaves: vec![], known: known.clone(), mark: Stamp(3) },

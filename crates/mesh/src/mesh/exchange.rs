@@ -385,7 +385,7 @@ impl Mesh {
         };
         let Exchanging { shard, peer, known, mark, their_known, their_mark, records, .. } = *done;
         self.exchanges.under_way -= 1;
-        self.settle(t, shard, &their_known, their_mark);
+        self.settle(shard, &their_known, their_mark);
         self.send(t, peer, Frame::Settled { shard, known, mark });
         self.exchanges.sources.entry(shard).or_default().insert(peer);
         self.report_filled(t, shard);

@@ -5,7 +5,6 @@
 
 use super::writes::Route;
 use super::{Mesh, Note, Then, Turn};
-use crate::actor::Actor;
 use crate::frame::{Frame, Shard};
 use crate::moves::{Report, majority};
 use crate::ring::Partition;
@@ -119,7 +118,7 @@ impl Mesh {
         })
     }
 
-    pub(super) fn step_welcome(&mut self, t: &mut Turn<'_>, from: NodeId, _actor: Actor) {
+    pub(super) fn step_welcome(&mut self, t: &mut Turn<'_>, from: NodeId) {
         self.wakening.heard.insert(from);
         self.step_waking(t);
     }

@@ -24,7 +24,7 @@ const ROWS_PER_LOOK: usize = 100;
 
 impl Mesh {
     /// What a peer vouched for holds here as well, durably.
-    pub(super) fn settle(&mut self, t: &mut Turn<'_>, shard: Shard, known: &Known, mark: Stamp) {
+    pub(super) fn settle(&mut self, shard: Shard, known: &Known, mark: Stamp) {
         let me = self.params.actor;
         let state = self.shards.state(shard);
         for (actor, stamp) in known.iter().filter(|(actor, _)| *actor != me) {
@@ -32,7 +32,7 @@ impl Mesh {
             *entry = (*stamp).max(*entry);
         }
         self.raise_mark(shard, mark);
-        self.update_mark(t, shard);
+        self.update_mark(shard);
     }
 
     fn raise_mark(&mut self, shard: Shard, mark: Stamp) {
@@ -45,7 +45,8 @@ impl Mesh {
         }
     }
 
-    fn update_mark(&mut self, _t: &mut Turn<'_>, shard: Shard) {
+    /// How far everybody is known to have everything.
+    fn update_mark(&mut self, shard: Shard) {
         if self.topology.is_moving() {
             return;
         }
@@ -79,11 +80,13 @@ impl Mesh {
         for _ in 0..PARTITIONS_PER_TICK {
             let partition = self.exchanges.next_to_purge();
             removed += self.purge(t, partition);
+            if partition == Partition(0) {
+                self.forget_conflicts(t);
+            }
         }
         if removed > 0 {
             t.out.notes.push(Note::Purged(removed));
         }
-        self.forget_conflicts(t);
     }
 
     /// The log of conflicts is for people, and people had their time to look.

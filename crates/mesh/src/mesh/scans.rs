@@ -158,6 +158,17 @@ impl Mesh {
         }
         page.retain(|(key, _)| upto.as_ref().is_none_or(|upto| key <= upto));
         page.sort_by(|left, right| left.0.cmp(&right.0));
+        let mut bytes = 0;
+        let mut fits = |(_, record): &(Key, Bytes)| {
+            let fits = bytes <= PAGE_BYTES_SOFT;
+            bytes += record.len();
+            fits
+        };
+        let n = page.iter().take_while(|entry| fits(entry)).count();
+        if n < page.len() {
+            page.truncate(n);
+            upto = page.last().map(|(key, _)| key.clone());
+        }
         (page, upto.map(|key| key.name()))
     }
 

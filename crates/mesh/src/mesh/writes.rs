@@ -10,7 +10,7 @@ use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Birth, Op};
-use crate::record::Record;
+use crate::record::{METADATA_MAX, Record};
 use crate::request::{Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
@@ -129,7 +129,8 @@ impl Mesh {
         if write.key.name().is_empty() {
             return Err(Code::EmptyKey);
         }
-        if size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
+        let crowded = write.attributes.metadata.len() > METADATA_MAX;
+        if crowded || size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {

@@ -2,7 +2,7 @@
 //! A version byte, what every record has, then tagged fields in ascending order. An older version is brought
 //! forward when it is read; fields that this version does not know are kept and written again.
 
-use super::{Body, Fence, Header, Kind, RECENT_MAX, Rare, Recent, Record};
+use super::{Body, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, Rare, Recent, Record};
 use crate::actor::{Dot, RegionId};
 use crate::context::Context;
 use crate::hlc::Stamp;
@@ -27,8 +27,6 @@ mod tag {
     pub const RECENT: u64 = 7;
     pub const FIRST_UNKNOWN: u64 = 8;
 }
-
-const METADATA_MAX: usize = 64;
 
 impl Record {
     pub fn encode(&self) -> Bytes {
