@@ -144,6 +144,9 @@ fn quorums_that_cannot_be_are_refused() {
     let too_many = Write { w: Some(4), ..put("k", "v") };
     assert_eq!(world.call(1, Request::Write(too_many)), Reply::Refused(Code::BadQuorum));
     assert_eq!(world.call(1, Request::Read { key: key("k"), r: Some(4) }), Reply::Refused(Code::BadQuorum));
+    let metadata = vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v")); 65];
+    let crowded = Write { attributes: Attributes { metadata, ..Attributes::default() }, ..put("k", "v") };
+    assert_eq!(world.call(1, Request::Write(crowded)), Reply::Refused(Code::RequestTooLarge));
     let elsewhere = Request::Read { key: Key::new(9, b"k"), r: None };
     assert_eq!(world.call(1, elsewhere), Reply::Refused(Code::UnknownSpace));
 }
@@ -159,6 +162,18 @@ fn a_retry_is_recognised_by_whoever_gets_it() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn what_the_network_repeats_is_done_once() {
+    let mut world = awake(22, 5);
+    world.repeats = true;
+    for n in 0..40 {
+        let reply = world.call(n % 5 + 1, Request::Write(write("c", Kind::Counter, Op::Add(1))));
+        assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    }
+    let Reply::Found(Some(record)) = world.call(1, read("c")) else { panic!("not found") };
+    assert_eq!(tally(&record), 40);
 }
 
 #[test]

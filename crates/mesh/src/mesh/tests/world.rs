@@ -56,6 +56,8 @@ pub struct World {
     /// Nodes that are not told of topologies.
     pub deaf: BTreeSet<NodeId>,
     pub loss_per_million: u64,
+    /// Every frame comes twice.
+    pub repeats: bool,
     pub delay_max: u64,
     pub sync_max: u64,
     pub replies: BTreeMap<Token, Reply>,
@@ -87,6 +89,7 @@ impl World {
             cut: BTreeSet::new(),
             deaf: BTreeSet::new(),
             loss_per_million: 0,
+            repeats: false,
             delay_max: 3 * MS,
             sync_max: 4 * MS,
             replies: BTreeMap::new(),
@@ -251,7 +254,7 @@ impl World {
         assert_ne!(from, to, "nobody writes to itself");
         let copies = if self.rng.chance(self.loss_per_million) {
             0
-        } else if self.rng.chance(self.loss_per_million / 4) {
+        } else if self.repeats || self.rng.chance(self.loss_per_million / 4) {
             2
         } else {
             1
