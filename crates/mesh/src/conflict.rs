@@ -1,8 +1,6 @@
 //! A last write that lost against one that had not seen it, kept so that people can look at it and bring it back.
 //! Every replica that merges the two writes the same conflict under the same identity.
 
-use crate::actor::Dot;
-use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::record::Record;
 use crate::rows::{self, Row};
@@ -21,20 +19,17 @@ pub struct Conflict {
 
 const VERSION: u8 = 1;
 
-impl Conflict {
-    /// The same on every replica.
-    pub fn id(&self) -> u64 {
-        let mut out = self.key.bytes().to_vec();
-        let mut put = |dot: &Dot| dot.encode(&mut out);
-        put(&self.winner.header.dot);
-        put(&self.loser.header.dot);
-        hash64(&out, 0)
-    }
+/// Where the conflict of two writes lies: by the winner's stamp, then by its identity, the same on every replica.
+pub fn row_key(key: &Key, winner: &Record, loser: &Record) -> Bytes {
+    let mut out = key.bytes().to_vec();
+    winner.header.dot.encode(&mut out);
+    loser.header.dot.encode(&mut out);
+    rows::conflict(winner.header.stamp, hash64(&out, 0))
+}
 
-    /// Sorted by the winner's stamp, which replicas agree on as well.
+impl Conflict {
     pub fn row(&self) -> Row {
-        let stamp: Stamp = self.winner.header.stamp;
-        Row { key: rows::conflict(stamp, self.id()), value: Some(self.encode()) }
+        Row { key: row_key(&self.key, &self.winner, &self.loser), value: Some(self.encode()) }
     }
 
     fn encode(&self) -> Bytes {

@@ -144,6 +144,8 @@ pub enum Outcome {
     Passed,
     /// It was deleted so long ago that everybody has forgotten it.
     Purged,
+    /// Refused: the key was created as another kind, which goes before this one.
+    Misfit,
 }
 
 /// What the sender has in the differing buckets, in `(after, upto]`.
@@ -244,6 +246,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
                 Outcome::Beaten(stamp) => (1, *stamp),
                 Outcome::Passed => (2, Stamp::ZERO),
                 Outcome::Purged => (3, Stamp::ZERO),
+                Outcome::Misfit => (4, Stamp::ZERO),
             };
             out.push(number);
             put_varint(out, stamp.0);
@@ -400,6 +403,7 @@ fn outcome(reader: &mut Reader) -> Option<Outcome> {
         1 => Outcome::Beaten(stamp),
         2 => Outcome::Passed,
         3 => Outcome::Purged,
+        4 => Outcome::Misfit,
         _ => return None,
     })
 }

@@ -58,6 +58,7 @@ fn frames() -> Vec<Frame> {
         Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },
         Frame::Stored { ask, outcome: Outcome::Beaten(Stamp(5)) },
         Frame::Stored { ask, outcome: Outcome::Purged },
+        Frame::Stored { ask, outcome: Outcome::Misfit },
         Frame::Fetch { ask, key: key.clone() },
         Frame::Fetched { ask, record: Some(value.clone()), mark: Stamp(1) },
         Frame::Collect { ask, space: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },

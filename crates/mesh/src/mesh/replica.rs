@@ -3,7 +3,7 @@
 //! no crash can take back what somebody has seen.
 
 use super::{Mesh, Note, Then, Turn};
-use crate::conflict::Conflict;
+use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -92,6 +92,9 @@ impl Mesh {
         if passed && !planted(Mutant::FenceIgnored) {
             return (Outcome::Passed, Seq(0));
         }
+        if why == Why::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
+            return (Outcome::Misfit, Seq(0));
+        }
         let Merged { record, loser } = merge(mine, incoming);
         if let Some(loser) = loser {
             let conflict = Conflict { key: key.clone(), winner: record.clone(), loser, at_ms: t.now.wall_ms };
@@ -99,8 +102,7 @@ impl Mesh {
             self.put_row(row.key, row.value);
             t.out.notes.push(Note::Conflict(Box::new(conflict)));
         }
-        let unseen = !incoming.context.covers(record.header.dot);
-        let outcome = match record.kind.is_last_write_wins() && unseen {
+        let outcome = match self.is_beaten(t, key, mine, &record, incoming) {
             true => Outcome::Beaten(record.header.stamp),
             false => Outcome::Held,
         };
@@ -109,6 +111,17 @@ impl Mesh {
         }
         let bytes = record.encode();
         (outcome, self.save(key, shard, &local, &record, bytes))
+    }
+
+    /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no
+    /// help: it may have forgotten in a crash what others have.
+    fn is_beaten(&self, t: &Turn<'_>, key: &Key, mine: &Record, shown: &Record, incoming: &Record) -> bool {
+        if !shown.kind.is_last_write_wins() || shown.header.dot == incoming.header.dot {
+            return false;
+        }
+        // It may have come before, by another way, and lost then.
+        let lost = || self.overlay.get(t.rows, &row_key(key, shown, incoming)).0.is_some();
+        !mine.context.covers(incoming.header.dot) || lost()
     }
 
     /// Whether a record that is not here was here once, and deleted everywhere.

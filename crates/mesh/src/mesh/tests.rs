@@ -339,6 +339,14 @@ const SCENES: [(&str, Scene, Mutant); 11] = [
 ];
 
 #[test]
+fn scenes_without_a_planted_bug_end_well() {
+    for seed in 0..12 {
+        assert_eq!(scenes::a_write_is_forgotten(seed), None, "seed {seed}");
+        assert_eq!(scenes::a_key_is_two_things(seed), None, "seed {seed}");
+    }
+}
+
+#[test]
 fn scenes_end_well() {
     for (name, scene, _) in SCENES {
         for seed in 0..2 {

@@ -300,12 +300,17 @@ impl Mesh {
                 writing.acked.push(from);
                 writing.beaten = writing.beaten.max(Some(stamp));
             }
-            Outcome::Passed | Outcome::Purged => writing.absent.push(from),
+            Outcome::Passed | Outcome::Misfit | Outcome::Purged => writing.absent.push(from),
         }
-        let refused = outcome == Outcome::Passed && !std::mem::replace(&mut writing.answered, true);
-        let client = writing.client;
-        if refused {
-            self.reply(t, client, Reply::Refused(Code::FencePassed));
+        let refusal = match outcome {
+            Outcome::Passed => Some(Code::FencePassed),
+            Outcome::Misfit => Some(Code::WrongType),
+            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged => None,
+        };
+        if let Some(code) = refusal.filter(|_| !writing.answered) {
+            writing.answered = true;
+            let client = writing.client;
+            self.reply(t, client, Reply::Refused(code));
         }
         self.settle_write(t, ask);
     }

@@ -208,6 +208,34 @@ pub fn a_passed_fence(seed: u64) -> Option<String> {
     expect(&mut world, 2, "k", Some("new holder"))
 }
 
+/// A node forgets, in a crash, a write with which others have run ahead of its clock; what it writes next wins.
+pub fn a_write_is_forgotten(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3);
+    world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = 450;
+    world.run(SECOND);
+    world.call(2, Request::Write(put("other", "v")));
+    world.sync_max = 200 * MS;
+    let Reply::Written(_) = world.call(1, Request::Write(put("k", "first"))) else { return None };
+    world.crash(NodeId(1));
+    world.sync_max = 2 * MS;
+    world.start(NodeId(1));
+    world.run(60 * MS);
+    match world.call(1, Request::Write(put("k", "second"))) {
+        Reply::Written(_) => expect(&mut world, 3, "k", Some("second")),
+        _ => None,
+    }
+}
+
+/// Two create a key at once, as different things; whoever loses is told.
+pub fn a_key_is_two_things(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.isolate(NodeId(3));
+    world.call(1, Request::Write(write("k", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
+    world.cut.clear();
+    let reply = world.call(3, Request::Write(put("k", "v")));
+    (reply != Reply::Refused(Code::WrongType)).then(|| format!("{reply:?}"))
+}
+
 /// One clock is a year ahead, one five seconds behind; whoever writes later wins.
 pub fn clocks_disagree(seed: u64) -> Option<String> {
     let mut world = World::new(seed, 3);
