@@ -42,10 +42,26 @@ pub const LOG_HOLD_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes of log in memory, whoever needs them. A member whose store cannot keep up takes in no more: as
 /// leader it orders nothing further, as follower it lets the leader send again later.
 pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A range whose answer is larger than this is read and sent in pieces.
+pub const RANGE_WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// One piece of it; a single key may be larger.
+pub const RANGE_PIECE_BYTES: usize = 64 * 1024;
+/// Keys of one piece.
+pub const RANGE_PIECE_KEYS: usize = 512;
+/// Keys that are looked at in one go for the size of an answer.
+pub const RANGE_SURVEY_KEYS: usize = 8_192;
+/// Bytes of pieces, of all answers together, that were read and that their clients have not taken.
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Ranges that are read in pieces at one time.
+pub const LARGE_READS_MAX: usize = 4_096;
+/// How long a compaction waits for a range that is read in pieces and whose client takes nothing.
+pub const HOLD_IDLE_MILLIS_MAX: u64 = 30_000;
 /// Responses that wait for the client of one stream of watches.
 pub const WATCH_WINDOW_RESPONSES: usize = 4_096;
 /// Bytes of them; one response may exceed it.
 pub const WATCH_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// Watches of one stream; etcd sets no bound.
+pub const WATCHES_PER_STREAM_MAX: usize = 131_072;
 /// Requests of one stream of watches that wait to be looked at.
 pub const WATCH_REQUESTS_MAX: usize = 128;
 /// Revisions that are read at once for watches that are behind, as in etcd.
@@ -60,6 +76,18 @@ pub const LEASE_CHECKPOINTS_MAX: usize = 1_000;
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 1_024;
 /// After an election, so many leases expire in a second at most.
 pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
+/// Leases that one answer names as ending soon.
+pub const LEASES_ENDING_MAX: usize = 10_000;
+/// Lease events that wait for one stream; one that falls behind further ends.
+pub const LEASE_EVENTS_WAITING_MAX: usize = 4_096;
+/// Leases that one keep-alive stream holds for as long as it is connected.
+pub const LEASES_HELD_MAX: usize = 1_024;
+/// Answers that are kept of one session's requests.
+pub const SESSION_REPLIES_MAX: usize = 64;
+/// One kept answer; of a longer one only the revision is kept.
+pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
+/// Kept answers of all sessions; when they take more, only revisions are kept.
+pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
@@ -81,6 +109,7 @@ pub const MESH_HINTS_MAX: usize = 100_000;
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
 
 const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
+const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);
 const _: () = assert!(

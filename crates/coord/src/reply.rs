@@ -1,7 +1,8 @@
 //! What the coordination store answers. The header's cluster, member and term are added by the api room;
 //! the revision is the state machine's own and is part of the answer.
 
-use base::{LeaseId, Revision};
+use crate::request::Range;
+use base::{LeaseId, Revision, Term};
 use bytes::Bytes;
 
 /// An answer, with the store's revision when it was given.
@@ -14,6 +15,8 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Range(RangeReply),
+    /// The answer to this range is large. Its revision is set: what can be read in pieces there is the answer.
+    Large(Box<Range>),
     Put(PutReply),
     Delete(DeleteReply),
     Txn(TxnReply),
@@ -29,8 +32,13 @@ pub enum Body {
     /// The TTL in seconds that the lease has again; zero when there is no such lease.
     LeaseRenewed {
         ttl: i64,
+        renewal: Renewal,
     },
+    /// The leases whose time is nearly up, the next to end first.
+    LeasesEnding(Vec<Ending>),
     LeaseTime(LeaseTime),
+    /// The request was carried out before, at the revision given; of its answer nothing else was kept.
+    CarriedOut,
 }
 
 /// What is left of a lease, in whole seconds; a lease that does not exist has -1.
@@ -40,6 +48,22 @@ pub struct LeaseTime {
     pub granted: i64,
     /// Sorted; only when they were asked for.
     pub keys: Vec<Bytes>,
+    /// The last one.
+    pub renewal: Renewal,
+}
+
+/// Names one renewal of a lease: the term of the leader that granted it, and its number there. Zero stands for
+/// none in that term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renewal {
+    pub term: Term,
+    pub nth: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub id: LeaseId,
+    pub left_ms: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
 use crate::past::Layered;
@@ -10,14 +11,18 @@ use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
+use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{Applied, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
+mod pieces;
+
 pub use crate::overlay::Flush;
+pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -27,6 +32,8 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
+    /// A range whose answer is larger is read in pieces by those who can.
+    pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
 }
@@ -55,6 +62,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// In the order in which they happened.
+    pub lease_events: Vec<LeaseEvent>,
 }
 
 pub struct Apply {
@@ -73,6 +82,17 @@ pub struct Apply {
     lessor: Lessor,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
+    holds: pieces::Holds,
+    counts: Counts,
+}
+
+/// What was done without anybody asking for it, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Found by this member while it led; some more than once.
+    pub leases_expired: u64,
+    /// Versions that compactions removed.
+    pub versions_swept: u64,
 }
 
 impl Apply {
@@ -83,6 +103,8 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             physical: Vec::new(),
+            holds: pieces::Holds::default(),
+            counts: Counts::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -109,7 +131,10 @@ impl Apply {
                     self.answer_physical(out);
                 }
             }
-            Input::Tick => self.expire_reads(now, out),
+            Input::Tick => {
+                self.holds.expire(now, self.state.compacted());
+                self.expire_reads(now, out);
+            }
         }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
@@ -130,6 +155,7 @@ impl Apply {
             {
                 self.state.forget_lease(revoke.id);
             }
+            self.counts.leases_expired += u64::from(matches!(command, Command::LeaseRevoke(_)));
             let mut bytes = Vec::new();
             command.encode(&mut bytes);
             commands.push(bytes.into());
@@ -169,6 +195,7 @@ impl Apply {
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
             let records = Layered { overlay: &self.overlay, view };
+            let before = lease_events::Before::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 continue;
             };
@@ -176,7 +203,10 @@ impl Apply {
             self.hub.observe(&watched, &changes, &mut out.watch);
             self.overlay.add(changes);
             let command = &proposal.command;
-            self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));
+            out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
+            self.with_lessor(out, |lessor, state, said| {
+                lessor.on_applied(now, command, &reply, state, said);
+            });
             if ours {
                 out.finished.push(id.seq);
                 match (reply, command) {
@@ -213,7 +243,13 @@ impl Apply {
 
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
         let records = Layered { overlay: &self.overlay, view };
-        out.replies.push((read.token, self.state.read(&records, &read.request)));
+        let reply = match read.request {
+            Request::Range(range) if range.in_pieces => {
+                self.state.range_unless_large(&records, range, self.params.range_bytes)
+            }
+            request => self.state.read(&records, &request),
+        };
+        out.replies.push((read.token, reply));
     }
 
     fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
@@ -238,12 +274,17 @@ impl Apply {
     }
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index || self.state.is_sweeping();
+        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
         let due = self.overlay.bytes() >= self.params.flush_bytes
             || now.since(self.last_flush) >= self.params.flush_interval;
         if something_new && due && !self.overlay.is_flushing() {
             out.flush = Some(self.freeze(now, Some(view)));
         }
+    }
+
+    /// Something that was compacted can be removed: nobody reads it any more.
+    fn can_sweep(&self) -> bool {
+        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
@@ -266,8 +307,11 @@ impl Apply {
         if index {
             self.indexed = self.state.revision();
         }
-        if let Some(view) = view {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
+        if let Some(view) = view.filter(|_| self.can_sweep()) {
+            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+                self.counts.versions_swept += u64::from(table == Table::Versions);
+                emit(table, key, value);
+            });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
@@ -284,15 +328,21 @@ impl Apply {
     }
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one.
-    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<(), Corrupt> {
+    /// What happened to leases meanwhile is told at once.
+    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
         let (state, applied) = load(view)?;
+        let skipped = lease_events::between(&self.state, &state);
         assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
         self.state = state;
+        if planted(Mutant::RepliesLostInSnapshot) {
+            self.state.forget_sessions();
+        }
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.lessor.forget();
+        self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
-            return Ok(());
+            return Ok(skipped);
         }
         self.overlay = Overlay::default();
         // The number moves on, so that a flush of the old store that is still reported means nothing.
@@ -300,7 +350,7 @@ impl Apply {
         self.flushed = applied;
         self.last_flush = now;
         self.indexed = Revision::ZERO;
-        Ok(())
+        Ok(skipped)
     }
 
     /// So much waits for the store that the caller should wait too.
@@ -311,6 +361,15 @@ impl Apply {
     /// Watches that are behind could be sent more: the next step should not wait for news.
     pub fn is_catching_up(&self) -> bool {
         self.hub.is_busy()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Something that was compacted is still to be removed.
+    pub fn is_sweeping(&self) -> bool {
+        self.state.is_sweeping()
     }
 
     pub fn watch_counts(&self) -> watch::Counts {
@@ -326,7 +385,7 @@ impl Apply {
     }
 
     pub fn lease_count(&self) -> usize {
-        self.state.leases().count()
+        self.state.lease_count()
     }
 
     pub fn revision(&self) -> Revision {

@@ -5,6 +5,7 @@
 pub mod codec;
 pub mod frame;
 mod frugal;
+pub mod pieces;
 
 pub use frugal::Frugal;
 
@@ -19,6 +20,15 @@ pub mod mvccpb {
 /// etcd's services and their messages.
 pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
+}
+
+/// Services of our own.
+pub mod althing {
+    pub mod lease {
+        pub mod v1 {
+            tonic::include_proto!("althing.lease.v1");
+        }
+    }
 }
 
 /// gRPC's own health checking.

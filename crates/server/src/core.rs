@@ -1,6 +1,7 @@
 //! What the threads of a member share: one queue into each of them, and what they write for others to see.
 //! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
 
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::members::Members;
 use crate::metrics::Metrics;
@@ -8,7 +9,10 @@ use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
+use base::limits::LEASE_EVENTS_WAITING_MAX;
+use node::LeaseEvent;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use tokio::sync::{Semaphore, broadcast};
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -24,10 +28,21 @@ pub(crate) struct Core {
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
     pub watch_streams: AtomicU64,
+    /// The number of the next range that is read in pieces.
+    pub large_reads: AtomicU64,
+    /// What the pieces of all answers may take.
+    pub budget: Budget,
+    /// Seats for those who read values from the store.
+    pub readers: Semaphore,
+    /// What happens to leases, for whoever listens.
+    pub lease_events: broadcast::Sender<LeaseEvent>,
 }
 
+/// As many read at once as keep a disk and two cores busy.
+const READERS_MAX: usize = 4;
+
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members, response_bytes_max: usize) -> Core {
         Core {
             clock,
             consensus: Queue::new(),
@@ -40,6 +55,10 @@ impl Core {
             members,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
+            large_reads: AtomicU64::new(1),
+            budget: Budget::new(response_bytes_max),
+            readers: Semaphore::new(READERS_MAX),
+            lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
         }
     }
 

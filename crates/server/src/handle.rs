@@ -4,16 +4,18 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::lease_events::{LeaseEvents, Wanted};
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
+use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
-use coord::request::Request;
-use coord::{Command, Compact, Grant, Revoke};
+use coord::request::{Range, Request};
+use coord::{Command, Compact, Grant, Once, RequestId, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -81,6 +83,11 @@ impl Handle {
         self.wait_for(self.work_of(request)?).await
     }
 
+    /// Reads a large range in pieces, at the revision that it says.
+    pub async fn pieces(&self, range: Range, keep: Keep, encode: Arc<dyn Encode>) -> Result<Pieces, Code> {
+        Pieces::begin(&self.shared.core, range, keep, encode).await
+    }
+
     /// Asks what only the leader knows of a lease, wherever the leader is.
     pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
         self.wait_for(Work::Ask(question)).await
@@ -107,6 +114,30 @@ impl Handle {
                 Err(Code::LeaseExists) if id == LeaseId::NONE => {}
                 answer => return answer,
             }
+        }
+    }
+
+    /// Submits a client's command that may be sent again under the same id, here or elsewhere: it is carried out
+    /// once, and its answer is that of the first time.
+    pub async fn submit_once(&self, id: RequestId, command: Command) -> Result<Reply, Code> {
+        let command = match command {
+            Command::LeaseGrant(Grant { ttl, .. }) if ttl > LEASE_TTL_SECONDS_MAX => {
+                return Err(Code::LeaseTtlTooLarge);
+            }
+            Command::LeaseGrant(Grant { id, ttl }) => {
+                Command::LeaseGrant(Grant { id, ttl: ttl.max(self.shared.lease_ttl_min) })
+            }
+            command => command,
+        };
+        let once = Once::new(id, command).ok_or(Code::RequestIdMalformed)?;
+        self.wait_for(self.propose(&Command::Once(once))?).await
+    }
+
+    /// Begins to tell what happens to leases from now on.
+    pub fn lease_events(&self, wanted: Wanted) -> Result<LeaseEvents, Code> {
+        match self.shared.core.draining.load(Ordering::Relaxed) {
+            true => Err(Code::Stopped),
+            false => Ok(LeaseEvents::new(self.clone(), self.shared.core.lease_events.subscribe(), wanted)),
         }
     }
 
@@ -193,6 +224,7 @@ impl Handle {
         let reading = Reading {
             status: self.status(),
             waiting: core.waiters.count(),
+            response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
         };
         core.metrics.render(&reading)

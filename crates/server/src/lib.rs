@@ -6,6 +6,7 @@
 //! its disk is slow, `apply` answers, `storage` keeps the store.
 
 mod apply;
+mod budget;
 mod clock;
 pub mod config;
 mod consensus;
@@ -14,11 +15,13 @@ pub mod error;
 mod fatal;
 pub mod handle;
 mod identity;
+pub mod lease_events;
 mod log;
 mod members;
 mod metrics;
 pub mod peer;
 mod persist;
+pub mod pieces;
 mod post;
 mod queue;
 mod server;
@@ -32,7 +35,8 @@ pub mod watch;
 pub use config::{Config, Member};
 pub use error::Error;
 pub use handle::Handle;
+pub use lease_events::LeaseEvents;
 pub use members::MemberInfo;
-pub use node::Question;
+pub use node::{Happened, LeaseEvent, Question};
 pub use server::Server;
 pub use status::{Identity, Status};

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod chaos;
+mod client;
 mod cluster;
 mod config;
 mod dev;
@@ -14,11 +15,15 @@ mod etcd_flags;
 mod etcdctl;
 mod gateway;
 mod http;
+mod large;
 mod lease;
+mod lease_events;
 mod log;
 mod malformed;
+mod once;
 mod process;
 mod raw;
 mod tour;
 mod verbs;
+mod verbs_watch;
 mod watch;
