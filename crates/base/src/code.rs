@@ -124,6 +124,16 @@ codes! {
     BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
     LeaseExists = 21, FailedPrecondition, "etcdserver: lease already exists";
     LeaseTtlTooLarge = 22, OutOfRange, "etcdserver: too large lease TTL";
+    NotLockHolder = 40, FailedPrecondition, "althing: not lock holder";
+    /// The answer names both tokens.
+    Fenced = 41, FailedPrecondition, "althing: fencing token is stale";
+    BadFence = 42, InvalidArgument, "althing: malformed fence";
+    UnknownToken = 43, OutOfRange, "althing: fencing token was never granted";
+    /// Somebody deleted the key of a waiting call.
+    LockLost = 44, FailedPrecondition, "althing: place in the lock queue was deleted";
+    HolderIdTooLong = 45, InvalidArgument, "althing: holder id is too long";
+    NotElected = 46, Unknown, "election: not leader";
+    NoElectedLeader = 47, Unknown, "election: no leader";
 }
 
 impl fmt::Display for Code {
@@ -152,7 +162,8 @@ mod tests {
             assert!(code.grpc().http_status() >= 400, "{code:?}");
             assert!(code.grpc().exit_code() > 0, "{code:?}");
             assert_eq!(Grpc::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
-            assert!(code.message().starts_with("etcdserver: "), "{code:?}");
+            let origin = code.message().split_once(": ").map(|(origin, _)| origin);
+            assert!(matches!(origin, Some("etcdserver" | "election" | "althing")), "{code:?}");
         }
     }
 }

@@ -60,6 +60,12 @@ pub const LEASE_CHECKPOINTS_MAX: usize = 1_000;
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 1_024;
 /// After an election, so many leases expire in a second at most.
 pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
+/// Calls that one place in the queue of a lock keeps count of.
+pub const LOCK_CALLS_MAX: usize = 16;
+/// Lock calls of one process that are under way or wait for their turn.
+pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
+/// What a client may call itself.
+pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.

@@ -20,11 +20,23 @@ pub enum Table {
     Origins = 4,
     /// lease → its TTL, what is left of it, and when it was granted.
     Leases = 5,
+    /// key in the queue of a lock → who stands behind it.
+    Claims = 6,
+    /// resource → the highest token that it has seen, and of which lock.
+    Fences = 7,
 }
 
 impl Table {
-    pub const ALL: [Table; 6] =
-        [Table::Meta, Table::Versions, Table::Log, Table::Index, Table::Origins, Table::Leases];
+    pub const ALL: [Table; 8] = [
+        Table::Meta,
+        Table::Versions,
+        Table::Log,
+        Table::Index,
+        Table::Origins,
+        Table::Leases,
+        Table::Claims,
+        Table::Fences,
+    ];
 
     pub fn from_number(number: u8) -> Option<Table> {
         Table::ALL.into_iter().find(|table| *table as u8 == number)

@@ -8,12 +8,13 @@ use crate::overlay::Overlay;
 use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
+use crate::waits::{self, News, WaitId, Waits};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
 use coord::reply::Reply;
 use coord::watch::{self, Hub};
-use coord::{Applied, Command, Corrupt, State, rows};
+use coord::{Applied, Claim, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub enum Input {
     Committed(Vec<Entry>),
     Read(ReadBatch),
     Watch(watch::Input),
+    Lock(waits::Input),
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
@@ -55,6 +57,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// What became of the waits for locks.
+    pub locks: Vec<(WaitId, News)>,
 }
 
 pub struct Apply {
@@ -69,6 +73,9 @@ pub struct Apply {
     waiting: Vec<ReadBatch>,
     hub: Hub,
     lessor: Lessor,
+    waits: Waits,
+    /// Told with the next output: what a snapshot brought for those who wait.
+    lock_news: Vec<(WaitId, News)>,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
 }
@@ -80,6 +87,8 @@ impl Apply {
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
+            waits: Waits::default(),
+            lock_news: Vec::new(),
             physical: Vec::new(),
             params,
             state,
@@ -97,9 +106,11 @@ impl Apply {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
-            Input::Leading(term) => self.with_lessor(out, |lessor, state, said| {
-                lessor.set_leading(now, term, state, said);
-            }),
+            Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            Input::Leading(term) => {
+                self.waits.set_leading(term);
+                self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
+            }
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
@@ -108,6 +119,7 @@ impl Apply {
             }
             Input::Tick => self.expire_reads(now, out),
         }
+        out.locks.append(&mut self.lock_news);
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
         self.flush_when_due(now, view, out);
@@ -171,6 +183,7 @@ impl Apply {
             };
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
+            self.waits.observe(&changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             let command = &proposal.command;
             self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));
@@ -281,6 +294,7 @@ impl Apply {
         self.state = state;
         self.applied = applied;
         self.hub.installed(self.state.revision());
+        self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
@@ -305,6 +319,16 @@ impl Apply {
 
     pub fn watch_counts(&self) -> watch::Counts {
         self.hub.counts()
+    }
+
+    /// Calls that wait for a lock, and how often any of them was told something.
+    pub fn lock_counts(&self) -> (usize, u64) {
+        (self.waits.count(), self.waits.woken())
+    }
+
+    /// Who stands behind a place in the queue of a lock, as far as this member knows.
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.state.claim(key)
     }
 
     pub fn applied(&self) -> Position {
