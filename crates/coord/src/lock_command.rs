@@ -176,23 +176,23 @@ pub(crate) fn run_acquire(draft: &mut Draft<'_>, acquire: &Acquire) -> Result<Bo
         let put = Put { key: key.clone(), value: Some(acquire.value.clone()), lease, prev_kv: false };
         txn::run_put(draft, &put)?;
     }
-    join(draft, acquire, key, place.is_none());
+    join(draft, acquire, key, place.is_none(), acquired);
     Ok(Body::Lock(reply))
 }
 
 /// A place that a plain put has made belongs to nobody who could leave.
-fn join(draft: &mut Draft<'_>, acquire: &Acquire, key: Bytes, is_new: bool) {
+fn join(draft: &mut Draft<'_>, acquire: &Acquire, key: Bytes, is_new: bool, is_held: bool) {
     let claim = match draft.locks().claim(&key) {
         Some(claim) if !is_new => {
             let mut claim = claim.clone();
-            claim.calls.join(acquire.call);
+            claim.calls.join(acquire.call, is_held);
             claim
         }
         _ if !is_new => return,
         _ => Claim {
             holder: acquire.holder.clone(),
             since: acquire.since,
-            calls: Calls::Waiting(vec![acquire.call]),
+            calls: Calls::Few(vec![acquire.call]),
         },
     };
     draft.add_effect(Effect::Claim { key, claim });

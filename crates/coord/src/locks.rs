@@ -33,10 +33,11 @@ pub struct Claim {
     pub calls: Calls,
 }
 
-/// The calls that a place belongs to. The last one to leave takes the place along.
+/// The calls that a place belongs to: while it waits, the one that asked last; while it holds the lock, also those
+/// that ask again, for any of them may have been told. The last one to leave takes the place along.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Calls {
-    Waiting(Vec<u64>),
+    Few(Vec<u64>),
     /// So many have joined that nobody counts any more: only a release or the end of the lease removes it.
     Many,
 }
@@ -50,16 +51,22 @@ pub struct Fence {
 }
 
 impl Calls {
-    pub fn has(&self, call: u64) -> bool {
-        matches!(self, Calls::Waiting(calls) if calls.contains(&call))
+    /// Whether the place may still be this call's.
+    pub fn may_have(&self, call: u64) -> bool {
+        matches!(self, Calls::Many) || self.has(call)
     }
 
-    pub(crate) fn join(&mut self, call: u64) {
+    pub(crate) fn has(&self, call: u64) -> bool {
+        matches!(self, Calls::Few(calls) if calls.contains(&call))
+    }
+
+    pub(crate) fn join(&mut self, call: u64, is_held: bool) {
         match self {
             Calls::Many => {}
-            Calls::Waiting(calls) if calls.contains(&call) => {}
-            Calls::Waiting(calls) if calls.len() >= LOCK_CALLS_MAX => *self = Calls::Many,
-            Calls::Waiting(calls) => calls.push(call),
+            Calls::Few(calls) if !is_held => *calls = vec![call],
+            Calls::Few(calls) if calls.contains(&call) => {}
+            Calls::Few(calls) if calls.len() >= LOCK_CALLS_MAX => *self = Calls::Many,
+            Calls::Few(calls) => calls.push(call),
         }
     }
 
@@ -67,7 +74,7 @@ impl Calls {
     pub(crate) fn leave(&mut self, call: u64) -> bool {
         match self {
             Calls::Many => false,
-            Calls::Waiting(calls) => {
+            Calls::Few(calls) => {
                 calls.retain(|other| *other != call);
                 calls.is_empty()
             }
@@ -82,7 +89,7 @@ impl Claim {
         put_signed(out, self.since);
         match &self.calls {
             Calls::Many => put_varint(out, 0),
-            Calls::Waiting(calls) => {
+            Calls::Few(calls) => {
                 put_varint(out, calls.len() as u64);
                 calls.iter().for_each(|call| put_varint(out, *call));
             }
@@ -97,7 +104,7 @@ impl Claim {
             return None;
         }
         let calls = (0..count).map(|_| reader.varint()).collect::<Option<Vec<u64>>>()?;
-        let calls = if calls.is_empty() { Calls::Many } else { Calls::Waiting(calls) };
+        let calls = if calls.is_empty() { Calls::Many } else { Calls::Few(calls) };
         reader.is_empty().then_some(Claim { holder, since, calls })
     }
 }

@@ -179,11 +179,16 @@ impl Apply {
             let proposal = coord::Proposal { id, low: proposal.low, command };
             let records = Layered { overlay: &self.overlay, view };
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
+                // Its answer was given, or was skipped with a snapshot and will never be known.
+                if ours {
+                    out.finished.push(id.seq);
+                    out.replies.push((Token(id.seq), Err(Code::Timeout)));
+                }
                 continue;
             };
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
-            self.waits.observe(&changes, &self.state, &mut out.locks);
+            self.waits.observe(&proposal.command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             let command = &proposal.command;
             self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));

@@ -111,11 +111,16 @@ impl Call {
                 Some(_) => self.hold(&lock, revision, true),
                 None => Next::End(Outcome::NotHeld(LockReply { token: Revision::ZERO, ..lock })),
             },
-            (Stage::Leaving(lock), Err(Code::TooManyRequests)) => {
+            // It was applied and its answer lost with a snapshot; to ask again does no harm.
+            (Stage::Asking, Err(Code::Timeout)) => {
+                self.stage = Stage::Asking;
+                Next::Propose(Command::LockAcquire(self.acquire.clone()))
+            }
+            (Stage::Leaving(lock), Err(Code::TooManyRequests | Code::Timeout)) => {
                 self.stage = Stage::Leaving(lock);
                 Next::Propose(self.leave(!self.is_cancelled))
             }
-            (Stage::Over, Err(Code::TooManyRequests)) => Next::Propose(self.leave(false)),
+            (Stage::Over, Err(Code::TooManyRequests | Code::Timeout)) => Next::Propose(self.leave(false)),
             (Stage::Over, _) => Next::End(Outcome::Abandoned),
             (_, Ok(other)) => unreachable!("a lock command is not answered by {other:?}"),
             (_, Err(code)) => Next::End(Outcome::Refused(code)),
@@ -134,7 +139,8 @@ impl Call {
                 Next::Propose(self.leave(true))
             }
             () => {
-                let wait = Wait { lock: self.acquire.name.clone(), key: self.key.clone(), token: lock.token };
+                let (name, key) = (self.acquire.name.clone(), self.key.clone());
+                let wait = Wait { lock: name, key, token: lock.token, call: self.acquire.call };
                 self.stage = Stage::Waiting(lock);
                 Next::Wait(wait)
             }

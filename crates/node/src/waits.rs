@@ -6,7 +6,7 @@
 use base::mutant::{Mutant, planted};
 use base::{Revision, Term};
 use bytes::Bytes;
-use coord::{Change, ChangeKind, State, queue};
+use coord::{Acquire, Change, ChangeKind, Command, State, queue};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names one waiting call inside one process.
@@ -25,6 +25,8 @@ pub struct Wait {
     /// The place in the queue, and the revision at which it was created.
     pub key: Bytes,
     pub token: Revision,
+    /// A later call of the same lease may take the place over.
+    pub call: u64,
 }
 
 /// What a wait ends with.
@@ -60,10 +62,19 @@ impl Waits {
         }
     }
 
-    /// These changes were applied, and this is the state since then.
-    pub fn observe(&mut self, changes: &[Change], state: &State, out: &mut Vec<(WaitId, News)>) {
+    /// This command was applied and changed this, and this is the state since then.
+    pub fn observe(
+        &mut self,
+        command: &Command,
+        changes: &[Change],
+        state: &State,
+        out: &mut Vec<(WaitId, News)>,
+    ) {
         if self.by_lock.is_empty() {
             return;
+        }
+        if let Command::LockAcquire(acquire) = command {
+            self.give_over(acquire, state, out);
         }
         let deleted = changes.iter().filter(|change| change.kind == ChangeKind::Delete);
         let mut touched = BTreeSet::new();
@@ -78,6 +89,14 @@ impl Waits {
         for lock in touched {
             self.wake(&lock, state, out);
         }
+    }
+
+    /// A place that is taken over by a later call is gone for the earlier ones.
+    fn give_over(&mut self, acquire: &Acquire, state: &State, out: &mut Vec<(WaitId, News)>) {
+        let Some(places) = self.by_lock.get(&acquire.name) else { return };
+        let waits = places.get(&queue::key_of(&acquire.name, acquire.lease)).into_iter().flatten();
+        let gone: Vec<WaitId> = waits.filter(|id| !is_owner(&self.by_id[id], state)).copied().collect();
+        gone.into_iter().for_each(|id| self.tell(id, News::Gone, out));
     }
 
     /// Tells whoever holds the lock now, if they wait here.
@@ -139,8 +158,12 @@ impl Waits {
     }
 }
 
+fn is_owner(wait: &Wait, state: &State) -> bool {
+    state.claim(&wait.key).is_none_or(|claim| claim.calls.may_have(wait.call))
+}
+
 fn news_of(wait: &Wait, state: &State) -> Option<News> {
-    if state.created(&wait.key) != Some(wait.token) {
+    if state.created(&wait.key) != Some(wait.token) || !is_owner(wait, state) {
         return Some(News::Gone);
     }
     let holder = state.lock_holder(&wait.lock);

@@ -1,7 +1,7 @@
 //! Many seeds, on all cores, until a count or a time is reached.
 //! Seeds are handed out in order, so a campaign of N seeds always covers the same ones.
 
-use crate::run::{self, Report};
+use crate::run::{self, Kind, Report};
 use crate::tally::Tally;
 use base::mutant::Mutant;
 use std::sync::Mutex;
@@ -16,6 +16,8 @@ pub struct Plan {
     pub until: Option<Instant>,
     pub threads: usize,
     pub planted: Option<Mutant>,
+    /// Every world is of this kind, instead of one that its seed chooses.
+    pub kind: Option<Kind>,
     /// A campaign for a planted bug ends when it is found.
     pub stop_at_first: bool,
 }
@@ -49,7 +51,7 @@ pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
                     if nth >= plan.seeds {
                         break;
                     }
-                    let report = run::run(plan.first + nth, plan.planted);
+                    let report = run::run_as(plan.first + nth, plan.kind, plan.planted);
                     progress(&report);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     done.0 += 1;

@@ -98,6 +98,10 @@ impl World {
     pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
         match self.process(host).waiting.remove(&token) {
             Some(operation) => self.settle(operation, outcome_of(result)),
+            None if self.process(host).is_for_contender(token) => {
+                let life = self.hosts[host].life;
+                self.agenda.after(1, Event::Told { host, life, token, result: Box::new(result) });
+            }
             None => self.tell_tenant(host, token, &result),
         }
     }

@@ -2,6 +2,7 @@
 //! The process is the real member (`engine::Member`); its threads are inboxes that the world serves at times
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
+use crate::contenders::Calls;
 use crate::history::Outcome;
 use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
@@ -44,6 +45,8 @@ pub struct Process {
     pub waiting: BTreeMap<Token, usize>,
     /// Which tenant's request does.
     pub errands: BTreeMap<Token, Errand>,
+    /// The lock calls of contenders.
+    pub calls: Calls,
 }
 
 impl Clock {
@@ -70,6 +73,7 @@ impl Process {
             tokens: 0,
             waiting: BTreeMap::new(),
             errands: BTreeMap::new(),
+            calls: Calls::default(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
-use sim::run::Report;
+use sim::run::{Kind, Report};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -24,6 +24,7 @@ Usage: sim [OPTIONS]
   --first S       the first seed of a campaign (default 1)
   --minutes M     stop starting new seeds after M minutes
   --threads T     worlds at a time (default: the number of cores)
+  --locks         every world is about locks, not every fourth
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --help          this text
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         return hunt_all(&options);
     }
     if let Some(seed) = options.seed {
-        return replay(seed, options.mutant);
+        return replay(seed, options.kind(), options.mutant);
     }
     campaign_of(&options)
 }
@@ -65,6 +66,7 @@ struct Options {
     threads: usize,
     mutant: Option<Mutant>,
     mutants: bool,
+    locks: bool,
     help: bool,
 }
 
@@ -78,6 +80,7 @@ impl Options {
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             mutant: None,
             mutants: false,
+            locks: false,
             help: false,
         };
         let mut seeds_given = false;
@@ -95,6 +98,7 @@ impl Options {
                 "--threads" => options.threads = number(&arg, &value()?)?,
                 "--mutant" => options.mutant = Some(mutant(&value()?)?),
                 "--mutants" => options.mutants = true,
+                "--locks" => options.locks = true,
                 "--help" | "-h" => options.help = true,
                 _ => return Err(format!("there is no option {arg}")),
             }
@@ -108,6 +112,10 @@ impl Options {
         Ok(options)
     }
 
+    fn kind(&self) -> Option<Kind> {
+        self.locks.then_some(Kind::Locks)
+    }
+
     fn plan(&self, planted: Option<Mutant>) -> Plan {
         Plan {
             first: self.first,
@@ -115,6 +123,7 @@ impl Options {
             until: self.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
             threads: self.threads,
             planted,
+            kind: self.kind(),
             stop_at_first: planted.is_some(),
         }
     }
@@ -147,9 +156,9 @@ fn campaign_of(options: &Options) -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn replay(seed: u64, planted: Option<Mutant>) -> ExitCode {
-    let first = sim::run::run(seed, planted);
-    let second = sim::run::run(seed, planted);
+fn replay(seed: u64, kind: Option<Kind>, planted: Option<Mutant>) -> ExitCode {
+    let first = sim::run::run_as(seed, kind, planted);
+    let second = sim::run::run_as(seed, kind, planted);
     println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
     println!("{:?}", first.tally);
     if first.violation.is_some() {
@@ -208,6 +217,10 @@ fn print_summary(summary: &Summary, threads: usize) {
         tally.answered,
         tally.refused,
         tally.unknown
+    );
+    println!(
+        "locks acquired: {} (calls cancelled {}, stale writes refused {})",
+        tally.acquired, tally.cancelled, tally.fenced
     );
     println!("faults: {} (processes ended {}, disk trouble {})", tally.faults, tally.deaths, tally.troubles);
     println!(

@@ -16,6 +16,11 @@ pub struct Tally {
     pub flushes: u64,
     /// Responses that watchers took.
     pub watched: u64,
+    /// Locks that a client was told to hold, and calls for them that were cancelled.
+    pub acquired: u64,
+    pub cancelled: u64,
+    /// Writes that were refused for their token.
+    pub fenced: u64,
 }
 
 impl Tally {
@@ -38,6 +43,9 @@ impl Tally {
             snapshots,
             flushes,
             watched,
+            acquired,
+            cancelled,
+            fenced,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -52,5 +60,8 @@ impl Tally {
         self.snapshots += snapshots;
         self.flushes += flushes;
         self.watched += watched;
+        self.acquired += acquired;
+        self.cancelled += cancelled;
+        self.fenced += fenced;
     }
 }

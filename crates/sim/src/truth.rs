@@ -4,8 +4,9 @@
 //! mislead it.
 
 use crate::history::Operation;
+use crate::marks::Marks;
 use crate::model::{State, step};
-use base::{Boot, Index, NodeId, ProposalId, Revision};
+use base::{Index, ProposalId, Revision};
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,9 +17,7 @@ pub struct Truth {
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
-    seen: BTreeSet<ProposalId>,
-    /// The newest start of each member, and the mark below which its proposals are over.
-    marks: BTreeMap<NodeId, (Boot, u64)>,
+    marks: Marks,
     landed: BTreeMap<usize, Revision>,
 }
 
@@ -29,8 +28,7 @@ impl Truth {
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
-            seen: BTreeSet::new(),
-            marks: BTreeMap::new(),
+            marks: Marks::default(),
             landed: BTreeMap::new(),
         }
     }
@@ -46,7 +44,7 @@ impl Truth {
         }
         self.applied = entry.at.index;
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            if !self.counts(proposal.id, proposal.low) {
+            if !self.marks.counts(proposal.id, proposal.low) {
                 continue;
             }
             let Some(operation) = self.asked.get(&proposal.id).copied() else { continue };
@@ -57,15 +55,6 @@ impl Truth {
                 self.state = after;
             }
         }
-    }
-
-    fn counts(&mut self, id: ProposalId, low: u64) -> bool {
-        let mark = self.marks.entry(id.origin).or_insert((id.boot, 0));
-        if id.boot < mark.0 || id.boot == mark.0 && id.seq < mark.1 {
-            return false;
-        }
-        *mark = if id.boot > mark.0 { (id.boot, low) } else { (mark.0, mark.1.max(low)) };
-        self.seen.insert(id)
     }
 
     /// The newest state that was committed, and through it all before.

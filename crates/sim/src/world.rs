@@ -4,21 +4,25 @@
 
 use crate::agenda::Agenda;
 use crate::clients::Clients;
+use crate::contenders::{Contenders, Job};
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
+use crate::run::Kind;
 use crate::settings::Settings;
 use crate::tally::Tally;
-use crate::tenants::{Errand, TENANTS, Tenants};
+use crate::tenants::{Errand, Tenants};
 use crate::truth::Truth;
 use crate::watchers::Watchers;
 use base::rng::mix;
-use base::{Index, NodeId, Rng};
+use base::{Code, Index, LeaseId, NodeId, Rng, Token};
 use bytes::Bytes;
+use coord::reply::Reply;
 use coord::watch::StreamId;
 use disk::SimDisk;
-use node::{Consensus, Frame, Input, Output, Work, apply};
+use node::waits::News;
+use node::{Consensus, Frame, Input, Output, WaitId, Work, apply};
 use raft::Note;
 use std::sync::Arc;
 
@@ -32,6 +36,7 @@ pub struct World {
     pub oracle: Oracle,
     pub truth: Truth,
     pub tenants: Tenants,
+    pub contenders: Contenders,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -55,6 +60,11 @@ pub enum Event {
     Tenant { tenant: usize },
     Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
+    Contend { contender: usize, turn: u64 },
+    Renew { contender: usize, lease: LeaseId },
+    Job { host: usize, life: u32, job: Job },
+    News { host: usize, life: u32, id: WaitId, news: News },
+    Told { host: usize, life: u32, token: Token, result: Box<Result<Reply, Code>> },
     GiveUp { operation: usize },
     Watch { watcher: usize },
     Consume { watcher: usize, stream: StreamId },
@@ -71,13 +81,14 @@ pub enum Event {
 pub type Checked = Result<(), Violation>;
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub fn new(seed: u64, kind: Kind) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng);
+        let settings = Settings::draw(&mut rng, kind);
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
         let watchers = Watchers::new(settings.watchers);
+        let contenders = Contenders::new(&mut Rng::new(mix(seed)), settings.contenders);
         let mut world = World {
             agenda: Agenda::new(),
             rng,
@@ -88,6 +99,7 @@ impl World {
             oracle: Oracle::default(),
             truth: Truth::new(),
             tenants: Tenants::default(),
+            contenders,
             broken: None,
             settings,
             tally: Tally::default(),
@@ -107,9 +119,13 @@ impl World {
             world.agenda.after(delay, Event::Watch { watcher });
             world.agenda.after(delay, Event::Whim { watcher });
         }
-        for tenant in 0..TENANTS {
+        for tenant in 0..world.settings.tenants {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Tenant { tenant });
+        }
+        for contender in 0..world.contenders.count() {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Contend { contender, turn: 0 });
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
@@ -149,6 +165,11 @@ impl World {
             Event::Tenant { tenant } => self.tenant(tenant),
             Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
+            Event::Contend { contender, turn } => self.contend(contender, turn),
+            Event::Renew { contender, lease } => self.renew(contender, lease),
+            Event::Job { host, job, .. } => self.take_job(host, job),
+            Event::News { host, id, news, .. } => self.lock_news(host, id, news),
+            Event::Told { host, token, result, .. } => self.tell_contender(host, token, *result),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Watch { watcher } => self.connect_watcher(watcher),
             Event::Consume { stream, .. } => self.consume(stream),
@@ -271,6 +292,9 @@ impl World {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry, &self.clients.history);
             self.tenants.committed(self.agenda.now(), entry)?;
+            if self.contenders.count() > 0 {
+                self.contenders.judge.committed(entry)?;
+            }
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -459,6 +483,9 @@ impl World {
         for (token, result) in out.replies {
             self.answer(host, token, result);
         }
+        for (id, news) in out.locks {
+            self.agenda.after(1, Event::News { host, life, id, news });
+        }
         let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
         for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
             let delay = self.rng.between(10, 1_000);
@@ -559,6 +586,9 @@ impl Event {
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
             | Event::Errand { host, life, .. }
+            | Event::Job { host, life, .. }
+            | Event::Told { host, life, .. }
+            | Event::News { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -589,6 +619,11 @@ impl Event {
             Event::Whim { watcher } => (18, *watcher),
             Event::Tenant { tenant } => (20, *tenant),
             Event::Errand { host, .. } => (21, *host),
+            Event::Contend { contender, turn } => (23, contender + 256 * *turn as usize),
+            Event::Renew { contender, .. } => (24, *contender),
+            Event::Job { host, .. } => (25, *host),
+            Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
+            Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),
         };
         mix(kind ^ (who as u64) << 8)
     }

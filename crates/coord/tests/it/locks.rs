@@ -213,7 +213,7 @@ fn the_end_of_a_lease_removes_its_waiting_places_and_its_locks_in_one_step() {
 }
 
 #[test]
-fn the_last_call_to_leave_takes_the_place_along() {
+fn a_waiting_place_belongs_to_the_call_that_asked_last() {
     let mut world = world();
     lock(&mut world, A);
     lock(&mut world, B);
@@ -221,11 +221,22 @@ fn the_last_call_to_leave_takes_the_place_along() {
     assert_eq!((again.ahead, again.acquired), (1, false), "the same place");
     world.reload();
     assert_eq!(leave(&mut world, B, B.0 as u64, false), None);
-    assert!(world.state.created(&place(B)).is_some(), "the other call still waits");
-    assert_eq!(leave(&mut world, B, B.0 as u64, false), None, "leaving twice does nothing");
+    assert!(world.state.created(&place(B)).is_some(), "the later call waits");
     assert_eq!(leave(&mut world, B, 77, false), None);
-    assert_eq!(world.state.created(&place(B)), None);
+    assert_eq!(world.state.created(&place(B)), None, "and takes the place along when it leaves");
+    assert_eq!(leave(&mut world, B, 77, false), None, "leaving twice does nothing");
     world.reload();
+}
+
+#[test]
+fn a_held_place_goes_when_the_last_of_its_calls_leaves() {
+    let mut world = world();
+    lock(&mut world, A);
+    assert!(acquire(&mut world, Acquire { call: 77, ..ask(A) }).expect("the lease is there").acquired);
+    assert_eq!(leave(&mut world, A, 77, false), None);
+    assert_eq!(holder(&world), Some(A), "the first call was told, for all anybody knows");
+    assert_eq!(leave(&mut world, A, A.0 as u64, false), None);
+    assert_eq!(holder(&world), None);
 }
 
 #[test]

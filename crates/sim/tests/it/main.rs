@@ -7,7 +7,7 @@ use sim::run::run;
 
 fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> Plan {
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    Plan { first, seeds, until: None, threads, planted, stop_at_first: true }
+    Plan { first, seeds, until: None, threads, planted, kind: None, stop_at_first: true }
 }
 
 fn told(summary: &Summary) -> String {
@@ -28,6 +28,8 @@ fn a_few_hundred_seeds_show_no_violation() {
     assert!(summary.tally.tails_cut > 0, "{:?}", summary.tally);
     assert!(summary.tally.answered > 100_000, "{:?}", summary.tally);
     assert!(summary.tally.watched > 100_000, "{:?}", summary.tally);
+    assert!(summary.tally.acquired > 50_000, "{:?}", summary.tally);
+    assert!(summary.tally.fenced > 100, "{:?}", summary.tally);
 }
 
 /// Each of these found a bug once; crates/sim/README.md says which. What a seed means changes with the world,
