@@ -180,3 +180,6 @@ impl Call {
         Command::LockLeave(Leave { key: self.key.clone(), call: self.acquire.call, keeps_held })
     }
 }
+
+#[cfg(test)]
+mod tests;

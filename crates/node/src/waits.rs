@@ -170,3 +170,6 @@ fn news_of(wait: &Wait, state: &State) -> Option<News> {
     let holds = holder.is_some_and(|holder| holder.key == wait.key);
     holds.then(|| News::Granted { revision: state.revision() })
 }
+
+#[cfg(test)]
+mod tests;
