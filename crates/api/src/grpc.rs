@@ -3,11 +3,18 @@
 
 pub mod calls;
 pub mod cluster;
+pub mod election;
+pub mod etcd_lock;
+pub mod fence;
+pub mod follow;
 pub mod health;
 pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;
+pub mod lock;
+pub mod lock_view;
+pub mod lock_watch;
 pub mod maintenance;
 pub mod oversize;
 pub mod refusal;

@@ -21,6 +21,28 @@ pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
 }
 
+/// etcd's locks.
+pub mod v3lockpb {
+    tonic::include_proto!("v3lockpb");
+}
+
+/// etcd's elections.
+pub mod v3electionpb {
+    tonic::include_proto!("v3electionpb");
+}
+
+/// What etcd does not have. The nesting is that of the package's name.
+pub mod althing {
+    pub mod lock {
+        pub mod v1 {
+            tonic::include_proto!("althing.lock.v1");
+        }
+    }
+}
+
+/// Locks with fencing tokens.
+pub use althing::lock::v1 as lock;
+
 /// gRPC's own health checking.
 pub mod health {
     tonic::include_proto!("grpc.health.v1");

@@ -3,6 +3,7 @@
 //! stream is a line of JSON for each of its messages.
 
 use crate::gateway::transcoder::Transcoder;
+use crate::grpc::fence;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
@@ -94,7 +95,10 @@ fn read<Q: Message + Name + Default + Frugal>(
 
 fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
-        let name = name.as_str().strip_prefix(METADATA_PREFIX)?;
+        let name = match name.as_str() {
+            fence::HEADER => fence::METADATA,
+            name => name.strip_prefix(METADATA_PREFIX)?,
+        };
         Some((HeaderName::try_from(name).ok()?, value.clone()))
     });
     MetadataMap::from_headers(meant.collect())

@@ -2,7 +2,7 @@
 //! Every call ends in an answer with a full header or in a refusal from `base::code`; nothing is proposed
 //! that could have been refused here.
 
-use crate::grpc::{kv, refusal, who};
+use crate::grpc::{fence, kv, refusal, who};
 use base::Revision;
 use coord::Compact;
 use coord::reply::{Body, Reply};
@@ -31,8 +31,16 @@ impl KvService {
     async fn submit(&self, metadata: &MetadataMap, ask: Ask) -> Result<(ResponseHeader, Body), Status> {
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        let Reply { revision, body } = self.handle.submit(ask).await.map_err(refusal::render)?;
-        Ok((who::header(&self.handle, revision), body))
+        // What only reads changes nothing that a fence could protect.
+        let fence = fence::parse(metadata).map_err(refusal::render)?;
+        let reply = match fence.filter(|_| !matches!(ask, Ask::Range(_))) {
+            None => self.handle.submit(ask).await,
+            Some(fence) => self.handle.submit_fenced(fence, ask).await,
+        };
+        match reply.map_err(refusal::render)? {
+            Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
+            Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
+        }
     }
 }
 
