@@ -4,13 +4,13 @@ use crate::process::{Member, Plan, until};
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 
-struct Etcdctl<'a> {
-    binary: String,
-    member: &'a Member,
+pub struct Etcdctl<'a> {
+    pub binary: String,
+    pub member: &'a Member,
 }
 
 /// Its binary, or a word on standard error that the test is skipped.
-fn binary(test: &str) -> Option<String> {
+pub fn binary(test: &str) -> Option<String> {
     let binary = std::env::var("ETCDCTL").ok();
     if binary.is_none() {
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: set ETCDCTL to a binary to run it");
@@ -19,7 +19,7 @@ fn binary(test: &str) -> Option<String> {
 }
 
 impl Etcdctl<'_> {
-    fn start(&self, args: &[&str]) -> Child {
+    pub fn start(&self, args: &[&str]) -> Child {
         Command::new(&self.binary)
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &self.member.client.to_string()])
@@ -31,7 +31,7 @@ impl Etcdctl<'_> {
             .unwrap()
     }
 
-    fn run(&self, args: &[&str], input: &str) -> String {
+    pub fn run(&self, args: &[&str], input: &str) -> String {
         let mut child = self.start(args);
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
