@@ -1,6 +1,7 @@
 //! The command line. Flags of `serve` are made from the table of settings; nothing is decided here but which
 //! verb runs, and whether what it was given can be used.
 
+use crate::bench::Bench;
 use crate::completion::Completion;
 use crate::config::check::{self, Checked, Problems};
 use crate::config::gather::{self, File, Sources};
@@ -56,6 +57,7 @@ pub fn run() -> ExitCode {
     match matches.subcommand() {
         Some(("serve", matches)) => run_serve(matches),
         _ => match Other::from_arg_matches(&matches) {
+            Ok(Other::Bench(bench)) => bench.run(),
             Ok(Other::Dev(dev)) => dev.run(),
             Ok(Other::Completion(completion)) => completion.run(command()),
             Ok(Other::Verb(verb)) => verbs::run(verb),
@@ -69,6 +71,7 @@ pub fn run() -> ExitCode {
 enum Other {
     /// Runs a cluster on this machine, to try things out
     Dev(Dev),
+    Bench(Bench),
     /// Prints a completion script for a shell
     Completion(Completion),
     #[command(flatten)]

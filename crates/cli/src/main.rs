@@ -2,6 +2,7 @@
 //! Exit codes: 0 when all went well, 2 for the caller's mistake, 4 for what may pass by itself, 1 for the rest.
 
 mod args;
+mod bench;
 mod client;
 mod completion;
 mod config;

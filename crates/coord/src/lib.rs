@@ -26,6 +26,7 @@ pub mod request;
 pub mod rows;
 pub mod state;
 mod txn;
+mod unindexed;
 mod validate;
 pub mod watch;
 
@@ -39,3 +40,4 @@ pub use proposal::Proposal;
 pub use request::Limits;
 pub use rows::Corrupt;
 pub use state::{Applied, State};
+pub use unindexed::Unindexed;

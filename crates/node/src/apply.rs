@@ -69,6 +69,8 @@ pub struct Apply {
     flushed: Position,
     last_flush: Instant,
     flushes: u64,
+    /// The last revision with which a flush demanded that the index be up to date.
+    indexed: Revision,
     /// Reads whose index is not applied yet.
     waiting: Vec<ReadBatch>,
     hub: Hub,
@@ -97,6 +99,7 @@ impl Apply {
             flushed: applied,
             last_flush: now,
             flushes: 0,
+            indexed: Revision::ZERO,
             waiting: Vec::new(),
         })
     }
@@ -276,12 +279,18 @@ impl Apply {
             });
         };
         rows::state_rows(&self.state, self.applied, &mut emit);
+        // The sweep takes lines from the log, and an orderly end should make for a quick start.
+        let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
+        if index {
+            self.indexed = self.state.revision();
+        }
         if let Some(view) = view {
             let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
-        let flush = self.overlay.freeze(self.flushes, self.applied, state);
+        let index = index && !planted(Mutant::SweptBeforeIndexed);
+        let flush = self.overlay.freeze(self.flushes, self.applied, index, state);
         self.overlay.add(kept_back.into_iter().collect());
         flush
     }
@@ -309,6 +318,7 @@ impl Apply {
         self.flushes += 1;
         self.flushed = applied;
         self.last_flush = now;
+        self.indexed = Revision::ZERO;
         Ok(())
     }
 

@@ -30,7 +30,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
+const STORE_CACHE_BYTES: usize = 64 * 1024 * 1024;
+/// More is cheaper for the store, and costs memory and time at the next start.
+const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
@@ -265,8 +267,11 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
         wal_segment_bytes: config.wal_segment_bytes,
-        store_cache_bytes: STORE_CACHE_BYTES,
-        snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+        vault: engine::VaultParams {
+            cache_bytes: STORE_CACHE_BYTES,
+            chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+            unindexed_keys_max: UNINDEXED_KEYS_MAX,
+        },
         watch: coord::watch::Params {
             progress_interval: config.watch_progress_interval,
             fragment_bytes: config.request_bytes_max + GRPC_OVERHEAD_BYTES,

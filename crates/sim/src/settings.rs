@@ -23,6 +23,7 @@ pub struct Settings {
     log_keep_entries: u64,
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
+    unindexed_keys_max: usize,
 }
 
 const HEARTBEAT_TICKS: usize = 1;
@@ -62,6 +63,7 @@ impl Settings {
                 batch_revisions: *rng.pick(&[1, 5, 1_000]),
                 batch_bytes: *rng.pick(&[1, 200, 1024 * 1024]),
             },
+            unindexed_keys_max: *rng.pick(&[1, 4, 8, 1_000]),
         }
     }
 
@@ -84,8 +86,11 @@ impl Settings {
                 checkpoint_interval: Duration::from_secs(3),
             },
             wal_segment_bytes: self.wal_segment_bytes,
-            store_cache_bytes: STORE_CACHE_BYTES,
-            snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+            vault: engine::VaultParams {
+                cache_bytes: STORE_CACHE_BYTES,
+                chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+                unindexed_keys_max: self.unindexed_keys_max,
+            },
             watch: self.watch.clone(),
         }
     }

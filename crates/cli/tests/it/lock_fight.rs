@@ -135,7 +135,13 @@ impl Client {
             Ok(put) => {
                 assert!(!sleeps, "a write under a token that is gone was accepted");
                 let revision = put.header.unwrap().revision;
-                self.field.written.lock().unwrap().entry(name.to_owned()).or_default().push((revision, token));
+                self.field
+                    .written
+                    .lock()
+                    .unwrap()
+                    .entry(name.to_owned())
+                    .or_default()
+                    .push((revision, token));
             }
             Err(refused) if refused.code() == Code::FailedPrecondition => {
                 self.field.fenced.fetch_add(1, Ordering::Relaxed);
@@ -150,9 +156,7 @@ impl Client {
     }
 }
 
-async fn within<T>(
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Status> {
+async fn within<T>(call: impl Future<Output = Result<tonic::Response<T>, Status>>) -> Result<T, Status> {
     match timeout(CALL, call).await {
         Ok(answer) => answer.map(tonic::Response::into_inner),
         Err(_) => Err(Status::deadline_exceeded("it took too long")),

@@ -1,0 +1,221 @@
+//! `althing bench`: a load generator for servers that speak etcd v3, ours or any other.
+//! A load and its shape go in; throughput, latencies and what the servers spent come out. It is one thread that
+//! spends a fraction of what the servers spend, so that what it measures is them.
+
+mod calls;
+mod fan_out;
+mod histogram;
+mod hpack;
+mod keep_alive;
+mod lane;
+mod options;
+mod process;
+mod report;
+mod stats;
+mod wire;
+
+pub use options::{Load, Options};
+pub use report::Report;
+
+use calls::{Caller, Keys, Kind};
+use fan_out::Stream;
+use lane::Lane;
+use process::usage;
+use stats::{Goal, Stats};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::task::{JoinSet, LocalSet};
+use wire::{Broken, Wire};
+
+const TOTAL_DEFAULT: u64 = 10_000;
+/// How long watchers are waited for after the last put.
+const EVENTS_WAIT: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot reach {endpoint}: {broken}")]
+    Connect { endpoint: String, broken: Broken },
+    #[error("no process {0:?} to measure, or it may not be looked at")]
+    NoProcess(Vec<u32>),
+    #[error("{0}")]
+    Broken(#[from] Broken),
+    #[error("of {expected} events only {seen} came")]
+    EventsMissing { expected: u64, seen: u64 },
+    #[error("cannot start: {0}")]
+    Start(#[from] std::io::Error),
+}
+
+/// Tells how far the run is: from 0 to 1, and operations so far.
+pub type Progress<'a> = dyn Fn(f64, u64) + 'a;
+
+pub fn run(load: &Load, options: &Options, progress: &'static Progress<'static>) -> Result<Report, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, run_load(load, options, progress))
+}
+
+async fn run_load(
+    load: &Load,
+    options: &Options,
+    progress: &'static Progress<'static>,
+) -> Result<Report, Error> {
+    let started = Instant::now();
+    let total = match (options.total, options.duration) {
+        (None, None) => Some(TOTAL_DEFAULT),
+        (total, _) => total,
+    };
+    let goal = Goal { total, until: options.duration.map(|duration| started + duration) };
+    let stats = Rc::new(RefCell::new(Stats::new(goal)));
+    let run = Run { options, stats: stats.clone() };
+    let prepared = run.prepare(load).await?;
+    let before = usage_of(&options.server_pid)?;
+    let started = Instant::now();
+    let teller = tokio::task::spawn_local(tell(stats.clone(), started, progress));
+    let events = run.perform(load, prepared).await?;
+    teller.abort();
+    let took = started.elapsed();
+    let after = usage_of(&options.server_pid)?;
+    // The teller is the only other holder, and it has been stopped.
+    let _ = teller.await;
+    drop(run);
+    let stats = Rc::into_inner(stats).expect("nobody else holds the stats any more").into_inner();
+    Ok(Report { load: load.name(), stats, took, usage: before.zip(after), events })
+}
+
+async fn tell(stats: Rc<RefCell<Stats>>, started: Instant, progress: &Progress<'_>) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let stats = stats.borrow();
+        progress(stats.progress(started, Instant::now()), stats.done());
+    }
+}
+
+fn usage_of(pids: &[u32]) -> Result<Option<process::Usage>, Error> {
+    match pids {
+        [] => Ok(None),
+        pids => usage(pids).ok_or_else(|| Error::NoProcess(pids.to_vec())).map(Some),
+    }
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    stats: Rc<RefCell<Stats>>,
+}
+
+/// Connections, and on them what must be there before time counts.
+struct Prepared {
+    wires: Vec<Wire>,
+    streams: Vec<(Stream, u64)>,
+}
+
+impl Run<'_> {
+    async fn prepare(&self, load: &Load) -> Result<Prepared, Error> {
+        let connections = self.options.connections.min(self.options.clients);
+        let mut wires = Vec::new();
+        for nth in 0..connections {
+            wires.push(self.connect(nth).await?);
+        }
+        let (watchers, n_streams) = match load {
+            Load::Watch { watchers, streams } => (*watchers, *streams.min(watchers)),
+            Load::WatchLatency => (1, 1),
+            _ => (0, 0),
+        };
+        let mut streams = Vec::new();
+        let key = calls::key(0, self.options.key_size as usize);
+        for nth in 0..n_streams {
+            let watches = share(watchers, n_streams, nth);
+            streams.push((Stream::open(self.connect(nth).await?, &key, watches as usize).await?, watches));
+        }
+        Ok(Prepared { wires, streams })
+    }
+
+    async fn connect(&self, nth: u64) -> Result<Wire, Error> {
+        let endpoints = &self.options.endpoints;
+        let endpoint = &endpoints[nth as usize % endpoints.len()];
+        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+        let broken = |broken| Error::Connect { endpoint: endpoint.clone(), broken };
+        Wire::connect(address).await.map_err(broken)
+    }
+
+    /// Answers how many events came, if that is what is counted.
+    async fn perform(&self, load: &Load, prepared: Prepared) -> Result<Option<u64>, Error> {
+        let Prepared { mut wires, mut streams } = prepared;
+        match load {
+            Load::Watch { .. } => return self.fan_out(wires, streams).await.map(Some),
+            Load::WatchLatency => {
+                let (putter, (watcher, _)) = (wires.swap_remove(0), streams.swap_remove(0));
+                fan_out::latency(putter, watcher, self.one_key(), self.stats.clone()).await?;
+            }
+            Load::LeaseKeepAlive => {
+                let mut tenants = JoinSet::new();
+                let n_wires = wires.len() as u64;
+                for (nth, wire) in (0..).zip(wires) {
+                    let clients = share(self.options.clients, n_wires, nth) as usize;
+                    tenants.spawn_local(keep_alive::run(wire, clients, self.stats.clone()));
+                }
+                while let Some(ended) = tenants.join_next().await {
+                    ended.expect("a connection's task does not panic")?;
+                }
+            }
+            load => self.call_all(load.kind().expect("every other load is made of calls"), wires).await,
+        }
+        Ok(None)
+    }
+
+    async fn call_all(&self, kind: Kind, wires: Vec<Wire>) {
+        let n_wires = wires.len() as u64;
+        let keys = self.options.keys();
+        let mut lanes = JoinSet::new();
+        for (nth, wire) in (0..).zip(wires) {
+            let value_size = self.options.value_size as usize;
+            let caller = Caller::new(kind, keys, value_size, self.options.seed, nth, n_wires);
+            let interval =
+                self.options.rate.map(|rate| Duration::from_secs_f64(n_wires as f64 / rate as f64));
+            let clients = share(self.options.clients, n_wires, nth) as usize;
+            lanes.spawn_local(Lane { wire, caller, clients, interval, stats: self.stats.clone() }.run());
+        }
+        lanes.join_all().await;
+    }
+
+    async fn fan_out(&self, wires: Vec<Wire>, streams: Vec<(Stream, u64)>) -> Result<u64, Error> {
+        let puts = self.options.total.unwrap_or(TOTAL_DEFAULT);
+        let events = Rc::new(Cell::new(0));
+        let mut takers = JoinSet::new();
+        let mut expected = 0;
+        for (stream, watches) in streams {
+            expected += watches * puts;
+            let events = events.clone();
+            takers.spawn_local(async move { stream.take(watches * puts, &events).await });
+        }
+        let n_wires = wires.len() as u64;
+        let mut lanes = JoinSet::new();
+        for (nth, wire) in (0..).zip(wires) {
+            let clients = share(self.options.clients, n_wires, nth) as usize;
+            let stats = self.stats.clone();
+            lanes.spawn_local(Lane { wire, caller: self.one_key(), clients, interval: None, stats }.run());
+        }
+        lanes.join_all().await;
+        let all = async {
+            while let Some(ended) = takers.join_next().await {
+                ended.expect("a stream's task does not panic")?;
+            }
+            Ok::<(), Broken>(())
+        };
+        match tokio::time::timeout(EVENTS_WAIT, all).await {
+            Ok(ended) => ended?,
+            Err(_) => return Err(Error::EventsMissing { expected, seen: events.get() }),
+        }
+        Ok(events.get())
+    }
+
+    /// The watched key, whatever the key space.
+    fn one_key(&self) -> Caller {
+        let keys = Keys { size: self.options.key_size as usize, space: 1, sequential: true };
+        Caller::new(Kind::Put, keys, self.options.value_size as usize, self.options.seed, 0, 1)
+    }
+}
+
+/// The `nth` of `of` nearly equal parts.
+fn share(whole: u64, of: u64, nth: u64) -> u64 {
+    whole / of + u64::from(nth < whole % of)
+}

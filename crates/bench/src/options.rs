@@ -1,0 +1,131 @@
+//! The command line of `bench`.
+
+use crate::calls::{Keys, Kind};
+use clap::{Args, Subcommand};
+use std::time::Duration;
+
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Addresses of the servers, separated by commas; connections are spread over them
+    #[arg(
+        long,
+        default_value = "127.0.0.1:2379",
+        value_delimiter = ',',
+        env = "ALTHING_ENDPOINTS",
+        global = true
+    )]
+    pub endpoints: Vec<String>,
+    /// Clients that each have one call under way
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), global = true)]
+    pub clients: u64,
+    /// Connections that the clients share; at most one for each client
+    #[arg(long, alias = "conns", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), global = true)]
+    pub connections: u64,
+    /// Operations in all; 10,000 if no duration is given either
+    #[arg(long, global = true)]
+    pub total: Option<u64>,
+    /// For how long, as in 30s, 500ms or 2m
+    #[arg(long, value_parser = parse_duration, global = true)]
+    pub duration: Option<Duration>,
+    /// Calls per second in all; as many as are answered if not given
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..), global = true)]
+    pub rate: Option<u64>,
+    /// Bytes of a key
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=1024), global = true)]
+    pub key_size: u64,
+    /// Bytes of a value
+    #[arg(long, alias = "val-size", default_value_t = 8, value_parser = clap::value_parser!(u64).range(0..=1_000_000), global = true)]
+    pub value_size: u64,
+    /// How many different keys there are
+    #[arg(long, alias = "key-space-size", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..), global = true)]
+    pub key_space: u64,
+    /// Take keys one after the other instead of at random
+    #[arg(long, alias = "sequential-keys", global = true)]
+    pub sequential: bool,
+    /// Of the random keys and values
+    #[arg(long, default_value_t = 1, global = true)]
+    pub seed: u64,
+    /// Processes of the servers, separated by commas, whose processor time, memory and writes are reported
+    #[arg(long, value_delimiter = ',', global = true)]
+    pub server_pid: Vec<u32>,
+    /// Print one JSON object instead of a table
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl Options {
+    pub fn keys(&self) -> Keys {
+        Keys { size: self.key_size as usize, space: self.key_space, sequential: self.sequential }
+    }
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Load {
+    /// Puts
+    Put,
+    /// Reads of single keys
+    Range {
+        /// `l` for linearizable reads, `s` for serializable ones
+        #[arg(long, default_value = "l", value_parser = ["l", "s"])]
+        consistency: String,
+    },
+    /// Transactions of a compare and a put
+    Txn,
+    /// Reads and puts
+    Mixed {
+        /// Of a hundred calls so many are reads
+        #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=100))]
+        reads_percent: u32,
+    },
+    /// Watchers of one key, and puts to it: events per second
+    Watch {
+        #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+        watchers: u64,
+        /// Streams that the watchers share, each on a connection of its own
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+        streams: u64,
+    },
+    /// From the call of a put to the event at a watcher
+    WatchLatency,
+    /// Renewals of leases, one lease for each client
+    LeaseKeepAlive,
+}
+
+impl Load {
+    /// The loads that are made of independent calls.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            Load::Put => Some(Kind::Put),
+            Load::Range { consistency } => Some(Kind::Range { serializable: consistency == "s" }),
+            Load::Txn => Some(Kind::Txn),
+            Load::Mixed { reads_percent } => Some(Kind::Mixed { reads_percent: *reads_percent }),
+            Load::Watch { .. } | Load::WatchLatency | Load::LeaseKeepAlive => None,
+        }
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Load::Put => "put".into(),
+            Load::Range { consistency } if consistency == "s" => "range, serializable".into(),
+            Load::Range { .. } => "range, linearizable".into(),
+            Load::Txn => "txn".into(),
+            Load::Mixed { reads_percent } => format!("mixed, {reads_percent} % reads"),
+            Load::Watch { watchers, streams } => format!("watch, {watchers} watchers on {streams} streams"),
+            Load::WatchLatency => "watch latency".into(),
+            Load::LeaseKeepAlive => "lease keep-alive".into(),
+        }
+    }
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("`{unit}` is no unit; write 500ms, 30s, 2m or 1h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| "write 500ms, 30s, 2m or 1h".to_string())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| "out of range".to_string())
+}

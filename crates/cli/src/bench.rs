@@ -1,0 +1,54 @@
+//! `althing bench`: hands the load to the generator, shows progress while it runs, and prints what it found.
+
+use ::bench::{Load, Options};
+use clap::Args;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+/// Loads a server that speaks etcd v3, and reports throughput, latency and cost
+///
+/// Works against etcd as well. With --server-pid the report says what the servers spent for each operation.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Bench {
+    #[command(subcommand)]
+    load: Load,
+    #[command(flatten)]
+    options: Options,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  althing bench put --clients 1000 --connections 100 --value-size 256 --total 200000
+  althing bench range --clients 100 --connections 10 --duration 10s --server-pid $(pidof althing)
+  althing bench put --rate 200 --duration 1m --json
+  althing bench watch --watchers 1000 --streams 10 --total 2000";
+
+impl Bench {
+    #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the report is what was asked for")]
+    pub fn run(&self) -> ExitCode {
+        let outcome = ::bench::run(&self.load, &self.options, &show);
+        if std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+        match outcome {
+            Ok(report) if self.options.json => println!("{}", report.to_json()),
+            Ok(report) => print!("{report}"),
+            Err(error) => {
+                eprintln!("althing: {error}");
+                return ExitCode::FAILURE;
+            }
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+/// One line that is written over, and nothing at all where nobody looks.
+fn show(fraction: f64, operations: u64) {
+    let mut err = std::io::stderr();
+    if err.is_terminal() {
+        // A terminal that went away takes the progress with it.
+        let _ = write!(err, "\r\x1b[K{:3.0} %  {operations} operations", fraction * 100.0);
+        let _ = err.flush();
+    }
+}
