@@ -3,7 +3,8 @@
 //! token for a resource kept elsewhere, and gives the lock back. Judged are the tokens: those of one lock rise from
 //! holder to holder, no write under a stale token was accepted, and in the end nothing is stuck.
 //!
-//! The size is set by `ALTHING_FIGHT_CLIENTS`, `ALTHING_FIGHT_LOCKS` and `ALTHING_FIGHT_SECONDS`.
+//! The size is set by `ALTHING_FIGHT_CLIENTS`, `ALTHING_FIGHT_LOCKS` and `ALTHING_FIGHT_SECONDS`; the one by which the
+//! lock service is judged is 200 clients, 10 locks and 60 seconds.
 
 use crate::locks::{Locks, ask};
 use crate::process::{Member, Plan};
@@ -231,7 +232,8 @@ async fn judge(member: &Member, field: &Field, locks: u64) {
         }
     }
     let mut kv = KvClient::connect(member.endpoint()).await.unwrap();
-    for (name, writes) in field.written.lock().unwrap().iter_mut() {
+    let written = std::mem::take(&mut *field.written.lock().unwrap());
+    for (name, mut writes) in written {
         writes.sort_unstable();
         assert!(writes.is_sorted_by_key(|(_, token)| *token), "{name} was written out of order: {writes:?}");
         let range = RangeRequest { key: format!("resource-{name}").into(), ..Default::default() };
@@ -256,15 +258,5 @@ fn tokens_rise_and_nothing_is_stuck_while_members_are_killed_and_paused() {
         number("ALTHING_FIGHT_CLIENTS", 30),
         number("ALTHING_FIGHT_LOCKS", 4),
         number("ALTHING_FIGHT_SECONDS", 12),
-    );
-}
-
-#[test]
-#[ignore = "takes more than a minute; the size by which the lock service is judged"]
-fn two_hundred_clients_fight_for_ten_locks_for_a_minute() {
-    fight(
-        number("ALTHING_FIGHT_CLIENTS", 200),
-        number("ALTHING_FIGHT_LOCKS", 10),
-        number("ALTHING_FIGHT_SECONDS", 60),
     );
 }

@@ -165,7 +165,7 @@ pub fn command(rng: &mut Rng, newest: i64) -> Command {
 
 /// What the lock machine understands, over a few names and leases.
 pub fn lock_command(rng: &mut Rng) -> Command {
-    let name = Bytes::from_static(*rng.pick(&[b"a".as_slice(), b"a/b", b"lock"]));
+    let name = Bytes::from(*rng.pick(&["a", "a/b", "lock"]));
     let lease = LeaseId(rng.between(1, 4) as i64);
     let key = coord::queue::key_of(&name, lease);
     let call = rng.between(1, 9);
