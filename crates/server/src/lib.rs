@@ -2,8 +2,8 @@
 //! the api room holds. Nothing in here decides anything about the protocol: values are moved between the
 //! machines of `node`, the disk side of `engine` and the streams of `peer`.
 //!
-//! Four threads own one thing each and take their work from one queue each (`core`): `consensus` orders,
-//! `persist` writes the log, `apply` answers, `storage` keeps the store.
+//! Four threads take their work from one queue each (`core`): `consensus` orders, `persist` writes the log while
+//! its disk is slow, `apply` answers, `storage` keeps the store.
 
 mod apply;
 mod clock;
@@ -15,6 +15,7 @@ mod fatal;
 pub mod handle;
 mod identity;
 pub mod lock;
+mod log;
 mod members;
 mod metrics;
 pub mod peer;

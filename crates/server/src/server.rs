@@ -8,6 +8,7 @@ use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
+use crate::log::Log;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::peer::{self, OnRoundTrip, Peers, Timing};
@@ -25,8 +26,8 @@ use node::Input;
 use node::member::{cluster_id, member_id};
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
@@ -175,8 +176,9 @@ impl Threads {
         let storage = storage::Loop::new(core.clone(), vault, streams);
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
         let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
-        let persist = persist::Loop::new(core.clone(), journal);
-        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, tick(config));
+        let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
+        let persist = persist::Loop::new(core.clone(), log.clone());
+        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
         Ok(Threads {
             storage: Thread::spawn("storage", || storage.run())?,
             apply: Thread::spawn("apply", || apply.run())?,
