@@ -65,6 +65,8 @@ mutants! {
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.
     TombstoneDropped = "tombstone-dropped",
+    /// Compaction removes what a range that is read in pieces still shows.
+    SweepIgnoresHolds = "sweep-ignores-holds",
     /// The rows of the index keep keys that were deleted.
     IndexKeepsEnded = "index-keeps-ended",
     /// Compaction takes lines from the log that the index does not show yet.

@@ -18,6 +18,7 @@ pub mod lock_command;
 pub mod locks;
 mod origins;
 mod overlap;
+pub mod pieces;
 pub mod proposal;
 pub mod queue;
 mod range;

@@ -6,7 +6,7 @@
 use crate::change::{Change, ChangeKind, Record};
 use crate::entry::{Current, Version};
 use crate::state::State;
-use base::codec::{Reader, put_signed, put_varint};
+use base::codec::{Reader, put_signed, put_varint, take_signed};
 use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
 use bytes::Bytes;
 use std::fmt;
@@ -176,6 +176,14 @@ pub fn record_from_row(row: Bytes) -> Option<Record> {
         lease: LeaseId(reader.signed()?),
         value: reader.rest(),
     })
+}
+
+/// Lease and value of a version, as they lie in its row.
+pub fn content_in_row(row: &[u8]) -> Option<(LeaseId, &[u8])> {
+    let (format, mut rest) = row.split_first()?;
+    let (_create, _version) = (take_signed(&mut rest)?, take_signed(&mut rest)?);
+    let lease = LeaseId(take_signed(&mut rest)?);
+    (*format == FORMAT).then_some((lease, rest))
 }
 
 /// A version read from the store with one `get`.

@@ -17,6 +17,7 @@ pub struct Params {
     pub consensus: consensus::Params,
     pub flush_interval: Duration,
     pub flush_bytes: usize,
+    pub range_bytes: usize,
     pub leases: node::leases::Params,
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
@@ -48,6 +49,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         boot,
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
+        range_bytes: params.range_bytes,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
     };

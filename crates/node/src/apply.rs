@@ -11,14 +11,18 @@ use crate::reads::{Read, ReadBatch};
 use crate::waits::{self, News, WaitId, Waits};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
+use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{Applied, Claim, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
+mod pieces;
+
 pub use crate::overlay::Flush;
+pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -28,6 +32,8 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
+    /// A range whose answer is larger is read in pieces by those who can.
+    pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
 }
@@ -80,6 +86,17 @@ pub struct Apply {
     lock_news: Vec<(WaitId, News)>,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
+    holds: pieces::Holds,
+    counts: Counts,
+}
+
+/// What was done without anybody asking for it, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Found by this member while it led; some more than once.
+    pub leases_expired: u64,
+    /// Versions that compactions removed.
+    pub versions_swept: u64,
 }
 
 impl Apply {
@@ -92,6 +109,8 @@ impl Apply {
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
+            holds: pieces::Holds::default(),
+            counts: Counts::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -120,7 +139,10 @@ impl Apply {
                     self.answer_physical(out);
                 }
             }
-            Input::Tick => self.expire_reads(now, out),
+            Input::Tick => {
+                self.holds.expire(now, self.state.compacted());
+                self.expire_reads(now, out);
+            }
         }
         out.locks.append(&mut self.lock_news);
         self.turn_watches(now, view, out);
@@ -142,6 +164,7 @@ impl Apply {
             {
                 self.state.forget_lease(revoke.id);
             }
+            self.counts.leases_expired += u64::from(matches!(command, Command::LeaseRevoke(_)));
             let mut bytes = Vec::new();
             command.encode(&mut bytes);
             commands.push(bytes.into());
@@ -231,7 +254,13 @@ impl Apply {
 
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
         let records = Layered { overlay: &self.overlay, view };
-        out.replies.push((read.token, self.state.read(&records, &read.request)));
+        let reply = match read.request {
+            Request::Range(range) if range.in_pieces => {
+                self.state.range_unless_large(&records, range, self.params.range_bytes)
+            }
+            request => self.state.read(&records, &request),
+        };
+        out.replies.push((read.token, reply));
     }
 
     fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
@@ -256,12 +285,17 @@ impl Apply {
     }
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index || self.state.is_sweeping();
+        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
         let due = self.overlay.bytes() >= self.params.flush_bytes
             || now.since(self.last_flush) >= self.params.flush_interval;
         if something_new && due && !self.overlay.is_flushing() {
             out.flush = Some(self.freeze(now, Some(view)));
         }
+    }
+
+    /// Something that was compacted can be removed: nobody reads it any more.
+    fn can_sweep(&self) -> bool {
+        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
@@ -284,8 +318,11 @@ impl Apply {
         if index {
             self.indexed = self.state.revision();
         }
-        if let Some(view) = view {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
+        if let Some(view) = view.filter(|_| self.can_sweep()) {
+            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+                self.counts.versions_swept += u64::from(table == Table::Versions);
+                emit(table, key, value);
+            });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
@@ -310,6 +347,7 @@ impl Apply {
         self.hub.installed(self.state.revision());
         self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
+        self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
         }
@@ -330,6 +368,15 @@ impl Apply {
     /// Watches that are behind could be sent more: the next step should not wait for news.
     pub fn is_catching_up(&self) -> bool {
         self.hub.is_busy()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Something that was compacted is still to be removed.
+    pub fn is_sweeping(&self) -> bool {
+        self.state.is_sweeping()
     }
 
     pub fn watch_counts(&self) -> watch::Counts {

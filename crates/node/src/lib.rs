@@ -25,6 +25,6 @@ pub use consensus::{Consensus, Input, Output, Request, SnapshotOrder, Work};
 pub use frame::{Frame, Part};
 pub use lock_call::Call;
 pub use question::{Answer, Ask, Asker, Question};
-pub use reads::{Read, ReadBatch};
+pub use reads::{Read, ReadBatch, ReadCounts};
 pub use staging::Stage;
 pub use waits::{Wait, WaitId};

@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, storage};
+use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
 use bytes::Bytes;
 use coord::Claim;
@@ -51,6 +51,8 @@ pub(crate) enum Mail {
         keys: Vec<Bytes>,
         asker: oneshot::Sender<Vec<Option<Claim>>>,
     },
+    /// A large range is read in pieces.
+    Pieces(pieces::Ask),
     /// The flush of this number is durable and visible in this view.
     Flushed {
         number: u64,
@@ -81,6 +83,8 @@ pub(crate) struct Loop {
     out: Output,
     outlets: Outlets,
     listeners: BTreeMap<WaitId, oneshot::Sender<News>>,
+    /// Since when something that was compacted is being removed.
+    compacting: Option<Instant>,
 }
 
 impl Loop {
@@ -91,19 +95,19 @@ impl Loop {
         let out = Output::default();
         let outlets = Outlets::default();
         let listeners = BTreeMap::new();
-        let flushing = None;
         let new = Loop {
             core,
             machine,
             view,
             backlog,
-            flushing,
+            flushing: None,
             reported,
             tick,
             next_tick,
             out,
             outlets,
             listeners,
+            compacting: None,
         };
         new.show();
         new
@@ -130,6 +134,7 @@ impl Loop {
                     Mail::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
                     Mail::LockEnd(id) => self.end_wait(now, id),
                     Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
+                    Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
                     Mail::Finish { flush } => return self.finish(flush),
@@ -169,6 +174,7 @@ impl Loop {
     fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
         if !committed.is_empty() {
             self.step(now, Input::Committed(committed));
+            self.core.metrics.tallies.applied_in(self.core.clock.now().since(now));
         }
         for batch in reads {
             self.step(now, Input::Read(batch));
@@ -208,6 +214,21 @@ impl Loop {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
             self.core.board.set_watches(self.machine.watch_counts());
+            self.tell_tallies(now);
+        }
+    }
+
+    fn tell_tallies(&mut self, now: Instant) {
+        let tallies = &self.core.metrics.tallies;
+        tallies.set_applied(self.machine.counts());
+        tallies.watch_events_pending.set(self.outlets.waiting() as i64);
+        match self.compacting {
+            None if self.machine.is_sweeping() => self.compacting = Some(now),
+            Some(since) if !self.machine.is_sweeping() => {
+                tallies.compacted_in(now.since(since));
+                self.compacting = None;
+            }
+            _ => {}
         }
     }
 
@@ -221,7 +242,10 @@ impl Loop {
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
-        self.outlets.deliver(&mut self.out.watch);
+        if !self.out.watch.is_empty() {
+            let events = self.outlets.deliver(&mut self.out.watch);
+            self.core.metrics.tallies.watch_events.inc_by(events);
+        }
         for (id, news) in self.out.locks.drain(..) {
             if let Some(listener) = self.listeners.remove(&id) {
                 // A call that has just stopped waiting learns it otherwise.

@@ -140,6 +140,7 @@ impl Loop {
             }
             self.next_tick = self.next_tick.after(self.tick);
             self.machine.step(now, Input::Tick, &mut self.out);
+            self.core.metrics.tallies.set_reads(self.machine.read_counts());
         }
         self.next_tick = self.next_tick.max(now);
     }

@@ -8,12 +8,13 @@ use crate::lock::LockCalls;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
+use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
-use coord::request::Request;
+use coord::request::{Range, Request};
 use coord::{Command, Compact, Grant, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +83,11 @@ impl Handle {
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
         self.wait_for(self.work_of(request)?).await
+    }
+
+    /// Reads a large range in pieces, at the revision that it says.
+    pub async fn pieces(&self, range: Range, keep: Keep, encode: Arc<dyn Encode>) -> Result<Pieces, Code> {
+        Pieces::begin(&self.shared.core, range, keep, encode).await
     }
 
     /// Asks what only the leader knows of a lease, wherever the leader is.
@@ -210,6 +216,7 @@ impl Handle {
         let reading = Reading {
             status: self.status(),
             waiting: core.waiters.count(),
+            response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
         };
         core.metrics.render(&reading)

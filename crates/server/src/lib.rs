@@ -6,6 +6,7 @@
 //! its disk is slow, `apply` answers, `storage` keeps the store.
 
 mod apply;
+mod budget;
 mod clock;
 pub mod config;
 mod consensus;
@@ -20,6 +21,7 @@ mod members;
 mod metrics;
 pub mod peer;
 mod persist;
+pub mod pieces;
 mod post;
 mod queue;
 mod server;

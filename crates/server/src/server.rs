@@ -18,7 +18,8 @@ use crate::thread::Thread;
 use crate::{apply, identity, persist, post, storage};
 use base::NodeId;
 use base::limits::{
-    GRPC_OVERHEAD_BYTES, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS,
+    GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
+    WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
@@ -31,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 64 * 1024 * 1024;
+const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
@@ -82,7 +83,8 @@ impl Server {
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity), Members::new(&config)));
+        let metrics = Metrics::new(&roster.identity);
+        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), config.response_bytes_max));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
@@ -264,6 +266,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
+        range_bytes: RANGE_WHOLE_BYTES_MAX,
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
@@ -279,6 +282,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             fragment_bytes: config.request_bytes_max + GRPC_OVERHEAD_BYTES,
             batch_revisions: WATCH_BATCH_REVISIONS,
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
+            watches_max: WATCHES_PER_STREAM_MAX,
         },
     }
 }

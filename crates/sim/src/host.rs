@@ -4,11 +4,13 @@
 
 use crate::contenders::Calls;
 use crate::history::Outcome;
+use crate::readers::Reading;
 use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
 use coord::reply::Reply;
 use disk::SimDisk;
 use engine::Member;
+use node::apply::HoldId;
 use node::{Flush, apply};
 use raft::Persist;
 use std::collections::{BTreeMap, VecDeque};
@@ -43,6 +45,9 @@ pub struct Process {
     pub tokens: u64,
     /// Which operation of the history waits under a token.
     pub waiting: BTreeMap<Token, usize>,
+    /// Large ranges that are read in pieces, and how many there were.
+    pub readings: BTreeMap<HoldId, Reading>,
+    pub holds: u64,
     /// Which tenant's request does.
     pub errands: BTreeMap<Token, Errand>,
     /// The lock calls of contenders.
@@ -72,6 +77,8 @@ impl Process {
             flush: None,
             tokens: 0,
             waiting: BTreeMap::new(),
+            readings: BTreeMap::new(),
+            holds: 0,
             errands: BTreeMap::new(),
             calls: Calls::default(),
         }

@@ -17,6 +17,7 @@ pub mod model;
 mod nemesis;
 mod network;
 pub mod oracle;
+mod readers;
 pub mod run;
 pub mod serializable;
 mod settings;

@@ -102,6 +102,9 @@ fn fight_through(world: &mut World) -> Checked {
         world.run_until(until)?;
     }
     world.contenders.check_over()?;
+    // The last leases end, and then there is nothing left to say.
+    world.run_until(until + 2 * SETTLE_US)?;
+    world.check_all_ended()?;
     same_everywhere(world)
 }
 

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use coord::reply::Reply;
 use coord::watch::StreamId;
 use disk::SimDisk;
+use node::apply::HoldId;
 use node::waits::News;
 use node::{Consensus, Frame, Input, Output, WaitId, Work, apply};
 use raft::Note;
@@ -65,6 +66,8 @@ pub enum Event {
     Job { host: usize, life: u32, job: Job },
     News { host: usize, life: u32, id: WaitId, news: News },
     Told { host: usize, life: u32, token: Token, result: Box<Result<Reply, Code>> },
+    Hold { host: usize, life: u32, hold: HoldId },
+    Piece { host: usize, life: u32, hold: HoldId },
     GiveUp { operation: usize },
     Watch { watcher: usize },
     Consume { watcher: usize, stream: StreamId },
@@ -170,6 +173,8 @@ impl World {
             Event::Job { host, job, .. } => self.take_job(host, job),
             Event::News { host, id, news, .. } => self.lock_news(host, id, news),
             Event::Told { host, token, result, .. } => self.tell_contender(host, token, *result),
+            Event::Hold { host, hold, .. } => self.hold(host, hold),
+            Event::Piece { host, hold, .. } => self.piece(host, hold),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Watch { watcher } => self.connect_watcher(watcher),
             Event::Consume { stream, .. } => self.consume(stream),
@@ -589,6 +594,8 @@ impl Event {
             | Event::Job { host, life, .. }
             | Event::Told { host, life, .. }
             | Event::News { host, life, .. }
+            | Event::Hold { host, life, .. }
+            | Event::Piece { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -619,8 +626,10 @@ impl Event {
             Event::Whim { watcher } => (18, *watcher),
             Event::Tenant { tenant } => (20, *tenant),
             Event::Errand { host, .. } => (21, *host),
-            Event::Contend { contender, turn } => (23, contender + 256 * *turn as usize),
-            Event::Renew { contender, .. } => (24, *contender),
+            Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
+            Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
+            Event::Contend { contender, turn } => (28, contender + 256 * *turn as usize),
+            Event::Renew { contender, .. } => (29, *contender),
             Event::Job { host, .. } => (25, *host),
             Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
             Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),

@@ -15,6 +15,7 @@ mod etcd_flags;
 mod etcdctl;
 mod gateway;
 mod http;
+mod large;
 mod lease;
 mod lock_fight;
 mod locks;
