@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What each room may depend on, tests aside. An arrow that is not here is a change of architecture: write an
 /// ADR first.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 14] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
@@ -32,7 +32,9 @@ const ROOMS: [(&str, &[&str]); 12] = [
     ),
     ("api", ANYTHING),
     ("bench", ANYTHING),
+    ("client", &["base", "proto", "thiserror", "tokio", "tonic"]),
     ("cli", ANYTHING),
+    ("differ", &["base", "bytes", "client", "prost", "proto", "tempfile", "thiserror", "tokio", "tonic"]),
     ("sim", &["base", "bytes", "coord", "disk", "engine", "mimalloc", "node", "raft"]),
 ];
 

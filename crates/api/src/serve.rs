@@ -11,6 +11,7 @@ use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
+use crate::grpc::lease_events::LeaseEventService;
 use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
@@ -21,6 +22,7 @@ use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
+use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -163,7 +165,10 @@ fn routes(parts: Parts) -> Routes {
     let locks = LockServiceServer::from_arc(services.locks)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
-    let health = HealthServer::new(HealthService::new(stopping)).max_decoding_message_size(message_bytes_max);
+    let health =
+        HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
+    let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping))
+        .max_decoding_message_size(message_bytes_max);
     let lease = LeaseServer::from_arc(services.lease)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
@@ -173,6 +178,7 @@ fn routes(parts: Parts) -> Routes {
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
+        .route_service(&path_of::<LeaseServiceServer<LeaseEventService>>(), lease_events)
         .route_service(&path_of::<LockServer<EtcdLockService>>(), lock)
         .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
         .route_service(&path_of::<LockServiceServer<Locks>>(), locks)

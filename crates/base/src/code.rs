@@ -124,18 +124,27 @@ codes! {
     BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
     LeaseExists = 21, FailedPrecondition, "etcdserver: lease already exists";
     LeaseTtlTooLarge = 22, OutOfRange, "etcdserver: too large lease TTL";
-    NotLockHolder = 40, FailedPrecondition, "althing: not lock holder";
+    /// Ours: a stream of lease events whose client does not keep up ends, so that no event is lost silently.
+    LeaseEventsLost = 39, ResourceExhausted, "etcdserver: lease events were lost, begin again";
+    // Requests with an id of their client's: ours, with messages in etcd's style.
+    SessionUnknown = 40, FailedPrecondition, "etcdserver: request id belongs to no session";
+    /// Whether it was carried out is no longer known; it is not carried out now.
+    RequestForgotten = 41, FailedPrecondition, "etcdserver: request id is below the session's window";
+    RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
+    RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
+    ReplyNotKept = 44, FailedPrecondition, "etcdserver: request was carried out, its reply was too large to keep";
+    NotLockHolder = 50, FailedPrecondition, "althing: not lock holder";
     /// The answer names both tokens.
-    Fenced = 41, FailedPrecondition, "althing: fencing token is stale";
-    BadFence = 42, InvalidArgument, "althing: malformed fence";
-    UnknownToken = 43, OutOfRange, "althing: fencing token was never granted";
+    Fenced = 51, FailedPrecondition, "althing: fencing token is stale";
+    BadFence = 52, InvalidArgument, "althing: malformed fence";
+    UnknownToken = 53, OutOfRange, "althing: fencing token was never granted";
     /// Somebody deleted the key of a waiting call.
-    LockLost = 44, FailedPrecondition, "althing: place in the lock queue was deleted";
-    HolderIdTooLong = 45, InvalidArgument, "althing: holder id is too long";
+    LockLost = 54, FailedPrecondition, "althing: place in the lock queue was deleted";
+    HolderIdTooLong = 55, InvalidArgument, "althing: holder id is too long";
     /// etcd's lock and election services answer in Go's own words, without a code.
-    NotElected = 46, Unknown, "election: not leader";
-    NoElectedLeader = 47, Unknown, "election: no leader";
-    MissingLeaderKey = 48, Unknown, "\"leader\" field must be provided";
+    NotElected = 56, Unknown, "election: not leader";
+    NoElectedLeader = 57, Unknown, "election: no leader";
+    MissingLeaderKey = 58, Unknown, "\"leader\" field must be provided";
 }
 
 impl fmt::Display for Code {

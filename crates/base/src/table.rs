@@ -20,20 +20,23 @@ pub enum Table {
     Origins = 4,
     /// lease → its TTL, what is left of it, and when it was granted.
     Leases = 5,
+    /// lease, number of a request → what was answered; lease → the number below which that is forgotten.
+    Sessions = 6,
     /// key in the queue of a lock → who stands behind it.
-    Claims = 6,
+    Claims = 7,
     /// resource → the highest token that it has seen, and of which lock.
-    Fences = 7,
+    Fences = 8,
 }
 
 impl Table {
-    pub const ALL: [Table; 8] = [
+    pub const ALL: [Table; 9] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
         Table::Index,
         Table::Origins,
         Table::Leases,
+        Table::Sessions,
         Table::Claims,
         Table::Fences,
     ];

@@ -5,6 +5,7 @@
 
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
+use crate::once::Once;
 use crate::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
@@ -30,6 +31,7 @@ const LOCK_RELEASE: u8 = 9;
 const LOCK_LEAVE: u8 = 10;
 const FENCED: u8 = 11;
 const FENCE_CHECK: u8 = 12;
+const ONCE: u8 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -45,6 +47,8 @@ pub enum Command {
     LockLeave(Leave),
     Fenced(Fenced),
     FenceCheck(CheckFence),
+    /// One of a client's, with an identity by which a repetition is known.
+    Once(Once),
 }
 
 /// Forget what was before a revision.
@@ -110,10 +114,27 @@ impl Command {
                 out.push(FENCE_CHECK);
                 check.encode(out);
             }
+            Command::Once(once) => {
+                out.push(ONCE);
+                once.encode(out);
+            }
         }
     }
 
     pub fn decode(bytes: Bytes) -> Option<Command> {
+        if bytes.get(1) != Some(&ONCE) {
+            return Command::decode_plain(bytes);
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != FORMAT || reader.u8()? != ONCE {
+            return None;
+        }
+        let once = Once::decode(&mut reader)?;
+        reader.is_empty().then_some(Command::Once(once))
+    }
+
+    /// A command without an identity of its client's.
+    pub(crate) fn decode_plain(bytes: Bytes) -> Option<Command> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != FORMAT {
             return None;

@@ -15,7 +15,8 @@ use bytes::Bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Never zero: the proposer has chosen one if the client did not.
+    /// The proposer has chosen one if the client did not; zero only in a command that may be repeated, for which
+    /// the state machine chooses.
     pub id: LeaseId,
     /// In seconds; the proposer has raised it to the least that is granted.
     pub ttl: i64,
@@ -121,7 +122,7 @@ pub(crate) fn run_revoke(draft: &mut Draft<'_>, at: Position, revoke: Revoke) ->
         return Err(Code::LeaseNotFound);
     }
     for key in lease.keys() {
-        if outlives_its_lease(draft, key) {
+        if planted(Mutant::EndedLeaseLeavesKeys) || outlives_its_lease(draft, key) {
             continue;
         }
         let modified = draft.current(key).map_or(Revision::ZERO, |current| current.modified);

@@ -10,6 +10,7 @@ use crate::leases::{self, Lease, Leases};
 use crate::locks::{Claim, Fence, Locks};
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
+use crate::sessions::{self, Sessions};
 use crate::state::State;
 use crate::unindexed::{self, Unindexed};
 use base::{LeaseId, Revision, Table, View};
@@ -27,6 +28,7 @@ impl State {
             return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
         }
         let mut leases = load_leases(view)?;
+        let sessions = load_sessions(view, &leases)?;
         let mut index = load_current(view, &mut leases)?;
         load_history(view, &mut index, &meta)?;
         let locks = load_locks(view, &index, meta.revision)?;
@@ -35,6 +37,7 @@ impl State {
             origins: load_origins(view)?,
             leases,
             locks,
+            sessions,
             sweep: compaction::load(view)?,
             revision: meta.revision,
             compacted: meta.compacted,
@@ -83,6 +86,20 @@ fn load_locks(view: &dyn View, index: &Index, newest: Revision) -> Result<Locks,
         Ok(())
     })?;
     Ok(locks)
+}
+
+/// A session without its lease would answer for another of the same id.
+fn load_sessions(view: &dyn View, leases: &Leases) -> Result<Sessions, Corrupt> {
+    let mut sessions = Sessions::default();
+    scan_all(view, Table::Sessions, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Sessions, key, what);
+        let place = sessions::parse_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        if leases.get(place.0).is_none() {
+            return Err(corrupt("a session of a lease that does not exist"));
+        }
+        sessions.insert(place, Bytes::copy_from_slice(value)).map_err(corrupt)
+    })?;
+    Ok(sessions)
 }
 
 /// What the index says, and where the log is ahead of it, what the log says. A lease's keys are those whose

@@ -9,6 +9,7 @@ use crate::compare;
 use crate::draft::{At, Draft};
 use crate::lease_command;
 use crate::lock_command;
+use crate::once;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
@@ -34,6 +35,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
             Some(refusal) => Ok(refusal),
             None => run_request(draft, &fenced.request),
         },
+        Command::Once(once) => once::run(draft, at, once),
     }
 }
 

@@ -194,7 +194,8 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Index => "3-index",
         Table::Origins => "4-origins",
         Table::Leases => "5-leases",
-        Table::Claims => "6-claims",
-        Table::Fences => "7-fences",
+        Table::Sessions => "6-sessions",
+        Table::Claims => "7-claims",
+        Table::Fences => "8-fences",
     })
 }

@@ -3,6 +3,7 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
 use crate::past::Layered;
@@ -65,6 +66,8 @@ pub struct Output {
     pub watch: Vec<watch::Response>,
     /// What became of the waits for locks.
     pub locks: Vec<(WaitId, News)>,
+    /// In the order in which they happened.
+    pub lease_events: Vec<LeaseEvent>,
 }
 
 pub struct Apply {
@@ -204,6 +207,7 @@ impl Apply {
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
             let records = Layered { overlay: &self.overlay, view };
+            let before = lease_events::Before::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 // Its answer was given, or was skipped with a snapshot and will never be known.
                 if ours {
@@ -217,7 +221,10 @@ impl Apply {
             self.waits.observe(&proposal.command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             let command = &proposal.command;
-            self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));
+            out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
+            self.with_lessor(out, |lessor, state, said| {
+                lessor.on_applied(now, command, &reply, state, said);
+            });
             if ours {
                 out.finished.push(id.seq);
                 match (reply, command) {
@@ -339,17 +346,22 @@ impl Apply {
     }
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one.
-    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<(), Corrupt> {
+    /// What happened to leases meanwhile is told at once.
+    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
         let (state, applied) = load(view)?;
+        let skipped = lease_events::between(&self.state, &state);
         assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
         self.state = state;
+        if planted(Mutant::RepliesLostInSnapshot) {
+            self.state.forget_sessions();
+        }
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
-            return Ok(());
+            return Ok(skipped);
         }
         self.overlay = Overlay::default();
         // The number moves on, so that a flush of the old store that is still reported means nothing.
@@ -357,7 +369,7 @@ impl Apply {
         self.flushed = applied;
         self.last_flush = now;
         self.indexed = Revision::ZERO;
-        Ok(())
+        Ok(skipped)
     }
 
     /// So much waits for the store that the caller should wait too.
@@ -402,7 +414,7 @@ impl Apply {
     }
 
     pub fn lease_count(&self) -> usize {
-        self.state.leases().count()
+        self.state.lease_count()
     }
 
     pub fn revision(&self) -> Revision {

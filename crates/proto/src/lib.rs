@@ -32,8 +32,13 @@ pub mod v3electionpb {
     tonic::include_proto!("v3electionpb");
 }
 
-/// What etcd does not have. The nesting is that of the package's name.
+/// Services of our own. The nesting is that of the packages' names.
 pub mod althing {
+    pub mod lease {
+        pub mod v1 {
+            tonic::include_proto!("althing.lease.v1");
+        }
+    }
     pub mod lock {
         pub mod v1 {
             tonic::include_proto!("althing.lock.v1");

@@ -310,12 +310,6 @@ impl World {
         self.agenda.after(delay, Event::Job { host, life, job });
     }
 
-    fn any_running_host(&mut self) -> Option<usize> {
-        let running: Vec<usize> =
-            (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_some()).collect();
-        (!running.is_empty()).then(|| *self.rng.pick(&running))
-    }
-
     /// A lease is renewed as long as it is the contender's.
     pub fn renew(&mut self, contender: usize, lease: LeaseId) -> Checked {
         let Some(held) = self.contenders.all[contender].lease.filter(|held| held.id == lease) else {
@@ -473,7 +467,7 @@ impl World {
             Purpose::Call(number) => self.run_call(host, number, lock_call::Event::Answered(answer)),
             Purpose::KeepAlive { contender, lease } => {
                 let me = &mut self.contenders.all[contender];
-                let is_gone = matches!(answer, Ok(Reply { body: Body::LeaseRenewed { ttl: 0 }, .. }));
+                let is_gone = matches!(answer, Ok(Reply { body: Body::LeaseRenewed { ttl: 0, .. }, .. }));
                 if is_gone && me.lease.is_some_and(|held| held.id == lease) {
                     me.lease = None;
                 }

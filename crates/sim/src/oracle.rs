@@ -32,6 +32,7 @@ pub enum Checker {
     Restart,
     Lease,
     Lock,
+    Register,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -49,6 +50,7 @@ impl Checker {
             Checker::Restart => "restart",
             Checker::Lease => "leases",
             Checker::Lock => "locks",
+            Checker::Register => "leases and compaction in real time",
             Checker::Assertion => "assertion",
         }
     }

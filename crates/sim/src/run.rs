@@ -5,6 +5,7 @@ use crate::durable;
 use crate::history::Outcome;
 use crate::linear::{self, Verdict};
 use crate::oracle::{Checker, Violation};
+use crate::scenario::{self, Scenario};
 use crate::tally::Tally;
 use crate::watched;
 use crate::world::{Checked, World};
@@ -25,32 +26,39 @@ pub struct Report {
     pub trace: u64,
     pub tally: Tally,
     pub violation: Option<Violation>,
+    /// How often that happened which the scenario is about.
+    pub met: u64,
 }
 
 /// What the clients of a world do. Each kind has its judges: those of one read every revision that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Puts, reads, transactions, watches, leases without keys, compactions.
+    /// Puts, reads, transactions, watches, leases, compactions.
     Mixed,
     /// Locks and fenced writes.
     Locks,
 }
 
 impl Kind {
-    /// Every fourth world is about locks.
-    pub fn of(seed: u64) -> Kind {
-        if seed.is_multiple_of(4) { Kind::Locks } else { Kind::Mixed }
+    /// Every fourth world without a bias is about locks.
+    fn of(scenario: &Scenario, seed: u64) -> Kind {
+        match scenario.name {
+            name if name == scenario::LOCKS.name => Kind::Locks,
+            name if name == scenario::STORM.name && seed.is_multiple_of(4) => Kind::Locks,
+            _ => Kind::Mixed,
+        }
     }
 }
 
+/// In the world without a bias.
 pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
-    run_as(seed, None, planted)
+    run_in(&scenario::STORM, seed, planted)
 }
 
-pub fn run_as(seed: u64, kind: Option<Kind>, planted: Option<Mutant>) -> Report {
+pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report {
     mutant::plant(planted);
-    let kind = kind.unwrap_or(Kind::of(seed));
-    let mut world = World::new(seed, kind);
+    let kind = Kind::of(scenario, seed);
+    let mut world = World::new(seed, scenario.bias, kind);
     let checked = catch_unwind(AssertUnwindSafe(|| match kind {
         Kind::Mixed => live_through(&mut world),
         Kind::Locks => fight_through(&mut world),
@@ -60,7 +68,7 @@ pub fn run_as(seed: u64, kind: Option<Kind>, planted: Option<Mutant>) -> Report 
         Ok(checked) => checked.err(),
         Err(panic) => Some(Violation { checker: Checker::Assertion, what: words_of(panic) }),
     };
-    Report { seed, trace: world.trace, tally: world.tally, violation }
+    Report { seed, trace: world.trace, tally: world.tally, violation, met: (scenario.met)(&world) }
 }
 
 fn live_through(world: &mut World) -> Checked {
@@ -136,7 +144,9 @@ fn same_everywhere(world: &World) -> Checked {
 }
 
 fn judge(world: &World) -> Checked {
-    match linear::check_hinted(&world.clients.history, &|operation| world.truth.landed(operation)) {
+    let history = &world.clients.history;
+    world.registers.check(history)?;
+    match linear::check_hinted(history, &|number| world.truth.landed(number, &history[number])) {
         Verdict::Lawful(_) => Ok(()),
         Verdict::Violation(found) => {
             Err(Violation { checker: Checker::Linearizable, what: found.to_string() })

@@ -3,6 +3,7 @@
 
 use crate::host::Host;
 use crate::run::Kind;
+use crate::scenario::Bias;
 use crate::tenants::TENANTS;
 use base::Rng;
 use engine::Params;
@@ -23,6 +24,7 @@ pub struct Settings {
     log_keep_entries: u64,
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
+    pub bias: Bias,
     unindexed_keys_max: usize,
 }
 
@@ -34,8 +36,8 @@ const SNAPSHOT_CHUNK_BYTES: usize = 1024;
 const RANGE_BYTES: usize = 40;
 
 impl Settings {
-    pub fn draw(rng: &mut Rng, kind: Kind) -> Settings {
-        let mixed = Settings::draw_mixed(rng);
+    pub fn draw(rng: &mut Rng, bias: Bias, kind: Kind) -> Settings {
+        let mixed = Settings::draw_mixed(rng, bias);
         match kind {
             Kind::Mixed => mixed,
             Kind::Locks => {
@@ -45,8 +47,9 @@ impl Settings {
         }
     }
 
-    fn draw_mixed(rng: &mut Rng) -> Settings {
+    fn draw_mixed(rng: &mut Rng, bias: Bias) -> Settings {
         Settings {
+            bias,
             members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
             watchers: 4,
@@ -57,7 +60,7 @@ impl Settings {
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
             flush_interval: Duration::from_millis(*rng.pick(&[1_000, 2_000, 4_000])),
             flush_bytes: *rng.pick(&[16 * 1024, 1024 * 1024]),
-            log_keep_entries: *rng.pick(&[0, 10, 100]),
+            log_keep_entries: *rng.pick(if bias.short_log { &[0, 1, 2] } else { &[0, 10, 100] }),
             wal_segment_bytes: *rng.pick(&[8 * 1024, 64 * 1024]),
             watch: coord::watch::Params {
                 progress_interval: Duration::from_millis(*rng.pick(&[1_000, 5_000])),

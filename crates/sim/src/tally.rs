@@ -21,6 +21,10 @@ pub struct Tally {
     pub cancelled: u64,
     /// Writes that were refused for their token.
     pub fenced: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Leases that expired.
+    pub expired: u64,
 }
 
 impl Tally {
@@ -46,6 +50,8 @@ impl Tally {
             acquired,
             cancelled,
             fenced,
+            retries,
+            expired,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -63,5 +69,7 @@ impl Tally {
         self.acquired += acquired;
         self.cancelled += cancelled;
         self.fenced += fenced;
+        self.retries += retries;
+        self.expired += expired;
     }
 }

@@ -20,6 +20,8 @@ use tonic::{Code, Request, Status};
 
 /// Headers that begin so are meant for the call.
 const METADATA_PREFIX: &str = "grpc-metadata-";
+/// And so do our own, as they are.
+const OUR_PREFIX: &str = "althing-";
 pub const JSON: &str = "application/json";
 
 /// A call that is asked once and answered once.
@@ -102,7 +104,8 @@ pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
         let name = match name.as_str() {
             fence::HEADER => fence::METADATA,
-            name => name.strip_prefix(METADATA_PREFIX)?,
+            ours if ours.starts_with(OUR_PREFIX) => ours,
+            other => other.strip_prefix(METADATA_PREFIX)?,
         };
         Some((HeaderName::try_from(name).ok()?, value.clone()))
     });

@@ -270,7 +270,7 @@ async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Statu
     let reply = handle.ask(Question::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
     let header = Some(who::header(handle, reply.revision));
     match reply.body {
-        Body::LeaseRenewed { ttl } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
+        Body::LeaseRenewed { ttl, .. } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
         other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
     }
 }

@@ -88,7 +88,7 @@ struct Talking {
 }
 
 impl Talking {
-    fn start(etcdctl: &Etcdctl<'_>, args: &[&str]) -> Talking {
+    fn start(etcdctl: &Etcdctl, args: &[&str]) -> Talking {
         let mut child = etcdctl.start(args);
         let lines = BufReader::new(child.stdout.take().unwrap());
         Talking { child, lines }
@@ -116,7 +116,7 @@ impl Drop for Talking {
 }
 
 fn etcdctl_locks_and_elects(members: &[Member], binary: &str) {
-    let tool = |nth: usize| Etcdctl { binary: binary.to_owned(), member: &members[nth % members.len()] };
+    let tool = |nth: usize| Etcdctl::of(binary, &members[nth % members.len()..][..1]);
     let (first_tool, second_tool) = (tool(0), tool(1));
     let mut first = Talking::start(&first_tool, &["lock", "mixed"]);
     let key = first.line();

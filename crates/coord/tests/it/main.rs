@@ -9,6 +9,7 @@ mod leases;
 mod locks;
 mod model;
 mod mutants;
+mod once;
 mod put_and_delete;
 mod ranges;
 mod reload;
