@@ -88,6 +88,12 @@ pub const SESSION_REPLIES_MAX: usize = 64;
 pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
 /// Kept answers of all sessions; when they take more, only revisions are kept.
 pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Calls that one place in the queue of a lock keeps count of.
+pub const LOCK_CALLS_MAX: usize = 16;
+/// Lock calls of one process that are under way or wait for their turn.
+pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
+/// What a client may call itself.
+pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.

@@ -115,6 +115,16 @@ mutants! {
     WatchLostOverInstall = "watch-lost-over-install",
     /// A watch on a future revision is sent what comes before it.
     WatchFutureEarly = "watch-future-early",
+    /// The end of a lease leaves its waiting places in the queues of locks.
+    DeadWaiterGranted = "dead-waiter-granted",
+    /// Whoever waits for a lock is forgotten when the leader changes.
+    HandOverLost = "hand-over-lost",
+    /// A fence holds, whatever its token.
+    StaleFenceAccepted = "stale-fence-accepted",
+    /// The second in the queue is told that it holds the lock.
+    DoubleGrant = "double-grant",
+    /// A call that was cancelled stays in the queue.
+    CancelledWaiterStays = "cancelled-waiter-stays",
     /// A node counts its dots from one again after a restart.
     DotsReused = "dots-reused",
     /// A partition settles in its new place although the old replicas still serve the old epoch.

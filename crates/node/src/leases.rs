@@ -167,6 +167,8 @@ impl Lessor {
                 }
             }
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
+            Command::LockAcquire(_) | Command::LockRelease(_) | Command::LockLeave(_) => {}
+            Command::Fenced(_) | Command::FenceCheck(_) => {}
         }
     }
 
