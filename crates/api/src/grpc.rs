@@ -3,13 +3,20 @@
 
 pub mod calls;
 pub mod cluster;
+pub mod election;
+pub mod etcd_lock;
 mod farewell;
+pub mod fence;
+pub mod follow;
 pub mod health;
 pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;
 pub mod lease_events;
+pub mod lock;
+pub mod lock_view;
+pub mod lock_watch;
 pub mod maintenance;
 pub mod messages;
 pub mod once;

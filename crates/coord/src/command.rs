@@ -4,6 +4,7 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::lease_command::{Checkpoint, Grant, Revoke};
+use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
 use crate::member_command;
 use crate::members::MemberChange;
 use crate::once::Once;
@@ -18,7 +19,7 @@ use bytes::Bytes;
 /// The layout that this code writes; the first byte of every command.
 const FORMAT: u8 = 1;
 
-// Kinds of commands and of operations share one numbering. 8 and above are free for locks and auth.
+// Kinds of commands and of operations share one numbering. 13 to 15 are kept for locks.
 const RANGE: u8 = 0;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -27,6 +28,11 @@ const LEASE_GRANT: u8 = 4;
 const LEASE_REVOKE: u8 = 5;
 const LEASE_CHECKPOINT: u8 = 6;
 const COMPACT: u8 = 7;
+const LOCK_ACQUIRE: u8 = 8;
+const LOCK_RELEASE: u8 = 9;
+const LOCK_LEAVE: u8 = 10;
+const FENCED: u8 = 11;
+const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +44,11 @@ pub enum Command {
     LeaseRevoke(Revoke),
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
+    LockAcquire(Acquire),
+    LockRelease(Release),
+    LockLeave(Leave),
+    Fenced(Fenced),
+    FenceCheck(CheckFence),
     /// Who belongs to the cluster.
     Members(MemberChange),
     /// One of a client's, with an identity by which a repetition is known.
@@ -86,6 +97,27 @@ impl Command {
                 put_signed(out, compact.revision.0);
                 out.push(u8::from(compact.physical));
             }
+            Command::LockAcquire(acquire) => {
+                out.push(LOCK_ACQUIRE);
+                acquire.encode(out);
+            }
+            Command::LockRelease(release) => {
+                out.push(LOCK_RELEASE);
+                release.encode(out);
+            }
+            Command::LockLeave(leave) => {
+                out.push(LOCK_LEAVE);
+                leave.encode(out);
+            }
+            Command::Fenced(fenced) => {
+                out.push(FENCED);
+                fenced.fence.encode(out);
+                encode_request(&fenced.request, out);
+            }
+            Command::FenceCheck(check) => {
+                out.push(FENCE_CHECK);
+                check.encode(out);
+            }
             Command::Members(change) => change.encode(out),
             Command::Once(once) => {
                 out.push(ONCE);
@@ -122,6 +154,11 @@ impl Command {
             LEASE_REVOKE => Command::LeaseRevoke(Revoke::decode(&mut reader)?),
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
+            LOCK_ACQUIRE => Command::LockAcquire(Acquire::decode(&mut reader)?),
+            LOCK_RELEASE => Command::LockRelease(Release::decode(&mut reader)?),
+            LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),
+            FENCED => Command::Fenced(decode_fenced(&mut reader)?),
+            FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
             kind @ member_command::FOUND..=member_command::PUBLISH => {
                 Command::Members(MemberChange::decode(kind, &mut reader)?)
             }
@@ -133,6 +170,13 @@ impl Command {
 
 fn decode_compact(reader: &mut Reader) -> Option<Compact> {
     Some(Compact { revision: Revision(reader.signed()?), physical: reader.bool()? })
+}
+
+/// What only reads needs no fence in the log, except where it is part of a transaction.
+fn decode_fenced(reader: &mut Reader) -> Option<Fenced> {
+    let fence = FencedBy::decode(reader)?;
+    let request = decode_operation(reader, 0)?;
+    (!matches!(request, Request::Range(_))).then_some(Fenced { fence, request })
 }
 
 fn encode_request(request: &Request, out: &mut Vec<u8>) {

@@ -6,6 +6,7 @@ use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
 use crate::leases::Leases;
+use crate::locks::{Claim, Fence, Locks};
 use base::mutant::{Mutant, planted};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use std::iter::Peekable;
 pub struct Draft<'a> {
     index: &'a Index,
     leases: &'a Leases,
+    locks: &'a Locks,
     records: &'a dyn Records,
     /// Before the command.
     revision: Revision,
@@ -26,7 +28,7 @@ pub struct Draft<'a> {
 }
 
 /// What a command does beside changing keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Grant {
         id: LeaseId,
@@ -39,6 +41,15 @@ pub enum Effect {
         remaining: i64,
     },
     Compact(Revision),
+    /// Who stands behind a key from now on.
+    Claim {
+        key: Bytes,
+        claim: Claim,
+    },
+    Fence {
+        resource: Bytes,
+        fence: Fence,
+    },
 }
 
 /// Which state a range is to be read from.
@@ -53,12 +64,14 @@ impl<'a> Draft<'a> {
     pub fn new(
         index: &'a Index,
         leases: &'a Leases,
+        locks: &'a Locks,
         records: &'a dyn Records,
         revisions: Revisions,
     ) -> Draft<'a> {
         Draft {
             index,
             leases,
+            locks,
             records,
             revision: revisions.current,
             compacted: revisions.compacted,
@@ -75,6 +88,10 @@ impl<'a> Draft<'a> {
     /// The leases before the command; no command uses a lease that it grants or revokes itself.
     pub fn leases(&self) -> &'a Leases {
         self.leases
+    }
+
+    pub fn locks(&self) -> &'a Locks {
+        self.locks
     }
 
     pub fn add_effect(&mut self, effect: Effect) {

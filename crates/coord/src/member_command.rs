@@ -57,14 +57,10 @@ impl MemberChange {
             RECONFIGURE => match reader.u8()? {
                 ADD => MemberChange::Add(Member::decode(reader)?),
                 REMOVE => MemberChange::Remove(NodeId(reader.varint()?)),
-                PROMOTE => {
-                    MemberChange::Promote { id: NodeId(reader.varint()?), caught_up: reader.bool()? }
-                }
+                PROMOTE => MemberChange::Promote { id: NodeId(reader.varint()?), caught_up: reader.bool()? },
                 _ => return None,
             },
-            UPDATE => {
-                MemberChange::Update { id: NodeId(reader.varint()?), peer_urls: take_texts(reader)? }
-            }
+            UPDATE => MemberChange::Update { id: NodeId(reader.varint()?), peer_urls: take_texts(reader)? },
             PUBLISH => MemberChange::Publish {
                 id: NodeId(reader.varint()?),
                 name: take_text(reader)?,

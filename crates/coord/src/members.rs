@@ -4,7 +4,7 @@
 
 use crate::rows::{Corrupt, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
-use base::limits::{LEARNERS_MAX, MEMBERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
+use base::limits::{LEARNERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX, MEMBERS_MAX};
 use base::{Code, NodeId, Table, View};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,10 +55,20 @@ pub enum MemberChange {
     Add(Member),
     Remove(NodeId),
     /// Gives a learner its vote. Whoever leads says whether it has caught up, when it puts this into the log.
-    Promote { id: NodeId, caught_up: bool },
-    Update { id: NodeId, peer_urls: Vec<String> },
+    Promote {
+        id: NodeId,
+        caught_up: bool,
+    },
+    Update {
+        id: NodeId,
+        peer_urls: Vec<String>,
+    },
     /// A member tells its name and where it serves clients.
-    Publish { id: NodeId, name: String, client_urls: Vec<String> },
+    Publish {
+        id: NodeId,
+        name: String,
+        client_urls: Vec<String>,
+    },
 }
 
 impl MemberChange {

@@ -8,6 +8,7 @@ use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
 use crate::kept::Answer;
 use crate::leases::{Lease, Leases};
+use crate::locks::{Claim, Locks};
 use crate::members::{MemberChange, Members};
 use crate::once::{Once, RequestId};
 use crate::origins::Origins;
@@ -25,6 +26,7 @@ pub struct State {
     pub(crate) index: Index,
     pub(crate) origins: Origins,
     pub(crate) leases: Leases,
+    pub(crate) locks: Locks,
     pub(crate) sessions: Sessions,
     pub(crate) members: Members,
     /// Where in the log the removal of what was compacted goes on.
@@ -53,6 +55,7 @@ impl State {
             index: Index::default(),
             origins: Origins::default(),
             leases: Leases::default(),
+            locks: Locks::default(),
             sessions: Sessions::default(),
             members: Members::default(),
             sweep: None,
@@ -120,7 +123,7 @@ impl State {
             Err(code) => (Err(code), Default::default()),
         };
         self.absorb(&changes);
-        effects.iter().for_each(|effect| self.take_effect(at, *effect));
+        effects.iter().for_each(|effect| self.take_effect(at, effect.clone()));
         let answer = body.map(|body| Reply { revision: self.revision, body });
         if let Command::Once(once) = command
             && self.leases.get(once.id.session).is_some()
@@ -161,7 +164,7 @@ impl State {
 
     pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
-        Draft::new(&self.index, &self.leases, records, revisions)
+        Draft::new(&self.index, &self.leases, &self.locks, records, revisions)
     }
 
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -171,6 +174,15 @@ impl State {
     /// Every lease, by its id.
     pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.leases.iter()
+    }
+
+    /// Who stands behind a place in the queue of a lock.
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.locks.claim(key)
+    }
+
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     pub fn lease_count(&self) -> usize {
@@ -196,6 +208,8 @@ impl State {
                 // From the start: what an earlier compaction kept may have been replaced since.
                 self.sweep = Some((Revision::ZERO, 0));
             }
+            Effect::Claim { key, claim } => self.locks.set_claim(key, claim),
+            Effect::Fence { resource, fence } => self.locks.set_fence(resource, fence),
         }
     }
 
@@ -220,7 +234,10 @@ impl State {
             self.move_between_leases(change);
             match draft::pending(change) {
                 Some(current) => self.index.put(&change.key, current),
-                None => self.index.delete(&change.key, change.revision),
+                None => {
+                    self.index.delete(&change.key, change.revision);
+                    self.locks.forget(&change.key);
+                }
             }
             self.revision = change.revision;
         }
@@ -248,7 +265,15 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
         Effect::Revoke(id) => hash_numbers(hash, &[5, id.0 as u64]),
         Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
         Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
+        Effect::Claim { key, claim } => hash_row(hash, 8, key, |row| claim.encode(row)),
+        Effect::Fence { resource, fence } => hash_row(hash, 12, resource, |row| fence.encode(row)),
     }
+}
+
+fn hash_row(hash: u64, kind: u64, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    let mut row = Vec::new();
+    encode(&mut row);
+    hash64(&row, hash64(key, hash_numbers(hash, &[kind, key.len() as u64])))
 }
 
 /// What the session keeps follows from this and the changes, so equal hashes also mean equal answers to come.

@@ -9,13 +9,14 @@ use crate::overlay::Overlay;
 use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
+use crate::waits::{self, News, WaitId, Waits};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Command, Corrupt, Member, MemberChange, Members, State, rows};
+use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
@@ -45,6 +46,7 @@ pub enum Input {
     Committed(Vec<Entry>),
     Read(ReadBatch),
     Watch(watch::Input),
+    Lock(waits::Input),
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
@@ -64,6 +66,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// What became of the waits for locks.
+    pub locks: Vec<(WaitId, News)>,
     /// Who belongs to the cluster from these indexes on.
     pub members: Vec<(Index, Members)>,
     /// In the order in which they happened.
@@ -84,6 +88,9 @@ pub struct Apply {
     waiting: Vec<ReadBatch>,
     hub: Hub,
     lessor: Lessor,
+    waits: Waits,
+    /// Told with the next output: what a snapshot brought for those who wait.
+    lock_news: Vec<(WaitId, News)>,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
     holds: pieces::Holds,
@@ -106,6 +113,8 @@ impl Apply {
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
+            waits: Waits::default(),
+            lock_news: Vec::new(),
             physical: Vec::new(),
             holds: pieces::Holds::default(),
             counts: Counts::default(),
@@ -126,7 +135,9 @@ impl Apply {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
+            Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
             Input::Leading(term) => {
+                self.waits.set_leading(term);
                 self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
                 self.found(out);
             }
@@ -142,6 +153,7 @@ impl Apply {
                 self.found(out);
             }
         }
+        out.locks.append(&mut self.lock_news);
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
         self.flush_when_due(now, view, out);
@@ -214,10 +226,16 @@ impl Apply {
             let records = Layered { overlay: &self.overlay, view };
             let before = lease_events::Before::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
+                // Its answer was given, or was skipped with a snapshot and will never be known.
+                if ours {
+                    out.finished.push(id.seq);
+                    out.replies.push((Token(id.seq), Err(Code::Timeout)));
+                }
                 continue;
             };
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
+            self.waits.observe(&proposal.command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             let command = &proposal.command;
             if matches!(command, Command::Members(_)) && reply.is_ok() {
@@ -359,6 +377,7 @@ impl Apply {
         }
         self.applied = applied;
         self.hub.installed(self.state.revision());
+        self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
@@ -394,6 +413,16 @@ impl Apply {
 
     pub fn watch_counts(&self) -> watch::Counts {
         self.hub.counts()
+    }
+
+    /// Calls that wait for a lock, and how often any of them was told something.
+    pub fn lock_counts(&self) -> (usize, u64) {
+        (self.waits.count(), self.waits.woken())
+    }
+
+    /// Who stands behind a place in the queue of a lock, as far as this member knows.
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.state.claim(key)
     }
 
     pub fn applied(&self) -> Position {

@@ -54,7 +54,9 @@ impl Config {
 
 fn step(kind: ConfChangeType, id: NodeId) -> ConfChangeV2 {
     let mut change = ConfChangeV2::default();
-    change.set_changes(vec![ConfChangeSingle { change_type: kind, node_id: id.0, ..Default::default() }].into());
+    change.set_changes(
+        vec![ConfChangeSingle { change_type: kind, node_id: id.0, ..Default::default() }].into(),
+    );
     change
 }
 

@@ -169,9 +169,8 @@ impl Message {
             }
             _ => m.entries.is_empty(),
         };
-        let snapshot_fits =
-            self.snapshot_at().is_none_or(|at| at.index.0 > 0 && at.term.0 > 0)
-                && self.config().is_none_or(|config| !config.voters.is_empty());
+        let snapshot_fits = self.snapshot_at().is_none_or(|at| at.index.0 > 0 && at.term.0 > 0)
+            && self.config().is_none_or(|config| !config.voters.is_empty());
         term_fits && m.context.len() <= CONTEXT_BYTES_MAX && entries_fit && snapshot_fits
     }
 

@@ -139,7 +139,11 @@ mod tests {
     }
 
     fn entries(term: u64, indexes: std::ops::RangeInclusive<u64>) -> Record {
-        Record::Entries(indexes.map(|index| Entry { at: at(term, index), data: Bytes::new(), reconfigures: false }).collect())
+        Record::Entries(
+            indexes
+                .map(|index| Entry { at: at(term, index), data: Bytes::new(), reconfigures: false })
+                .collect(),
+        )
     }
 
     fn restore(records: Vec<Record>, store: Position) -> Result<Restored, Gap> {

@@ -5,6 +5,7 @@
 use crate::consensus::Mail;
 use crate::core::Core;
 use crate::lease_events::{LeaseEvents, Wanted};
+use crate::lock::LockCalls;
 use crate::members::{MemberInfo, place};
 use crate::metrics::Reading;
 use crate::peer::Peers;
@@ -12,7 +13,7 @@ use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
 use base::limits::{LEASE_TTL_SECONDS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
-use base::{Boot, Code, LeaseId, NodeId};
+use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
 use coord::{Command, Compact, Grant, Member, MemberChange, Members, Once, RequestId, Revoke};
@@ -24,21 +25,22 @@ use tokio::sync::oneshot;
 
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     identity: Identity,
-    core: Arc<Core>,
+    pub core: Arc<Core>,
     /// For their figures; a handle does not keep a stopped member's sockets open.
     peers: Weak<Peers>,
-    request_timeout: Duration,
+    pub request_timeout: Duration,
     request_bytes_max: usize,
     election: Duration,
     boot: Boot,
     lease_ttl_min: i64,
     /// Lease ids that were chosen for clients.
     lease_ids: AtomicU64,
+    pub lock_calls: LockCalls,
     /// Members that were added through this one.
     member_ids: AtomicU64,
 }
@@ -67,6 +69,7 @@ impl Handle {
             boot,
             lease_ttl_min,
             lease_ids: AtomicU64::new(0),
+            lock_calls: LockCalls::default(),
             member_ids: AtomicU64::new(0),
         };
         Handle { shared: Arc::new(shared) }
@@ -149,21 +152,38 @@ impl Handle {
         node::member::lease_id(self.shared.identity.member, self.shared.boot, nth)
     }
 
-    async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
-        // Nobody answers any more when the member has stopped.
-        self.send(work)?.await.unwrap_or(Err(Code::Stopped))
+    /// The number of a lock call, which no other call of any member has.
+    pub(crate) fn call_id(&self, nth: u64) -> u64 {
+        node::member::call_id(self.shared.identity.member, self.shared.boot, nth)
     }
 
-    fn send(&self, work: Work) -> Result<oneshot::Receiver<Result<Reply, Code>>, Code> {
-        let core = &*self.shared.core;
-        if core.draining.load(Ordering::Relaxed) {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.shared.core.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
+        if self.is_draining() {
             return Err(Code::Stopped);
         }
+        self.wait_until(self.usual_deadline(), work).await
+    }
+
+    fn usual_deadline(&self) -> Instant {
+        self.shared.core.clock.now().after(self.shared.request_timeout)
+    }
+
+    /// Waits for an answer, which comes by the deadline if not before.
+    pub(crate) async fn wait_until(&self, deadline: Instant, work: Work) -> Result<Reply, Code> {
+        // Nobody answers any more when the member has stopped.
+        self.send(deadline, work)?.await.unwrap_or(Err(Code::Stopped))
+    }
+
+    fn send(&self, deadline: Instant, work: Work) -> Result<oneshot::Receiver<Result<Reply, Code>>, Code> {
+        let core = &*self.shared.core;
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
         let (caller, answer) = oneshot::channel();
-        let deadline = core.clock.now().after(self.shared.request_timeout);
         if !core.consensus.push(Mail::Request { deadline, work, caller }) {
             core.waiters.dismiss(1);
             return Err(Code::Stopped);
@@ -190,7 +210,7 @@ impl Handle {
     /// The same, for a thread of the peer port; with a vote.
     pub(crate) fn add_member_blocking(&self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, false)?;
-        self.send(work)?.blocking_recv().unwrap_or(Err(Code::Stopped)).map(|_| id)
+        self.send(self.usual_deadline(), work)?.blocking_recv().unwrap_or(Err(Code::Stopped)).map(|_| id)
     }
 
     fn addition(&self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, Work), Code> {
@@ -270,7 +290,7 @@ impl Handle {
         self.propose(&Command::from_request(request).expect("what is no read changes something"))
     }
 
-    fn propose(&self, command: &Command) -> Result<Work, Code> {
+    pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode(&mut bytes);
         match bytes.len() <= self.shared.request_bytes_max {
@@ -317,7 +337,8 @@ fn check_urls(urls: &[String]) -> Result<(), Code> {
         let has_scheme = url.starts_with("http://") || url.starts_with("https://");
         let host_port = place(url).rsplit_once(':');
         let fits = url.len() <= MEMBER_TEXT_BYTES_MAX;
-        fits && has_scheme && host_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        fits && has_scheme
+            && host_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
     };
     match !urls.is_empty() && urls.len() <= MEMBER_URLS_MAX && urls.iter().all(lawful) {
         true => Ok(()),

@@ -78,9 +78,7 @@ impl World {
         let learner = members.iter().find(|member| member.learner);
         match self.rng.between(0, 10) {
             0..4 if members.len() < MEMBERS_MAX && self.hosts.len() < HOSTS_MAX => Some(self.addition()),
-            4..6 if learner.is_some() => {
-                Some(MemberChange::Promote { id: learner?.id, caught_up: false })
-            }
+            4..6 if learner.is_some() => Some(MemberChange::Promote { id: learner?.id, caught_up: false }),
             6 if voters > 3 && !self.operators.unsettled => self.lose_one(),
             7.. if voters > 2 => Some(MemberChange::Remove(self.rng.pick(&members).id)),
             _ => None,

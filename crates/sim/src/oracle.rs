@@ -31,6 +31,7 @@ pub enum Checker {
     Live,
     Restart,
     Lease,
+    Lock,
     Register,
     Config,
     /// An assertion of the product itself.
@@ -49,6 +50,7 @@ impl Checker {
             Checker::Live => "liveness",
             Checker::Restart => "restart",
             Checker::Lease => "leases",
+            Checker::Lock => "locks",
             Checker::Register => "leases and compaction in real time",
             Checker::Config => "configuration",
             Checker::Assertion => "assertion",

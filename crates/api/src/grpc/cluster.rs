@@ -41,10 +41,7 @@ impl Cluster for ClusterService {
         if request.get_ref().linearizable {
             who::catch_up(&self.handle).await.map_err(refusal::render)?;
         }
-        Ok(Response::new(MemberListResponse {
-            header: self.header(),
-            members: self.members(),
-        }))
+        Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))
     }
 
     async fn member_add(

@@ -97,7 +97,13 @@ impl Translation<'_> {
         self.take_progress_interval("experimental-watch-progress-notify-interval");
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
-        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs(), timed, exists }
+        Places {
+            clients,
+            metrics: self.listen("listen-metrics-urls"),
+            outputs: self.outputs(),
+            timed,
+            exists,
+        }
     }
 
     fn given(&self, name: &str) -> Option<&Given> {

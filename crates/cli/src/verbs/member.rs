@@ -109,7 +109,9 @@ impl Member {
                 let listed = client.members().await?.members;
                 let old = listed.into_iter().find(|member| member.id == *id);
                 let Some(old) = old else {
-                    return Err(Error::Usage(format!("no member has the id {id:x}; `althing member list` tells them")));
+                    return Err(Error::Usage(format!(
+                        "no member has the id {id:x}; `althing member list` tells them"
+                    )));
                 };
                 client.remove_member(*id).await?;
                 let peer_ur_ls = if peer_urls.is_empty() { old.peer_ur_ls } else { peer_urls.clone() };

@@ -24,7 +24,7 @@ impl Etcdctl {
         Etcdctl { binary: binary.to_owned(), endpoints: endpoints.join(",") }
     }
 
-    fn start(&self, args: &[&str]) -> Child {
+    pub fn start(&self, args: &[&str]) -> Child {
         Command::new(&self.binary)
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &self.endpoints])
@@ -217,7 +217,9 @@ fn endpoints(etcdctl: &Etcdctl) {
     assert_eq!(run(&["alarm", "disarm"]), "");
     assert_eq!(run(&["defrag"]).matches("Finished defragmenting").count(), count);
     assert!(run(&["move-leader", "1234"]).contains("bad leader transferee"));
-    for change in [&["remove", "1234"][..], &["promote", "1234"], &["update", "1234", "--peer-urls", "http://h:1"]] {
+    for change in
+        [&["remove", "1234"][..], &["promote", "1234"], &["update", "1234", "--peer-urls", "http://h:1"]]
+    {
         let told = run(&[&["member"], change].concat());
         assert!(told.contains("etcdserver: member not found"), "{change:?}: {told}");
     }

@@ -90,7 +90,16 @@ impl Load {
         let acknowledged = self.acknowledged.load(Ordering::Relaxed);
         for member in members {
             let output = althing()
-                .args(["get", "key", "--prefix", "--count-only", "-w", "fields", "--endpoints", &member.endpoint()])
+                .args([
+                    "get",
+                    "key",
+                    "--prefix",
+                    "--count-only",
+                    "-w",
+                    "fields",
+                    "--endpoints",
+                    &member.endpoint(),
+                ])
                 .output()
                 .unwrap();
             let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -179,7 +188,9 @@ fn etcdctl_adds_promotes_updates_and_removes() {
     assert!(second.contains("too many learner members in cluster"), "{second}");
 
     let newcomer = fourth.start_ready();
-    until("it has caught up", || run(&["member", "promote", &id]).contains("promoted in cluster").then_some(()));
+    until("it has caught up", || {
+        run(&["member", "promote", &id]).contains("promoted in cluster").then_some(())
+    });
     let again = run(&["member", "promote", &id]);
     assert!(again.contains("can only promote a learner member"), "{again}");
     let moved = format!("{url},http://127.0.0.1:1");

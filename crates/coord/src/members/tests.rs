@@ -63,8 +63,11 @@ fn a_cluster_grows_only_while_those_who_started_are_a_quorum_of_it() {
     members.change(&MemberChange::Add(unstarted(2))).unwrap();
     let third = MemberChange::Add(unstarted(3));
     assert_eq!(members.change(&third), Err(Code::NotEnoughStartedMembers));
-    let publish =
-        MemberChange::Publish { id: NodeId(2), name: "m2".into(), client_urls: vec!["http://m2:2379".into()] };
+    let publish = MemberChange::Publish {
+        id: NodeId(2),
+        name: "m2".into(),
+        client_urls: vec!["http://m2:2379".into()],
+    };
     members.change(&publish).unwrap();
     members.change(&third).unwrap();
 }
