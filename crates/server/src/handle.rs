@@ -201,6 +201,11 @@ impl Handle {
         self.shared.core.members.table()
     }
 
+    /// This member receives the log and has no vote.
+    pub fn is_learner(&self) -> bool {
+        self.member_table().get(self.shared.identity.member).is_some_and(|member| member.learner)
+    }
+
     /// Adds a member that is reached at these addresses, and answers the id that it got.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, learner)?;
@@ -319,6 +324,7 @@ impl Handle {
         let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
         let reading = Reading {
             status: self.status(),
+            is_learner: self.is_learner(),
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),

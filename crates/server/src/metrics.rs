@@ -66,6 +66,7 @@ pub(crate) struct Reading {
     pub status: Status,
     pub waiting: usize,
     pub response_bytes: usize,
+    pub is_learner: bool,
     pub peers: Vec<(NodeId, Counters)>,
 }
 
@@ -169,7 +170,7 @@ impl Copied {
         let gauges = [
             (&copied.has_leader, "etcd_server_has_leader", "Whether a leader is known: 1 is yes"),
             (&copied.is_leader, "etcd_server_is_leader", "Whether this member leads: 1 is yes"),
-            (&copied.is_learner, "etcd_server_is_learner", "Whether this member only learns: always 0"),
+            (&copied.is_learner, "etcd_server_is_learner", "Whether this member only learns: 1 is yes"),
             (&copied.keys, "etcd_debugging_mvcc_keys_total", "Keys that are there"),
             (&copied.compacted, "etcd_debugging_mvcc_compact_revision", "The oldest revision that is kept"),
             (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
@@ -223,7 +224,8 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, waiting, response_bytes, peers } = reading;
+        let Reading { status, is_learner, waiting, response_bytes, peers } = reading;
+        self.is_learner.set(i64::from(*is_learner));
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));
         self.committed.set(status.committed.0 as i64);

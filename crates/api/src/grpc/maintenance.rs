@@ -68,7 +68,7 @@ impl Maintenance for MaintenanceService {
             errors,
             // Space that was freed is used again, and nothing is gained by defragmenting.
             db_size_in_use: status.store_bytes as i64,
-            is_learner: false,
+            is_learner: self.handle.is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
             // There is no quota.
             db_size_quota: 0,

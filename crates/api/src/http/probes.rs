@@ -43,7 +43,9 @@ impl Check {
     async fn run(self, handle: &Handle) -> Result<(), String> {
         let serializable = match self {
             // A member that finds its data damaged stops instead of raising an alarm, and every member votes.
-            Check::DataCorruption | Check::NonLearner => return Ok(()),
+            Check::DataCorruption => return Ok(()),
+            Check::NonLearner if handle.is_learner() => return Err("the local node is a learner".to_owned()),
+            Check::NonLearner => return Ok(()),
             Check::SerializableRead => true,
             Check::LinearizableRead => false,
         };
