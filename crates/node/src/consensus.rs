@@ -237,7 +237,7 @@ impl Consensus {
             Frame::Raft(_) => {}
             Frame::Forward(batch) => self.on_forward(batch),
             // The shell keeps it.
-            Frame::ClientUrl(_) => {}
+            Frame::ClientUrl(_) | Frame::Members(_) => {}
             Frame::Ask { boot, token, question } => {
                 let asker = Asker { member: from, boot, token };
                 // The asker asks again long before that.

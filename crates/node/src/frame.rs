@@ -6,6 +6,7 @@ use crate::question::{self, Answer, Question};
 use base::codec::{Reader, put_varint};
 use base::{Boot, Token};
 use bytes::Bytes;
+use coord::Members;
 use raft::Message;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,9 @@ pub enum Frame {
     },
     /// Where the sender serves clients.
     ClientUrl(String),
+    /// Who belongs to the cluster, as far as the sender knows: a receiver that lags may be led by somebody whom its own
+    /// table does not have yet.
+    Members(Members),
     /// A question to the leader, with the sender's start and token.
     Ask {
         boot: Boot,
@@ -53,6 +57,7 @@ const CLIENT_URL: u8 = 6;
 const CLIENT_URL_BYTES_MAX: usize = 1024;
 const ASK: u8 = 7;
 const ANSWER: u8 = 8;
+const MEMBERS: u8 = 9;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -84,6 +89,10 @@ impl Frame {
             Frame::ClientUrl(url) => {
                 out.push(CLIENT_URL);
                 out.extend_from_slice(url.as_bytes());
+            }
+            Frame::Members(members) => {
+                out.push(MEMBERS);
+                out.extend(members.encode());
             }
             Frame::Ask { boot, token, question } => {
                 out.push(ASK);
@@ -125,6 +134,7 @@ impl Frame {
             CLIENT_URL if reader.remaining() <= CLIENT_URL_BYTES_MAX => {
                 String::from_utf8(reader.rest().into()).ok().map(Frame::ClientUrl)
             }
+            MEMBERS => Members::decode(reader.rest()).map(Frame::Members),
             kind @ (ASK | ANSWER) => {
                 let boot = Boot(reader.varint()?);
                 let token = Token(reader.varint()?);
@@ -162,6 +172,7 @@ mod tests {
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
             Frame::Snapshot { id: u64::MAX, number: u32::MAX, part: Part::End },
             Frame::ClientUrl("http://db1.example.com:2379".to_owned()),
+            Frame::Members(Members::default()),
             ask(Question::KeepAlive(LeaseId(-3))),
             ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
             ask(Question::TimeToLive { id: LeaseId(3), keys: false }),

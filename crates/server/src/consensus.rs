@@ -125,8 +125,11 @@ impl Loop {
             Mail::Connected(peer) => {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));
+                self.outgoing.add(peer, &Frame::Members(self.core.members.table()));
             }
             Mail::Others(others) => {
+                let members = Frame::Members(self.core.members.table());
+                others.iter().for_each(|(peer, _)| self.outgoing.add(*peer, &members));
                 if let Err(error) = self.peers.set_peers(others) {
                     tracing::error!(%error, "the operating system refuses a thread for a new peer");
                 }

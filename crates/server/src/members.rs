@@ -26,6 +26,8 @@ struct State {
     /// Stands for the table while that is empty.
     configured: BTreeMap<NodeId, Member>,
     client_urls: BTreeMap<NodeId, String>,
+    /// Where those are reached whom another member's table has and this one's does not, yet.
+    heard: BTreeMap<NodeId, String>,
     published: Option<Instant>,
 }
 
@@ -39,6 +41,7 @@ impl Members {
             table,
             configured: configured.iter().map(|member| (member.id, member.clone())).collect(),
             client_urls: BTreeMap::from([(me, own_url.clone())]),
+            heard: BTreeMap::new(),
             published: None,
         };
         Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
@@ -62,7 +65,24 @@ impl Members {
 
     /// The table was changed.
     pub fn set_table(&self, table: coord::Members) {
-        self.lock().table = table;
+        let mut state = self.lock();
+        state.heard.retain(|id, _| table.get(*id).is_none() && !table.is_removed(*id));
+        state.table = table;
+    }
+
+    /// Another member has told whom it knows. True if there is somebody new among them.
+    pub fn hear(&self, told: &coord::Members) -> bool {
+        let mut state = self.lock();
+        let mut news = false;
+        for member in told.iter().filter(|member| member.id != self.me) {
+            let is_known = state.table.get(member.id).is_some() || state.table.is_removed(member.id);
+            let is_known = is_known || state.table.is_empty() && state.configured.contains_key(&member.id);
+            if let (false, Some(url)) = (is_known, member.peer_urls.first()) {
+                let address = place(url).to_owned();
+                news |= state.heard.insert(member.id, address.clone()) != Some(address);
+            }
+        }
+        news
     }
 
     pub fn table(&self) -> coord::Members {
@@ -89,10 +109,14 @@ impl Members {
         configured.map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
     }
 
-    /// The others, with the address of each.
+    /// The others, with the address of each; those whom only others know included.
     pub fn others(&self) -> Vec<(NodeId, String)> {
-        let others = self.list().into_iter().filter(|member| member.id != self.me);
-        others.filter_map(|member| Some((member.id, place(member.peer_urls.first()?).to_owned()))).collect()
+        let listed = self.list().into_iter().filter(|member| member.id != self.me);
+        let mut others: Vec<(NodeId, String)> = listed
+            .filter_map(|member| Some((member.id, place(member.peer_urls.first()?).to_owned())))
+            .collect();
+        others.extend(self.lock().heard.iter().map(|(id, address)| (*id, address.clone())));
+        others
     }
 
     /// What the cluster should be told of this member, if it does not know and was not told just now.
@@ -153,6 +177,7 @@ mod tests {
             table: coord::Members::default(),
             configured: configured.into_iter().map(|member| (member.id, member)).collect(),
             client_urls: BTreeMap::from([(NodeId(1), url("a:2379"))]),
+            heard: BTreeMap::new(),
             published: None,
         };
         Members { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
@@ -176,6 +201,25 @@ mod tests {
         members.learn(NodeId(3), url("c:2379"));
         assert_eq!(members.list().len(), 2);
         assert_eq!(members.list()[0].client_urls, [url("a:2379")]);
+    }
+
+    #[test]
+    fn a_member_that_lags_hears_of_newcomers_and_not_of_those_it_has_seen_go() {
+        let members = members();
+        let mut table = coord::Members::default();
+        table
+            .change(&MemberChange::Found([1, 2, 3].map(|id| member(id, &format!("m{id}"))).to_vec()))
+            .unwrap();
+        let told = table.clone();
+        table.change(&MemberChange::Remove(NodeId(3))).unwrap();
+        members.set_table(table.clone());
+        assert!(!members.hear(&told), "it knows better");
+        table.change(&MemberChange::Add(member(4, "d"))).unwrap();
+        assert!(members.hear(&table));
+        assert!(!members.hear(&table), "no news");
+        assert!(members.others().contains(&(NodeId(4), "d:2380".to_owned())));
+        members.set_table(table);
+        assert_eq!(members.others().len(), 2, "now it is in the table, once");
     }
 
     #[test]

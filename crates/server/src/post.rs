@@ -62,6 +62,12 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
             core.members.learn(from, std::mem::take(url));
             false
         }
+        Frame::Members(members) => {
+            if core.members.hear(members) {
+                core.consensus.push(Mail::Others(core.members.others()));
+            }
+            false
+        }
         _ => true,
     });
     // A snapshot's rows go on to the storage thread, which may be slower than the stream.

@@ -91,7 +91,7 @@ impl Server {
         if known.is_removed(me) {
             return Err(Error::Removed);
         }
-        let table = if known.is_empty() { roster.members.clone() } else { known.clone() };
+        let table = if known.is_empty() { roster.told(&config)? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
         let core = Arc::new(Core::new(clock, metrics, members, config.response_bytes_max));
@@ -233,6 +233,17 @@ impl Roster {
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
                 Ok(Roster { identity, founders: Vec::new(), members })
             }
+        }
+    }
+
+    /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
+    /// asks again.
+    fn told(&self, config: &Config) -> Result<coord::Members, Error> {
+        match &config.join {
+            Some(join) if self.founders.is_empty() && self.members.is_empty() => {
+                Ok(join::find_place(config, join)?.members)
+            }
+            _ => Ok(self.members.clone()),
         }
     }
 

@@ -136,7 +136,7 @@ fn with_nobody_there_the_exit_code_says_try_again() {
     assert!(text(&output.stderr).contains(&nobody), "{}", text(&output.stderr));
 }
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "get",
     "put",
     "del",

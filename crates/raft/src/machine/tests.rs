@@ -1,5 +1,7 @@
 //! Three members in one process, stepped by hand: who waits for which disk, and who leads.
 
+mod changes;
+
 use super::*;
 use crate::restore::Restoring;
 use std::collections::BTreeMap;
