@@ -101,12 +101,16 @@ impl Members {
     /// Every member, ordered by id.
     pub fn list(&self) -> Vec<MemberInfo> {
         let state = self.lock();
-        if !state.table.is_empty() {
-            return state.table.iter().cloned().collect();
-        }
-        let told = |member: &Member| state.client_urls.get(&member.id).cloned().into_iter().collect();
-        let configured = state.configured.values();
-        configured.map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
+        let listed: Vec<&Member> = match state.table.is_empty() {
+            true => state.configured.values().collect(),
+            false => state.table.iter().collect(),
+        };
+        // What a member tells this one directly comes a little earlier than what it tells the cluster.
+        let told = |member: &Member| match member.client_urls.is_empty() && !member.name.is_empty() {
+            true => state.client_urls.get(&member.id).cloned().into_iter().collect(),
+            false => member.client_urls.clone(),
+        };
+        listed.into_iter().map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
     }
 
     /// The others, with the address of each; those whom only others know included.
