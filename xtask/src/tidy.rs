@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 /// What each room may depend on, tests aside. An arrow that is not here is a change of architecture: write an
 /// ADR first.
-const ROOMS: [(&str, &[&str]); 12] = [
+const ROOMS: [(&str, &[&str]); 13] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
     ("node", &["base", "bytes", "coord", "raft"]),
+    ("http2", &["base", "bytes"]),
     ("disk", &["base", "bytes", "redb", "thiserror"]),
     ("engine", &["base", "bytes", "coord", "disk", "node", "raft", "thiserror"]),
     ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
@@ -40,7 +41,7 @@ const ROOMS: [(&str, &[&str]); 12] = [
 const ANYTHING: &[&str] = &["*"];
 
 /// Rooms that decide and do not act: each must carry the list of what is denied to it.
-const PURE: [&str; 4] = ["base", "raft", "coord", "node"];
+const PURE: [&str; 5] = ["base", "raft", "coord", "node", "http2"];
 
 const LINES_MAX: usize = 700;
 
