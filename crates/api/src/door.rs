@@ -3,6 +3,7 @@
 //! neither spins nor ends.
 
 use crate::figures::Traffic;
+use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -43,7 +44,7 @@ impl Door {
         stream.set_nodelay(true).ok()?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting = Some(Greeting { heard: 0, deadline });
-        Some(Guest { stream, greeting, traffic: self.traffic.clone(), _seat: seat })
+        Some(Guest { stream, said: Bytes::new(), greeting, traffic: self.traffic.clone(), _seat: seat })
     }
 }
 
@@ -71,12 +72,19 @@ impl Stream for Door {
 /// A connection that was let in. Its seat is free again when it is dropped.
 pub struct Guest {
     stream: TcpStream,
+    /// What was read to see who it is, and is read again.
+    said: Bytes,
     greeting: Option<Greeting>,
     traffic: Traffic,
     _seat: OwnedSemaphorePermit,
 }
 
 impl Guest {
+    /// Puts back what was read; it is read first.
+    pub fn unread(&mut self, said: Bytes) {
+        self.said = said;
+    }
+
     fn count_sent(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(sent)) = &outcome {
             self.traffic.sent.inc_by(*sent as u64);
@@ -96,6 +104,11 @@ impl AsyncRead for Guest {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.said.is_empty() {
+            let len = self.said.len().min(into.remaining());
+            into.put_slice(&self.said.split_to(len));
+            return Poll::Ready(Ok(()));
+        }
         let before = into.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
         let read = into.filled().len() - before;

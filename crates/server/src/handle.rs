@@ -4,10 +4,12 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::mailbox::Mailbox;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::status::{Identity, Status};
+use crate::waiters::Caller;
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, LeaseId, NodeId};
@@ -19,6 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// What comes of a request that was submitted with a mailbox.
+#[derive(Debug)]
+pub struct Answer {
+    /// The number that it was submitted under.
+    pub ticket: u64,
+    pub outcome: Result<Reply, Code>,
+}
 
 #[derive(Clone)]
 pub struct Handle {
@@ -81,6 +91,17 @@ impl Handle {
         self.wait_for(self.work_of(request)?).await
     }
 
+    /// The same without waiting: the answer goes to `mailbox` under this ticket, unless the request is refused
+    /// here and now.
+    pub fn submit_to(
+        &self,
+        request: Request,
+        mailbox: &Arc<Mailbox<Answer>>,
+        ticket: u64,
+    ) -> Result<(), Code> {
+        self.queue(self.work_of(request)?, || Caller::mailbox(mailbox.clone(), ticket))
+    }
+
     /// Asks what only the leader knows of a lease, wherever the leader is.
     pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
         self.wait_for(Work::Ask(question)).await
@@ -116,6 +137,14 @@ impl Handle {
     }
 
     async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
+        let (sender, answer) = oneshot::channel();
+        self.queue(work, || Caller::Alone(sender))?;
+        // Nobody answers any more when the member has stopped.
+        answer.await.unwrap_or(Err(Code::Stopped))
+    }
+
+    /// Hands work to the consensus thread. From then on the caller is answered in any case.
+    fn queue(&self, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
         let core = &*self.shared.core;
         if core.draining.load(Ordering::Relaxed) {
             return Err(Code::Stopped);
@@ -123,14 +152,12 @@ impl Handle {
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
-        let (caller, answer) = oneshot::channel();
         let deadline = core.clock.now().after(self.shared.request_timeout);
-        if !core.consensus.push(Mail::Request { deadline, work, caller }) {
+        // A member that stops drops the request, and its caller hears of it by that.
+        if !core.consensus.push(Mail::Request { deadline, work, caller: caller() }) {
             core.waiters.dismiss(1);
-            return Err(Code::Stopped);
         }
-        // Nobody answers any more when the member has stopped.
-        answer.await.unwrap_or(Err(Code::Stopped))
+        Ok(())
     }
 
     /// Every member of the cluster, ordered by id.

@@ -14,6 +14,7 @@ pub mod error;
 mod fatal;
 pub mod handle;
 mod identity;
+mod mailbox;
 mod members;
 mod metrics;
 pub mod peer;
@@ -30,7 +31,8 @@ pub mod watch;
 
 pub use config::{Config, Member};
 pub use error::Error;
-pub use handle::Handle;
+pub use handle::{Answer, Handle};
+pub use mailbox::Mailbox;
 pub use members::MemberInfo;
 pub use node::Question;
 pub use server::Server;

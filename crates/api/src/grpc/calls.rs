@@ -34,18 +34,18 @@ fn code_of(headers: &HeaderMap) -> Option<Code> {
 }
 
 /// A call under way.
-struct Call {
+pub struct Call {
     method: Arc<Method>,
     ended: bool,
 }
 
 impl Call {
-    fn begin(method: Arc<Method>) -> Call {
+    pub fn begin(method: Arc<Method>) -> Call {
         method.count_start();
         Call { method, ended: false }
     }
 
-    fn end(&mut self, code: Code) {
+    pub fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
             self.method.count_end(code);
         }
