@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
+mod bench_vs;
 mod tidy;
 
 use std::path::Path;
@@ -16,13 +17,14 @@ Usage: cargo xtask <verb>
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
+        Some("bench-vs") => bench_vs::run(root(), std::env::args().skip(2).collect()),
         Some("check") => check(),
         Some("--help" | "-h") => {
-            print!("{HELP}");
+            print!("{HELP}{}", bench_vs::HELP);
             ExitCode::SUCCESS
         }
         _ => {
-            eprint!("{HELP}");
+            eprint!("{HELP}{}", bench_vs::HELP);
             ExitCode::from(2)
         }
     }

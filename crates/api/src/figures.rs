@@ -7,10 +7,12 @@ use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use tonic::Code;
 
 type Labels = Vec<(&'static str, String)>;
@@ -20,8 +22,9 @@ pub struct Figures {
     /// By path.
     methods: BTreeMap<String, Arc<Method>>,
     pub traffic: Traffic,
-    pub health_success: Counter,
-    pub health_failures: Counter,
+    /// etcd's counters without the ending that ours would get.
+    pub health_success: Gauge,
+    pub health_failures: Gauge,
     check: Family<Labels, Gauge>,
     checks: Family<Labels, Counter>,
 }
@@ -37,7 +40,13 @@ pub struct Traffic {
 #[derive(Debug)]
 pub struct Method {
     labels: Labels,
+    asked_by_stream: bool,
+    answered_by_stream: bool,
     started: Counter,
+    received: Counter,
+    sent: Counter,
+    /// Only where somebody wants to know.
+    seconds: Option<Histogram>,
     handled: Family<Labels, Counter>,
     by_code: [OnceLock<Counter>; CODE_NAMES.len()],
 }
@@ -64,31 +73,33 @@ const CODE_NAMES: [&str; 17] = [
 ];
 
 impl Figures {
-    /// With counters for every method that `pool` describes.
-    pub fn new(pool: &DescriptorPool) -> Figures {
+    /// With counters for every method that `pool` describes; how long calls take is noted if that is wanted.
+    pub fn new(pool: &DescriptorPool, timed: bool) -> Figures {
         let mut registry = Registry::default();
-        let started = Family::<Labels, Counter>::default();
-        let handled = Family::<Labels, Counter>::default();
+        let calls = Calls::registered(&mut registry, timed);
         let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
         let figures = Figures {
-            methods: methods.map(|method| Method::new(&method, &started, &handled)).collect(),
+            methods: methods.map(|method| Method::new(&method, &calls)).collect(),
             traffic: Traffic::default(),
-            health_success: Counter::default(),
-            health_failures: Counter::default(),
+            health_success: Gauge::default(),
+            health_failures: Gauge::default(),
             check: Family::default(),
             checks: Family::default(),
             registry: Registry::default(),
         };
-        registry.register("grpc_server_started", "Calls that began", started);
-        registry.register("grpc_server_handled", "Calls that ended, with their outcome", handled);
         let counters = [
             (&figures.traffic.received, "etcd_network_client_grpc_received_bytes", "Bytes from clients"),
             (&figures.traffic.sent, "etcd_network_client_grpc_sent_bytes", "Bytes to clients"),
-            (&figures.health_success, "etcd_server_health_success", "Times that /health was well"),
-            (&figures.health_failures, "etcd_server_health_failures", "Times that /health was not well"),
         ];
         for (counter, name, help) in counters {
             registry.register(name, help, counter.clone());
+        }
+        let gauges = [
+            (&figures.health_success, "etcd_server_health_success", "Times that /health was well"),
+            (&figures.health_failures, "etcd_server_health_failures", "Times that /health was not well"),
+        ];
+        for (gauge, name, help) in gauges {
+            registry.register(name, help, gauge.clone());
         }
         registry.register(
             "etcd_server_healthcheck",
@@ -130,14 +141,47 @@ fn cluster() -> Family<Labels, Gauge> {
     family
 }
 
+/// The figures of all calls, by method.
+#[derive(Default)]
+struct Calls {
+    started: Family<Labels, Counter>,
+    handled: Family<Labels, Counter>,
+    received: Family<Labels, Counter>,
+    sent: Family<Labels, Counter>,
+    seconds: Option<Family<Labels, Histogram, fn() -> Histogram>>,
+}
+
+/// Prometheus' own choice, which etcd takes as it is.
+const SECONDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl Calls {
+    fn registered(registry: &mut Registry, timed: bool) -> Calls {
+        let mut calls = Calls::default();
+        let families = [
+            (&calls.started, "grpc_server_started", "Calls that began"),
+            (&calls.handled, "grpc_server_handled", "Calls that ended, with their outcome"),
+            (&calls.received, "grpc_server_msg_received", "Messages of calls from clients"),
+            (&calls.sent, "grpc_server_msg_sent", "Messages of calls to clients"),
+        ];
+        for (family, name, help) in families {
+            registry.register(name, help, family.clone());
+        }
+        if timed {
+            let seconds: Family<Labels, Histogram, fn() -> Histogram> =
+                Family::new_with_constructor(|| Histogram::new(SECONDS));
+            registry.register("grpc_server_handling_seconds", "How long calls take", seconds.clone());
+            calls.seconds = Some(seconds);
+        }
+        calls
+    }
+}
+
 impl Method {
-    fn new(
-        method: &MethodDescriptor,
-        started: &Family<Labels, Counter>,
-        handled: &Family<Labels, Counter>,
-    ) -> (String, Arc<Method>) {
+    fn new(method: &MethodDescriptor, calls: &Calls) -> (String, Arc<Method>) {
         let service = method.parent_service().full_name();
-        let kind = match (method.is_client_streaming(), method.is_server_streaming()) {
+        let (asked_by_stream, answered_by_stream) =
+            (method.is_client_streaming(), method.is_server_streaming());
+        let kind = match (asked_by_stream, answered_by_stream) {
             (false, false) => "unary",
             (true, false) => "client_stream",
             (false, true) => "server_stream",
@@ -148,23 +192,60 @@ impl Method {
             ("grpc_service", service.to_owned()),
             ("grpc_method", method.name().to_owned()),
         ];
+        let of = |family: &Family<Labels, Counter>| family.get_or_create(&labels).clone();
         let path = format!("/{service}/{}", method.name());
-        let started = started.get_or_create(&labels).clone();
-        let by_code = Default::default();
-        (path, Arc::new(Method { labels, started, handled: handled.clone(), by_code }))
+        let counters = Method {
+            asked_by_stream,
+            answered_by_stream,
+            started: of(&calls.started),
+            received: of(&calls.received),
+            sent: of(&calls.sent),
+            seconds: calls.seconds.as_ref().map(|seconds| seconds.get_or_create(&labels).clone()),
+            handled: calls.handled.clone(),
+            by_code: Default::default(),
+            labels,
+        };
+        (path, Arc::new(counters))
     }
 
+    pub fn is_asked_by_stream(&self) -> bool {
+        self.asked_by_stream
+    }
+
+    pub fn is_answered_by_stream(&self) -> bool {
+        self.answered_by_stream
+    }
+
+    /// A call that is not asked by a stream begins with its one message.
     pub fn count_start(&self) {
         self.started.inc();
+        if !self.asked_by_stream {
+            self.received.inc();
+        }
     }
 
-    pub fn count_end(&self, code: Code) {
+    pub fn count_received(&self, messages: u64) {
+        self.received.inc_by(messages);
+    }
+
+    pub fn count_sent(&self, messages: u64) {
+        self.sent.inc_by(messages);
+    }
+
+    /// A call that is not answered by a stream has one message if all is well.
+    pub fn count_end(&self, code: Code, begun: Instant) {
         let counter = self.by_code[code as usize].get_or_init(|| {
             let mut labels = self.labels.clone();
             labels.push(("grpc_code", CODE_NAMES[code as usize].to_owned()));
             self.handled.get_or_create(&labels).clone()
         });
         counter.inc();
+        if code == Code::Ok && !self.answered_by_stream {
+            self.sent.inc();
+        }
+        if let Some(seconds) = &self.seconds {
+            seconds.observe(begun.elapsed().as_secs_f64());
+        }
     }
 }
 
@@ -173,7 +254,7 @@ mod tests {
     use super::*;
 
     fn figures() -> Figures {
-        Figures::new(&DescriptorPool::decode(proto::DESCRIPTORS).unwrap())
+        Figures::new(&DescriptorPool::decode(proto::DESCRIPTORS).unwrap(), true)
     }
 
     fn text(figures: &Figures) -> String {
@@ -187,15 +268,20 @@ mod tests {
         let figures = figures();
         let range = figures.method("/etcdserverpb.KV/Range").unwrap();
         range.count_start();
-        range.count_end(Code::Ok);
-        range.count_end(Code::OutOfRange);
+        range.count_end(Code::Ok, Instant::now());
+        range.count_end(Code::OutOfRange, Instant::now());
         let stream = figures.method("/grpc.health.v1.Health/Watch").unwrap();
-        stream.count_end(Code::Cancelled);
+        stream.count_end(Code::Cancelled, Instant::now());
+        stream.count_sent(3);
         let text = text(&figures);
         for line in [
             r#"grpc_server_started_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 1"#,
             r#"grpc_server_handled_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range",grpc_code="OutOfRange"} 1"#,
             r#"grpc_service="grpc.health.v1.Health",grpc_method="Watch",grpc_code="Canceled"} 1"#,
+            r#"grpc_server_msg_received_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 1"#,
+            r#"grpc_server_msg_sent_total{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 1"#,
+            r#"grpc_server_msg_sent_total{grpc_type="server_stream",grpc_service="grpc.health.v1.Health",grpc_method="Watch"} 3"#,
+            r#"grpc_server_handling_seconds_count{grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range"} 2"#,
             r#"etcd_cluster_version{cluster_version="3.6"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing from {text}");

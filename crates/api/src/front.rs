@@ -7,7 +7,6 @@ mod bridge;
 mod clock;
 mod connection;
 mod fast;
-mod timeout;
 
 pub use fast::Fast;
 

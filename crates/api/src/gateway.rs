@@ -3,20 +3,26 @@
 //! the answer goes back as JSON; in between is the same function that serves gRPC, in the same process.
 
 mod answer;
+mod range;
+mod streams;
 mod transcoder;
 
 pub use transcoder::Transcoder;
 
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::kv_service::KvService;
+use crate::grpc::lease::LeaseService;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::watch::WatchService;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, post};
 use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::kv_server::Kv;
+use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::maintenance_server::Maintenance;
+use range::range;
 use std::sync::Arc;
 
 /// What the rows call.
@@ -24,6 +30,8 @@ pub struct Services {
     pub kv: Arc<KvService>,
     pub cluster: Arc<ClusterService>,
     pub maintenance: Arc<MaintenanceService>,
+    pub lease: Arc<LeaseService>,
+    pub watch: WatchService,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -40,13 +48,20 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance } = services;
+    let Services { kv, cluster, maintenance, lease, watch } = services;
     let router = rows! { Router::new(), transcoder;
-        "/v3/kv/range" unary kv Kv::range;
+        "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
         "/v3/kv/deleterange" unary kv Kv::delete_range;
         "/v3/kv/txn" unary kv Kv::txn;
         "/v3/kv/compaction" unary kv Kv::compact;
+        "/v3/lease/grant" unary lease Lease::lease_grant;
+        "/v3/lease/revoke" unary lease Lease::lease_revoke;
+        "/v3/kv/lease/revoke" unary lease Lease::lease_revoke;
+        "/v3/lease/timetolive" unary lease Lease::lease_time_to_live;
+        "/v3/kv/lease/timetolive" unary lease Lease::lease_time_to_live;
+        "/v3/lease/leases" unary lease Lease::lease_leases;
+        "/v3/kv/lease/leases" unary lease Lease::lease_leases;
         "/v3/cluster/member/add" unary cluster Cluster::member_add;
         "/v3/cluster/member/remove" unary cluster Cluster::member_remove;
         "/v3/cluster/member/update" unary cluster Cluster::member_update;
@@ -61,5 +76,17 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v3/maintenance/transfer-leadership" unary maintenance Maintenance::move_leader;
         "/v3/maintenance/downgrade" unary maintenance Maintenance::downgrade;
     };
+    let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
+    let router = router
+        .route(
+            "/v3/watch",
+            post(|headers, body| streams::watch(with_watch.0, with_watch.1, headers, body))
+                .fallback(refuse_method),
+        )
+        .route(
+            "/v3/lease/keepalive",
+            post(|headers, body| streams::keep_alive(with_lease.0, with_lease.1, headers, body))
+                .fallback(refuse_method),
+        );
     router.route("/v3/{*rest}", any(refuse_path)).layer(DefaultBodyLimit::max(transcoder.json_bytes_max()))
 }

@@ -12,7 +12,7 @@ use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
-use crate::grpc::{calls, oversize, unserved};
+use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
 use axum::Router;
 use axum::routing::post;
@@ -35,6 +35,8 @@ pub struct Settings {
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
     pub txn_ops_max: usize,
+    /// Whether it is noted how long calls take.
+    pub timed: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +55,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
-    let figures = Arc::new(Figures::new(&pool));
+    let figures = Arc::new(Figures::new(&pool, settings.timed));
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
@@ -72,7 +74,7 @@ pub async fn serve_probes(
     listener: std::net::TcpListener,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described()));
+    let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
     let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
@@ -115,6 +117,8 @@ fn router(parts: Parts) -> Router {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
         maintenance: Arc::new(MaintenanceService::new(handle.clone())),
+        lease: Arc::new(LeaseService::new(handle.clone())),
+        watch: WatchService { handle: handle.clone(), message_bytes_max, stopping: stopping.clone() },
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -124,20 +128,18 @@ fn router(parts: Parts) -> Router {
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
     let maintenance =
         MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
-    let health =
-        HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
-    let watches = WatchService { handle: handle.clone(), message_bytes_max, stopping };
-    let lease = LeaseServer::new(LeaseService::new(handle.clone()))
+    let health = HealthServer::new(HealthService::new(stopping)).max_decoding_message_size(message_bytes_max);
+    let lease = LeaseServer::from_arc(services.lease)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let grpc = Router::new()
-        .route(watch::PATH, post(watch::serve).with_state(watches))
+        .route(watch::PATH, post(watch::serve).with_state(services.watch))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
-        .layer(axum::middleware::map_response(oversize::reword))
+        .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));
     let views = http::Views { handle, figures };
     http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)

@@ -27,6 +27,24 @@ pub fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
+/// Reads what `put_signed` wrote from the front of a slice, and leaves the rest.
+pub fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            return None;
+        }
+        value |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Some((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+    }
+    None
+}
+
 /// Reads what the `put_` functions wrote. Values come out as slices of the input, without copying.
 #[derive(Clone, Debug)]
 pub struct Reader {
@@ -118,6 +136,9 @@ mod tests {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             put_signed(&mut out, value as i64);
+            let mut signed = &out[varint_len(value)..];
+            assert_eq!(take_signed(&mut signed), Some(value as i64));
+            assert!(signed.is_empty());
             assert_eq!(varint_len(value), {
                 let mut v = Vec::new();
                 put_varint(&mut v, value);

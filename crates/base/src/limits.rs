@@ -42,10 +42,26 @@ pub const LOG_HOLD_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes of log in memory, whoever needs them. A member whose store cannot keep up takes in no more: as
 /// leader it orders nothing further, as follower it lets the leader send again later.
 pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A range whose answer is larger than this is read and sent in pieces.
+pub const RANGE_WHOLE_BYTES_MAX: usize = 64 * 1024;
+/// One piece of it; a single key may be larger.
+pub const RANGE_PIECE_BYTES: usize = 64 * 1024;
+/// Keys of one piece.
+pub const RANGE_PIECE_KEYS: usize = 512;
+/// Keys that are looked at in one go for the size of an answer.
+pub const RANGE_SURVEY_KEYS: usize = 8_192;
+/// Bytes of pieces, of all answers together, that were read and that their clients have not taken.
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Ranges that are read in pieces at one time.
+pub const LARGE_READS_MAX: usize = 4_096;
+/// How long a compaction waits for a range that is read in pieces and whose client takes nothing.
+pub const HOLD_IDLE_MILLIS_MAX: u64 = 30_000;
 /// Responses that wait for the client of one stream of watches.
 pub const WATCH_WINDOW_RESPONSES: usize = 4_096;
 /// Bytes of them; one response may exceed it.
 pub const WATCH_WINDOW_BYTES: usize = 4 * 1024 * 1024;
+/// Watches of one stream; etcd sets no bound.
+pub const WATCHES_PER_STREAM_MAX: usize = 131_072;
 /// Requests of one stream of watches that wait to be looked at.
 pub const WATCH_REQUESTS_MAX: usize = 128;
 /// Revisions that are read at once for watches that are behind, as in etcd.
@@ -65,6 +81,7 @@ pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
+const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);
 const _: () = assert!(

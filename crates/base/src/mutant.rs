@@ -65,6 +65,14 @@ mutants! {
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.
     TombstoneDropped = "tombstone-dropped",
+    /// Compaction removes what a range that is read in pieces still shows.
+    SweepIgnoresHolds = "sweep-ignores-holds",
+    /// The rows of the index keep keys that were deleted.
+    IndexKeepsEnded = "index-keeps-ended",
+    /// Compaction takes lines from the log that the index does not show yet.
+    SweptBeforeIndexed = "swept-before-indexed",
+    /// After a start, changes that the index does not show yet are forgotten.
+    UnindexedForgotten = "unindexed-forgotten",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
     /// A watch that read a piece of history goes live, whether there is more or not.

@@ -64,8 +64,11 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
         config.advertise_client = ports.client_addr(config.client_addr).to_string();
     }
     let drain_timeout = config.drain_timeout;
-    let settings =
-        api::Settings { request_bytes_max: config.request_bytes_max, txn_ops_max: config.txn_ops_max };
+    let settings = api::Settings {
+        request_bytes_max: config.request_bytes_max,
+        txn_ops_max: config.txn_ops_max,
+        timed: checked.timed,
+    };
 
     let server = Server::start(config.clone())?;
     match checked.manner {

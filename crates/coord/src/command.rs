@@ -333,6 +333,7 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
         count_only: has(range_flag::COUNT_ONLY),
         mod_revisions,
         create_revisions,
+        in_pieces: false,
     })
 }
 

@@ -24,6 +24,21 @@ pub struct Version {
     pub version: i64,
 }
 
+/// A version as far as the index knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    pub version: Version,
+    /// Of a version of the past only its record knows.
+    pub content: Option<Content>,
+}
+
+/// What a version has beside its revisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    pub lease: LeaseId,
+    pub value_len: u32,
+}
+
 impl Current {
     pub fn as_version(&self) -> Version {
         Version { create: self.create, modified: self.modified, version: self.version }
@@ -81,6 +96,17 @@ impl Entry {
             true => self.current().map(Current::as_version),
             false => self.past.as_ref()?.at(revision),
         }
+    }
+
+    /// The same, with what is known of its content.
+    pub fn shown(&self, revision: Revision) -> Option<Shown> {
+        if self.latest.modified > revision {
+            return Some(Shown { version: self.past.as_ref()?.at(revision)?, content: None });
+        }
+        self.current().map(|current| Shown {
+            version: current.as_version(),
+            content: Some(Content { lease: current.lease, value_len: current.value_len }),
+        })
     }
 
     pub fn put(&mut self, current: Current) {

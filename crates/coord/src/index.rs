@@ -4,7 +4,7 @@
 //! never allocates.
 
 use crate::chunks::{Chunks, Slot};
-use crate::entry::{Current, Entry, Line, Misfit, Version};
+use crate::entry::{Current, Entry, Line, Misfit, Shown, Version};
 use base::{KeyRange, RangeEnd, Revision};
 
 #[derive(Debug, Default)]
@@ -30,6 +30,11 @@ impl Index {
     /// The keys of a range that were live at a revision, with the versions they then had.
     pub fn iter_at(&self, keys: &KeyRange, at: Revision) -> impl Iterator<Item = (&[u8], Version)> {
         self.slots(keys).filter_map(move |slot| Some((slot.key.as_ref(), slot.entry.at(at)?)))
+    }
+
+    /// Every key of a range that is known, with the version it had at a revision if it was live then.
+    pub fn shown_at(&self, keys: &KeyRange, at: Revision) -> impl Iterator<Item = (&[u8], Option<Shown>)> {
+        self.slots(keys).map(move |slot| (slot.key.as_ref(), slot.entry.shown(at)))
     }
 
     /// Live keys of a range.

@@ -4,12 +4,13 @@
 //! with the row that shows it, instead of being served.
 
 use crate::compaction;
-use crate::entry::Line;
+use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
 use crate::state::State;
+use crate::unindexed::{self, Unindexed};
 use base::{LeaseId, Revision, Table, View};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
@@ -25,7 +26,7 @@ impl State {
             return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
         }
         let mut leases = load_leases(view)?;
-        let mut index = load_current(view, meta.revision, &mut leases)?;
+        let mut index = load_current(view, &mut leases)?;
         load_history(view, &mut index, &meta)?;
         Ok(Some(State {
             index,
@@ -59,22 +60,36 @@ fn load_leases(view: &dyn View) -> Result<Leases, Corrupt> {
     Ok(leases)
 }
 
-/// A lease's keys are those whose current version names it.
-fn load_current(view: &dyn View, newest: Revision, leases: &mut Leases) -> Result<Index, Corrupt> {
+/// What the index says, and where the log is ahead of it, what the log says. A lease's keys are those whose
+/// current version names it.
+fn load_current(view: &dyn View, leases: &mut Leases) -> Result<Index, Corrupt> {
+    let unindexed = Unindexed::load(view)?;
+    let indexed = unindexed::indexed(view)?;
     let mut index = Index::default();
-    scan_all(view, Table::Index, |key, value| {
-        let corrupt = |what| Corrupt::new(Table::Index, key, what);
-        let current = current_from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
-        if current.modified <= Revision::EMPTY_STORE || current.modified > newest {
-            return Err(corrupt("outside the state's revisions"));
-        }
+    let mut take_up = |table, key: &[u8], current: Current| {
         if current.lease != LeaseId::NONE && leases.get(current.lease).is_none() {
-            return Err(corrupt("attached to a lease that does not exist"));
+            return Err(Corrupt::new(table, key, "attached to a lease that does not exist"));
         }
         leases.attach(current.lease, key);
         index.put(key, current);
         Ok(())
+    };
+    scan_all(view, Table::Index, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Index, key, what);
+        let current = current_from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        if current.modified <= Revision::EMPTY_STORE || current.modified > indexed {
+            return Err(corrupt("outside the state's revisions"));
+        }
+        match unindexed.contains(key) {
+            true => Ok(()),
+            false => take_up(Table::Index, key, current),
+        }
     })?;
+    for (key, current) in unindexed.iter() {
+        if let Some(current) = current {
+            take_up(Table::Log, key, *current)?;
+        }
+    }
     Ok(index)
 }
 

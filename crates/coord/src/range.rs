@@ -11,72 +11,94 @@ use base::{Code, LeaseId, RangeEnd};
 use bytes::Bytes;
 use std::cmp::Ordering;
 
+/// What an answer holds of a key beside key and value, about.
+const KEY_OVERHEAD_BYTES: usize = 32;
+
 pub fn answer(draft: &Draft<'_>, range: &Range) -> Result<RangeReply, Code> {
     let at = draft.at(range.revision)?;
+    Ok(answer_at(draft, range, at, usize::MAX).expect("an answer may be as large as it likes"))
+}
+
+/// `None` as soon as it is seen that the answer takes more than `bytes_max`.
+pub fn answer_at(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
     if range.count_only {
         let count = draft.count(&range.keys, at) as u64;
-        return Ok(RangeReply { count, ..RangeReply::default() });
+        return Some(RangeReply { count, ..RangeReply::default() });
     }
-    Ok(match range.sort.is_some() || range.is_filtered() {
-        true => answer_selected(draft, range, at),
-        false => answer_plain(draft, range, at),
-    })
+    match range.sort.is_some() || range.is_filtered() {
+        true => answer_selected(draft, range, at, bytes_max),
+        false => answer_plain(draft, range, at, bytes_max),
+    }
 }
 
 /// In key order: the walk ends with the limit, and what lies behind it is only counted.
-fn answer_plain(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
-    let limit = limit_of(range);
+fn answer_plain(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
+    let limit = range.limit();
     let taken = draft.versions(&range.keys, at).take(limit);
-    let kvs: Vec<KeyValue> =
-        taken.map(|(key, version)| key_value(draft, key, version, range.keys_only)).collect();
+    let kvs = read(draft, taken, range.keys_only, bytes_max)?;
     let is_all = kvs.len() < limit || range.keys.end == RangeEnd::Single;
     let count = if is_all { kvs.len() } else { draft.count(&range.keys, at) };
-    RangeReply { more: count > kvs.len(), count: count as u64, kvs }
+    Some(RangeReply { more: count > kvs.len(), count: count as u64, kvs })
 }
 
 /// Filters first, then the order, then the limit.
-fn answer_selected(draft: &Draft<'_>, range: &Range, at: At) -> RangeReply {
+fn answer_selected(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> Option<RangeReply> {
     let mut count = 0;
     let mut selected: Vec<(&[u8], Version)> = draft
         .versions(&range.keys, at)
         .inspect(|_| count += 1)
-        .filter(|(_, version)| {
-            range.mod_revisions.contains(version.modified) && range.create_revisions.contains(version.create)
-        })
+        .filter(|(_, version)| range.selects(version))
         .collect();
-    let limit = limit_of(range);
+    let limit = range.limit();
     let more = selected.len() > limit;
     if is_sort_unasked(range) {
         selected.truncate(limit.saturating_add(1));
     }
     let kvs = match range.sort {
-        Some(Sort { target: SortTarget::Value, order }) => sorted_by_value(draft, range, &selected, order),
+        Some(Sort { target: SortTarget::Value, order }) => {
+            sorted_by_value(draft, range, selected, order, bytes_max)?
+        }
         sort => {
             if let Some(sort) = sort {
                 selected.sort_by(|left, right| compare_by(sort, left, right));
             }
-            let kept = selected.iter().take(limit);
-            kept.map(|(key, version)| key_value(draft, key, *version, range.keys_only)).collect()
+            read(draft, selected.into_iter().take(limit), range.keys_only, bytes_max)?
         }
     };
-    RangeReply { kvs, more, count }
+    Some(RangeReply { kvs, more, count })
+}
+
+/// Keys with their values, unless they are too much together.
+fn read<'s>(
+    draft: &Draft<'_>,
+    versions: impl Iterator<Item = (&'s [u8], Version)>,
+    keys_only: bool,
+    bytes_max: usize,
+) -> Option<Vec<KeyValue>> {
+    let mut bytes_left = bytes_max;
+    let kvs = versions.map(|(key, version)| {
+        let kv = key_value(draft, key, version, keys_only);
+        bytes_left = bytes_left.checked_sub(KEY_OVERHEAD_BYTES + kv.key.len() + kv.value.len())?;
+        Some(kv)
+    });
+    kvs.collect()
 }
 
 /// The only order that needs every value of the range.
 fn sorted_by_value(
     draft: &Draft<'_>,
     range: &Range,
-    selected: &[(&[u8], Version)],
+    selected: Vec<(&[u8], Version)>,
     order: Order,
-) -> Vec<KeyValue> {
-    let mut kvs: Vec<KeyValue> =
-        selected.iter().map(|(key, version)| key_value(draft, key, *version, false)).collect();
+    bytes_max: usize,
+) -> Option<Vec<KeyValue>> {
+    let mut kvs = read(draft, selected.into_iter(), false, bytes_max)?;
     kvs.sort_by(|left, right| directed(left.value.cmp(&right.value), order));
-    kvs.truncate(limit_of(range));
+    kvs.truncate(range.limit());
     if range.keys_only {
         kvs.iter_mut().for_each(|kv| kv.value = Bytes::new());
     }
-    kvs
+    Some(kvs)
 }
 
 /// Equal ones stay in key order, whichever the direction.
@@ -101,13 +123,6 @@ fn directed(rising: Ordering, order: Order) -> Ordering {
 /// etcd sees that it must look at the whole range by the order or by a filter, not by the target.
 fn is_sort_unasked(range: &Range) -> bool {
     range.sort.is_some_and(|sort| sort.order == Order::Unasked) && !range.is_filtered()
-}
-
-fn limit_of(range: &Range) -> usize {
-    match range.limit {
-        0 => usize::MAX,
-        limit => usize::try_from(limit).unwrap_or(usize::MAX),
-    }
 }
 
 /// As etcd since 3.7, keys alone come from the index and without their lease.

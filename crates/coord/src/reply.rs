@@ -1,6 +1,7 @@
 //! What the coordination store answers. The header's cluster, member and term are added by the api room;
 //! the revision is the state machine's own and is part of the answer.
 
+use crate::request::Range;
 use base::{LeaseId, Revision};
 use bytes::Bytes;
 
@@ -14,6 +15,8 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Range(RangeReply),
+    /// The answer to this range is large. Its revision is set: what can be read in pieces there is the answer.
+    Large(Box<Range>),
     Put(PutReply),
     Delete(DeleteReply),
     Txn(TxnReply),

@@ -2,6 +2,7 @@
 //! These are domain values: no protobuf, no HTTP. What can be refused without looking at the state is
 //! refused by `validate`, before anything is proposed.
 
+use crate::entry::Version;
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 
@@ -65,6 +66,8 @@ pub struct Range {
     /// Applied after fetching; zero sets no bound.
     pub mod_revisions: Bounds,
     pub create_revisions: Bounds,
+    /// Whoever asks can read a large answer in pieces, and rather hears that it is large (`Body::Large`).
+    pub in_pieces: bool,
 }
 
 impl Range {
@@ -80,7 +83,21 @@ impl Range {
             count_only: false,
             mod_revisions: Bounds::default(),
             create_revisions: Bounds::default(),
+            in_pieces: false,
         }
+    }
+
+    /// The most keys that are answered.
+    pub fn limit(&self) -> usize {
+        match self.limit {
+            0 => usize::MAX,
+            limit => usize::try_from(limit).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// A version passes the filters.
+    pub(crate) fn selects(&self, version: &Version) -> bool {
+        self.mod_revisions.contains(version.modified) && self.create_revisions.contains(version.create)
     }
 
     /// Some keys of the range may be left out by their revisions.

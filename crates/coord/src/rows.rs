@@ -6,7 +6,7 @@
 use crate::change::{Change, ChangeKind, Record};
 use crate::entry::{Current, Version};
 use crate::state::State;
-use base::codec::{Reader, put_signed, put_varint};
+use base::codec::{Reader, put_signed, put_varint, take_signed};
 use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
 use bytes::Bytes;
 use std::fmt;
@@ -49,30 +49,15 @@ impl std::error::Error for Corrupt {}
 /// Takes a row to be written (`Some`) or removed (`None`).
 pub type Emit<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) + 'a;
 
-/// The rows of one change.
-pub fn change_rows(change: &Change, emit: &mut Emit<'_>) {
-    let mut row = Buffers::default();
-    row.log(change, emit);
-    row.version(change, emit);
-    row.index(change, emit);
-}
-
-/// The rows of many changes, which come in the order of their revisions. Within each table the rows come in
-/// the order of their keys, which spares the store much of its work, and of a key that changed several times
-/// only the last index row comes.
-pub fn flush_rows(changes: &[Change], emit: &mut Emit<'_>) {
+/// The rows of changes, which come in the order of their revisions: those of the log first, then the versions, so
+/// that each table grows at its end. The rows of the index are written by `Unindexed`.
+pub fn change_rows(changes: &[Change], emit: &mut Emit<'_>) {
     let mut row = Buffers::default();
     for change in changes {
         row.log(change, emit);
     }
-    let mut by_key: Vec<&Change> = changes.iter().collect();
-    // Stable: the changes of one key stay in the order of their revisions.
-    by_key.sort_by(|a, b| a.key.cmp(&b.key));
-    for change in &by_key {
+    for change in changes {
         row.version(change, emit);
-    }
-    for same_key in by_key.chunk_by(|a, b| a.key == b.key) {
-        row.index(same_key.last().expect("a chunk is not empty"), emit);
     }
 }
 
@@ -99,15 +84,6 @@ impl Buffers {
             record_value(record, &mut self.value);
             emit(Table::Versions, &self.key, Some(&self.value));
         }
-    }
-
-    fn index(&mut self, change: &Change, emit: &mut Emit<'_>) {
-        let ChangeKind::Put(record) = &change.kind else {
-            return emit(Table::Index, &change.key, None);
-        };
-        self.clear();
-        index_value(change.revision, record, &mut self.value);
-        emit(Table::Index, &change.key, Some(&self.value));
     }
 
     fn clear(&mut self) {
@@ -168,40 +144,18 @@ impl Meta {
     }
 }
 
-/// The key of a version in `Table::Versions`: sorts by key, then by revision. A zero byte of the key is
-/// written as `00 FF` and the key ends with `00 00`, so that no key's rows lie among another's.
+/// The key of a version in `Table::Versions`: sorts by revision, so that new versions come at the end, where
+/// the store takes them cheaply. A key changes once in a revision, so the two name one version.
 pub fn version_key(key: &[u8], revision: Revision, out: &mut Vec<u8>) {
-    out.reserve(key.len() + 10);
-    for byte in key {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xff);
-        }
-    }
-    out.extend_from_slice(&[0, 0]);
+    out.reserve(key.len() + 8);
     out.extend_from_slice(&revision.0.to_be_bytes());
+    out.extend_from_slice(key);
 }
 
 /// Reads what `version_key` wrote.
-pub fn parse_version_key(row: &[u8]) -> Option<(Vec<u8>, Revision)> {
-    let mut key = Vec::with_capacity(row.len());
-    let mut rest = row;
-    loop {
-        let (byte, behind) = rest.split_first()?;
-        rest = behind;
-        if *byte != 0 {
-            key.push(*byte);
-            continue;
-        }
-        let (escape, behind) = rest.split_first()?;
-        rest = behind;
-        match escape {
-            0xff => key.push(0),
-            0 => break,
-            _ => return None,
-        }
-    }
-    Some((key, Revision(i64::from_be_bytes(rest.try_into().ok()?))))
+pub fn parse_version_key(row: &[u8]) -> Option<(&[u8], Revision)> {
+    let (revision, key) = row.split_first_chunk::<8>()?;
+    Some((key, Revision(i64::from_be_bytes(*revision))))
 }
 
 fn record_value(record: &Record, out: &mut Vec<u8>) {
@@ -224,6 +178,14 @@ pub fn record_from_row(row: Bytes) -> Option<Record> {
     })
 }
 
+/// Lease and value of a version, as they lie in its row.
+pub fn content_in_row(row: &[u8]) -> Option<(LeaseId, &[u8])> {
+    let (format, mut rest) = row.split_first()?;
+    let (_create, _version) = (take_signed(&mut rest)?, take_signed(&mut rest)?);
+    let lease = LeaseId(take_signed(&mut rest)?);
+    (*format == FORMAT).then_some((lease, rest))
+}
+
 /// A version read from the store with one `get`.
 pub fn read_record(view: &dyn View, key: &[u8], revision: Revision) -> Result<Option<Record>, Corrupt> {
     let mut row_key = Vec::new();
@@ -232,13 +194,13 @@ pub fn read_record(view: &dyn View, key: &[u8], revision: Revision) -> Result<Op
     record_from_row(row).ok_or_else(|| Corrupt::new(Table::Versions, &row_key, "malformed")).map(Some)
 }
 
-fn index_value(modified: Revision, record: &Record, out: &mut Vec<u8>) {
+pub(crate) fn index_value(current: &Current, out: &mut Vec<u8>) {
     out.push(FORMAT);
-    put_signed(out, modified.0);
-    put_signed(out, record.create.0);
-    put_signed(out, record.version);
-    put_signed(out, record.lease.0);
-    put_varint(out, record.value.len() as u64);
+    put_signed(out, current.modified.0);
+    put_signed(out, current.create.0);
+    put_signed(out, current.version);
+    put_signed(out, current.lease.0);
+    put_varint(out, u64::from(current.value_len));
 }
 
 pub(crate) fn current_from_row(row: Bytes) -> Option<Current> {
@@ -273,6 +235,8 @@ fn log_value(change: &Change, out: &mut Vec<u8>) {
             put_signed(out, change.prev.0);
             put_signed(out, record.create.0);
             put_signed(out, record.version);
+            put_signed(out, record.lease.0);
+            put_varint(out, record.value.len() as u64);
         }
         ChangeKind::Delete => {
             out.push(DELETE);
@@ -282,21 +246,35 @@ fn log_value(change: &Change, out: &mut Vec<u8>) {
     out.extend_from_slice(&change.key);
 }
 
-/// A change as the log keeps it: without lease and value.
+/// A change as the log keeps it: without value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     pub key: Bytes,
     /// The revision of the version that was replaced or ended; zero when there was none.
     pub prev: Revision,
-    /// Create revision and version count of a put; `None` for a delete.
-    pub put: Option<(Revision, i64)>,
+    /// `None` for a delete.
+    pub put: Option<LoggedPut>,
+}
+
+/// What the log keeps of a put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedPut {
+    pub create: Revision,
+    pub version: i64,
+    pub lease: LeaseId,
+    pub value_len: u32,
 }
 
 impl Logged {
     /// The same of a change that is not a row yet.
     pub fn of(change: &Change) -> Logged {
         let put = match &change.kind {
-            ChangeKind::Put(record) => Some((record.create, record.version)),
+            ChangeKind::Put(record) => Some(LoggedPut {
+                create: record.create,
+                version: record.version,
+                lease: record.lease,
+                value_len: record.value.len() as u32,
+            }),
             ChangeKind::Delete => None,
         };
         Logged { key: change.key.clone(), prev: change.prev, put }
@@ -307,7 +285,12 @@ impl Logged {
         let kind = reader.u8()?;
         let prev = Revision(reader.signed()?);
         let put = match kind {
-            PUT => Some((Revision(reader.signed()?), reader.signed()?)),
+            PUT => Some(LoggedPut {
+                create: Revision(reader.signed()?),
+                version: reader.signed()?,
+                lease: LeaseId(reader.signed()?),
+                value_len: u32::try_from(reader.varint()?).ok()?,
+            }),
             DELETE => None,
             _ => return None,
         };
@@ -315,7 +298,17 @@ impl Logged {
     }
 
     pub(crate) fn version(&self, modified: Revision) -> Option<Version> {
-        self.put.map(|(create, version)| Version { create, modified, version })
+        self.put.map(|LoggedPut { create, version, .. }| Version { create, modified, version })
+    }
+
+    pub(crate) fn current(&self, modified: Revision) -> Option<Current> {
+        self.put.map(|LoggedPut { create, version, lease, value_len }| Current {
+            create,
+            modified,
+            version,
+            lease,
+            value_len,
+        })
     }
 }
 

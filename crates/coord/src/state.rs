@@ -105,7 +105,7 @@ impl State {
         Ok(Reply { revision: self.revision, body })
     }
 
-    fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
+    pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
         Draft::new(&self.index, &self.leases, records, revisions)
     }

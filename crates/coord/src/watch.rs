@@ -46,6 +46,8 @@ pub struct Params {
     pub batch_revisions: u64,
     /// A response is closed at the first revision that takes it to this size.
     pub batch_bytes: usize,
+    /// Watches of one stream.
+    pub watches_max: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -124,20 +126,30 @@ pub enum Refusal {
     NegativeStart,
     EmptyRange,
     DuplicateId,
+    /// The stream has as many watches as it may.
+    TooMany,
 }
 
 impl Refusal {
-    /// As etcd words it.
+    /// As etcd words it, where it knows the like.
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::NegativeStart => Code::Compacted.message(),
             Refusal::EmptyRange => "mvcc: watcher range is empty",
+            Refusal::TooMany => Code::TooManyRequests.message(),
             Refusal::DuplicateId => "mvcc: duplicate watch ID provided on the WatchStream",
         }
     }
 }
 
 impl Response {
+    pub fn event_count(&self) -> usize {
+        match &self.kind {
+            Kind::Events { batch, .. } => batch.events().len(),
+            _ => 0,
+        }
+    }
+
     /// What the response takes of its stream's credit, and gives back when it has been taken.
     pub fn cost(&self) -> Credit {
         let events = match &self.kind {

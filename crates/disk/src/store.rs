@@ -20,7 +20,7 @@ use redb::{Builder, Database, ReadableDatabase, TableDefinition, WriteTransactio
 use std::sync::Arc;
 
 /// Raised with every change to the tables that an older release could not read.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 const FORMAT: TableDefinition<'static, &str, u64> = TableDefinition::new("format");
 const FORMAT_VERSION: &str = "version";

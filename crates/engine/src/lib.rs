@@ -13,4 +13,4 @@ pub use error::Error;
 pub use journal::Journal;
 pub use open::{Member, Params, open};
 pub use snapshot::SnapshotStream;
-pub use vault::{Staged, Vault};
+pub use vault::{Staged, Vault, VaultParams};

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
-use crate::vault::Vault;
+use crate::vault::{Vault, VaultParams};
 use base::{Boot, Instant};
 use disk::{Disk, Recovery, Stream, Wal};
 use node::{Apply, Consensus, apply, consensus, member};
@@ -17,10 +17,10 @@ pub struct Params {
     pub consensus: consensus::Params,
     pub flush_interval: Duration,
     pub flush_bytes: usize,
+    pub range_bytes: usize,
     pub leases: node::leases::Params,
     pub wal_segment_bytes: u64,
-    pub store_cache_bytes: usize,
-    pub snapshot_chunk_bytes: usize,
+    pub vault: VaultParams,
     pub watch: coord::watch::Params,
 }
 
@@ -36,7 +36,7 @@ pub struct Member {
 
 pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
     let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
-    let vault = Vault::open(disk, params.store_cache_bytes, params.snapshot_chunk_bytes)?;
+    let vault = Vault::open(disk, params.vault)?;
     let restored = restoring.finish(vault.position()?)?;
     let boot = member::next_boot(restored.boot);
     let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
@@ -49,6 +49,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         boot,
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
+        range_bytes: params.range_bytes,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
     };

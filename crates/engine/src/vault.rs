@@ -4,7 +4,9 @@
 use crate::error::Error;
 use crate::snapshot::SnapshotStream;
 use base::Position;
+use base::mutant::{Mutant, planted};
 use bytes::Bytes;
+use coord::Unindexed;
 use coord::rows::Meta;
 use disk::store::{chunk, staging};
 use disk::{Disk, Store, StoreView};
@@ -19,9 +21,21 @@ pub struct Vault {
     store: Store,
     view: Arc<StoreView>,
     staging: Option<Receiving>,
-    cache_bytes: usize,
-    chunk_bytes: usize,
+    /// What was flushed and is not in the index yet.
+    unindexed: Unindexed,
+    params: VaultParams,
 }
+
+#[derive(Clone, Copy, Debug)]
+pub struct VaultParams {
+    pub cache_bytes: usize,
+    pub chunk_bytes: usize,
+    /// The index is brought up to date when so many of its keys have changed.
+    pub unindexed_keys_max: usize,
+}
+
+/// Or when so many changes were flushed since: a start reads them from the log.
+const UNINDEXED_CHANGES_PER_KEY: usize = 4;
 
 struct Receiving {
     id: u64,
@@ -41,14 +55,15 @@ pub struct Staged {
 }
 
 impl Vault {
-    pub(crate) fn open(disk: Arc<dyn Disk>, cache_bytes: usize, chunk_bytes: usize) -> Result<Vault, Error> {
+    pub(crate) fn open(disk: Arc<dyn Disk>, params: VaultParams) -> Result<Vault, Error> {
         staging::discard(&*disk, STAGED)?;
-        let store = Store::open(disk.clone(), LIVE, cache_bytes)?;
+        let store = Store::open(disk.clone(), LIVE, params.cache_bytes)?;
         // If the last process ended on a failed sync, what this one reads may be in the page cache alone. The
         // log will be cut by what the store says, so an empty transaction makes the store's word durable.
         store.write_with(&mut |_| {})?;
         let view = Arc::new(store.view()?);
-        Ok(Vault { disk, store, view, staging: None, cache_bytes, chunk_bytes })
+        let unindexed = unindexed_of(&view)?;
+        Ok(Vault { disk, store, view, staging: None, unindexed, params })
     }
 
     /// Everything flushed so far.
@@ -72,9 +87,22 @@ impl Vault {
 
     /// Writes a flush as one durable transaction and moves the view to it.
     pub fn flush(&mut self, flush: &Flush) -> Result<(), Error> {
-        self.store.write_with(&mut |put| flush.emit(put))?;
+        flush.changes().iter().for_each(|change| self.unindexed.note(change));
+        let index = flush.index || self.is_index_due();
+        let unindexed = &mut self.unindexed;
+        self.store.write_with(&mut |put| {
+            if index {
+                unindexed.write(put);
+            }
+            flush.emit(put);
+        })?;
         self.view = Arc::new(self.store.view()?);
         Ok(())
+    }
+
+    fn is_index_due(&self) -> bool {
+        let keys_max = self.params.unindexed_keys_max;
+        self.unindexed.keys() >= keys_max || self.unindexed.changes() >= keys_max * UNINDEXED_CHANGES_PER_KEY
     }
 
     /// Carries out one step of receiving a snapshot; the last one reports.
@@ -82,7 +110,7 @@ impl Vault {
         match stage {
             Stage::Begin { id } => {
                 self.staging = None;
-                let filling = staging::Staging::begin(self.disk.clone(), STAGED, self.cache_bytes)?;
+                let filling = staging::Staging::begin(self.disk.clone(), STAGED, self.params.cache_bytes)?;
                 self.staging = Some(Receiving { id, progress: Progress::Filling(Box::new(filling)) });
                 Ok(None)
             }
@@ -114,7 +142,7 @@ impl Vault {
             }
         };
         let staged = filling.finish()?;
-        let store = Store::open(self.disk.clone(), STAGED, self.cache_bytes)?;
+        let store = Store::open(self.disk.clone(), STAGED, self.params.cache_bytes)?;
         let at = position_of(&store.view()?)?;
         self.staging = Some(Receiving { id, progress: Progress::Finished(staged) });
         Ok(Staged { id, at: Some(at) })
@@ -126,8 +154,9 @@ impl Vault {
             panic!("raft accepts only a snapshot that was staged");
         };
         staging::install(&*self.disk, staged, LIVE)?;
-        self.store = Store::open(self.disk.clone(), LIVE, self.cache_bytes)?;
+        self.store = Store::open(self.disk.clone(), LIVE, self.params.cache_bytes)?;
         self.view = Arc::new(self.store.view()?);
+        self.unindexed = unindexed_of(&self.view)?;
         assert_eq!(self.position()?, at, "the staged store is the one that raft accepted");
         Ok(())
     }
@@ -136,7 +165,14 @@ impl Vault {
     pub fn snapshot(&self, order: SnapshotOrder) -> Result<SnapshotStream, Error> {
         let view = self.store.view()?;
         let at = position_of(&view)?;
-        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(view, self.chunk_bytes)))
+        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(view, self.params.chunk_bytes)))
+    }
+}
+
+fn unindexed_of(view: &StoreView) -> Result<Unindexed, Error> {
+    match planted(Mutant::UnindexedForgotten) {
+        true => Ok(Unindexed::default()),
+        false => Ok(Unindexed::load(view)?),
     }
 }
 

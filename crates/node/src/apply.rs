@@ -10,14 +10,18 @@ use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
+use coord::request::Request;
 use coord::watch::{self, Hub};
 use coord::{Applied, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
+mod pieces;
+
 pub use crate::overlay::Flush;
+pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -27,6 +31,8 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
+    /// A range whose answer is larger is read in pieces by those who can.
+    pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
 }
@@ -65,12 +71,25 @@ pub struct Apply {
     flushed: Position,
     last_flush: Instant,
     flushes: u64,
+    /// The last revision with which a flush demanded that the index be up to date.
+    indexed: Revision,
     /// Reads whose index is not applied yet.
     waiting: Vec<ReadBatch>,
     hub: Hub,
     lessor: Lessor,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
+    holds: pieces::Holds,
+    counts: Counts,
+}
+
+/// What was done without anybody asking for it, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Found by this member while it led; some more than once.
+    pub leases_expired: u64,
+    /// Versions that compactions removed.
+    pub versions_swept: u64,
 }
 
 impl Apply {
@@ -81,6 +100,8 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             physical: Vec::new(),
+            holds: pieces::Holds::default(),
+            counts: Counts::default(),
             params,
             state,
             overlay: Overlay::default(),
@@ -88,6 +109,7 @@ impl Apply {
             flushed: applied,
             last_flush: now,
             flushes: 0,
+            indexed: Revision::ZERO,
             waiting: Vec::new(),
         })
     }
@@ -106,7 +128,10 @@ impl Apply {
                     self.answer_physical(out);
                 }
             }
-            Input::Tick => self.expire_reads(now, out),
+            Input::Tick => {
+                self.holds.expire(now, self.state.compacted());
+                self.expire_reads(now, out);
+            }
         }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
@@ -127,6 +152,7 @@ impl Apply {
             {
                 self.state.forget_lease(revoke.id);
             }
+            self.counts.leases_expired += u64::from(matches!(command, Command::LeaseRevoke(_)));
             let mut bytes = Vec::new();
             command.encode(&mut bytes);
             commands.push(bytes.into());
@@ -210,7 +236,13 @@ impl Apply {
 
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
         let records = Layered { overlay: &self.overlay, view };
-        out.replies.push((read.token, self.state.read(&records, &read.request)));
+        let reply = match read.request {
+            Request::Range(range) if range.in_pieces => {
+                self.state.range_unless_large(&records, range, self.params.range_bytes)
+            }
+            request => self.state.read(&records, &request),
+        };
+        out.replies.push((read.token, reply));
     }
 
     fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
@@ -235,12 +267,17 @@ impl Apply {
     }
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index || self.state.is_sweeping();
+        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
         let due = self.overlay.bytes() >= self.params.flush_bytes
             || now.since(self.last_flush) >= self.params.flush_interval;
         if something_new && due && !self.overlay.is_flushing() {
             out.flush = Some(self.freeze(now, Some(view)));
         }
+    }
+
+    /// Something that was compacted can be removed: nobody reads it any more.
+    fn can_sweep(&self) -> bool {
+        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
@@ -258,12 +295,21 @@ impl Apply {
             });
         };
         rows::state_rows(&self.state, self.applied, &mut emit);
-        if let Some(view) = view {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut emit);
+        // The sweep takes lines from the log, and an orderly end should make for a quick start.
+        let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
+        if index {
+            self.indexed = self.state.revision();
+        }
+        if let Some(view) = view.filter(|_| self.can_sweep()) {
+            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+                self.counts.versions_swept += u64::from(table == Table::Versions);
+                emit(table, key, value);
+            });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
-        let flush = self.overlay.freeze(self.flushes, self.applied, state);
+        let index = index && !planted(Mutant::SweptBeforeIndexed);
+        let flush = self.overlay.freeze(self.flushes, self.applied, index, state);
         self.overlay.add(kept_back.into_iter().collect());
         flush
     }
@@ -282,6 +328,7 @@ impl Apply {
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.lessor.forget();
+        self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(());
         }
@@ -290,6 +337,7 @@ impl Apply {
         self.flushes += 1;
         self.flushed = applied;
         self.last_flush = now;
+        self.indexed = Revision::ZERO;
         Ok(())
     }
 
@@ -301,6 +349,15 @@ impl Apply {
     /// Watches that are behind could be sent more: the next step should not wait for news.
     pub fn is_catching_up(&self) -> bool {
         self.hub.is_busy()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Something that was compacted is still to be removed.
+    pub fn is_sweeping(&self) -> bool {
+        self.state.is_sweeping()
     }
 
     pub fn watch_counts(&self) -> watch::Counts {

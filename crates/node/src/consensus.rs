@@ -9,7 +9,7 @@ use crate::leases::Proposals;
 use crate::member::lessor_id;
 use crate::pending::Pending;
 use crate::question::{Answer, Ask, Asker, Question};
-use crate::reads::{Read, ReadBatch, Reads};
+use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
 use crate::staging::{Received, Stage, Staging};
 use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
 use base::mutant::{Mutant, planted};
@@ -158,6 +158,10 @@ impl Consensus {
 
     pub fn status(&self) -> Status {
         self.raft.status()
+    }
+
+    pub fn read_counts(&self) -> ReadCounts {
+        self.reads.counts()
     }
 
     pub fn step(&mut self, now: Instant, input: Input, out: &mut Output) {

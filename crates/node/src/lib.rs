@@ -22,5 +22,5 @@ pub use batch::Proposal;
 pub use consensus::{Consensus, Input, Output, Request, SnapshotOrder, Work};
 pub use frame::{Frame, Part};
 pub use question::{Answer, Ask, Asker, Question};
-pub use reads::{Read, ReadBatch};
+pub use reads::{Read, ReadBatch, ReadCounts};
 pub use staging::Stage;

@@ -13,18 +13,20 @@ pub struct Flush {
     /// Counts flushes, so that the answer to one that was abandoned is not taken for another's.
     pub number: u64,
     pub at: Position,
+    /// The rows of the index must be up to date with this flush, because what they are made from is about to go.
+    pub index: bool,
     changes: Arc<Vec<Change>>,
     state: Vec<Row>,
 }
 
 impl Flush {
-    pub fn new(number: u64, at: Position, changes: Vec<Change>, state: Vec<Row>) -> Flush {
-        Flush { number, at, changes: Arc::new(changes), state }
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
     }
 
-    /// Every row, later ones replacing earlier ones of the same key.
+    /// Every row but those of the index, later ones replacing earlier ones of the same key.
     pub fn emit(&self, row: &mut rows::Emit<'_>) {
-        rows::flush_rows(&self.changes, row);
+        rows::change_rows(&self.changes, row);
         for Row { table, key, value } in &self.state {
             row(*table, key, value.as_deref());
         }
@@ -62,12 +64,12 @@ impl Overlay {
     }
 
     /// Everything that has grown becomes the content of a flush.
-    pub fn freeze(&mut self, number: u64, at: Position, state: Vec<Row>) -> Flush {
+    pub fn freeze(&mut self, number: u64, at: Position, index: bool, state: Vec<Row>) -> Flush {
         assert!(self.flushing.is_none(), "one flush at a time");
         self.growing_bytes = 0;
-        let flush = Flush::new(number, at, std::mem::take(&mut self.growing), state);
-        self.flushing = Some(flush.changes.clone());
-        flush
+        let changes = Arc::new(std::mem::take(&mut self.growing));
+        self.flushing = Some(changes.clone());
+        Flush { number, at, index, changes, state }
     }
 
     pub fn flushed(&mut self) {

@@ -25,6 +25,15 @@ pub struct ReadBatch {
     pub asks: Vec<Ask>,
 }
 
+/// What did not go as it should, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Rounds that were not answered in time, or were begun under another leader.
+    pub given_up: u64,
+    /// Reads whose deadline passed before a round was answered.
+    pub expired: u64,
+}
+
 pub(crate) struct Reads {
     me: NodeId,
     boot: Boot,
@@ -32,6 +41,7 @@ pub(crate) struct Reads {
     gathering: Vec<Read>,
     asks: Vec<Ask>,
     round: Option<Round>,
+    counts: ReadCounts,
 }
 
 struct Round {
@@ -43,7 +53,15 @@ struct Round {
 
 impl Reads {
     pub fn new(me: NodeId, boot: Boot) -> Reads {
-        Reads { me, boot, attempts: 0, gathering: Vec::new(), asks: Vec::new(), round: None }
+        Reads {
+            me,
+            boot,
+            attempts: 0,
+            gathering: Vec::new(),
+            asks: Vec::new(),
+            round: None,
+            counts: ReadCounts::default(),
+        }
     }
 
     pub fn add(&mut self, read: Read) -> bool {
@@ -90,7 +108,12 @@ impl Reads {
         if let Some(round) = self.round.take_if(|round| round.started < then) {
             let later = std::mem::replace(&mut self.gathering, round.reads);
             self.gathering.extend(later);
+            self.counts.given_up += 1;
         }
+    }
+
+    pub fn counts(&self) -> ReadCounts {
+        self.counts
     }
 
     pub fn expire(&mut self, now: Instant) -> Vec<Token> {
@@ -107,6 +130,7 @@ impl Reads {
             round.reads.retain(&mut keep);
         }
         self.asks.retain(|ask| ask.deadline > now);
+        self.counts.expired += late.len() as u64;
         late
     }
 }

@@ -56,6 +56,13 @@ impl Encoder for FrameEncoder {
 }
 
 impl WatchFrame {
+    /// The whole response, for those who do not speak gRPC.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = Vec::with_capacity(self.head.encoded_len() + self.events.len());
+        self.write(&mut out);
+        out.into()
+    }
+
     fn write(&self, out: &mut impl BufMut) {
         self.head.encode_raw(out);
         out.put_slice(&self.events);

@@ -5,6 +5,7 @@
 pub mod codec;
 pub mod frame;
 mod frugal;
+pub mod pieces;
 
 pub use frugal::Frugal;
 

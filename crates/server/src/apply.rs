@@ -6,7 +6,7 @@
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, storage};
+use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
 use coord::watch::{self, StreamId};
 use disk::StoreView;
@@ -26,6 +26,8 @@ pub(crate) enum Mail {
     WatchOpen { stream: StreamId, outlet: Outlet },
     /// Something that its client wants or tells; the permit is given back when it has been dealt with.
     Watch { input: watch::Input, permit: Option<OwnedSemaphorePermit> },
+    /// A large range is read in pieces.
+    Pieces(pieces::Ask),
     /// The flush of this number is durable and visible in this view.
     Flushed { number: u64, view: Arc<StoreView> },
     /// Put the staged store in the place of the live one.
@@ -47,6 +49,8 @@ pub(crate) struct Loop {
     next_tick: Instant,
     out: Output,
     outlets: Outlets,
+    /// Since when something that was compacted is being removed.
+    compacting: Option<Instant>,
 }
 
 impl Loop {
@@ -56,8 +60,19 @@ impl Loop {
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
-        let new =
-            Loop { core, machine, view, backlog, flushing: None, reported, tick, next_tick, out, outlets };
+        let new = Loop {
+            core,
+            machine,
+            view,
+            backlog,
+            flushing: None,
+            reported,
+            tick,
+            next_tick,
+            out,
+            outlets,
+            compacting: None,
+        };
         new.show();
         new
     }
@@ -80,6 +95,7 @@ impl Loop {
                     }
                     Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                     Mail::Watch { input, permit } => self.run_watch(now, input, permit),
+                    Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
                     Mail::Finish { flush } => return self.finish(flush),
@@ -119,6 +135,7 @@ impl Loop {
     fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
         if !committed.is_empty() {
             self.step(now, Input::Committed(committed));
+            self.core.metrics.tallies.applied_in(self.core.clock.now().since(now));
         }
         for batch in reads {
             self.step(now, Input::Read(batch));
@@ -143,6 +160,21 @@ impl Loop {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
             self.core.board.set_watches(self.machine.watch_counts());
+            self.tell_tallies(now);
+        }
+    }
+
+    fn tell_tallies(&mut self, now: Instant) {
+        let tallies = &self.core.metrics.tallies;
+        tallies.set_applied(self.machine.counts());
+        tallies.watch_events_pending.set(self.outlets.waiting() as i64);
+        match self.compacting {
+            None if self.machine.is_sweeping() => self.compacting = Some(now),
+            Some(since) if !self.machine.is_sweeping() => {
+                tallies.compacted_in(now.since(since));
+                self.compacting = None;
+            }
+            _ => {}
         }
     }
 
@@ -156,7 +188,10 @@ impl Loop {
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
-        self.outlets.deliver(&mut self.out.watch);
+        if !self.out.watch.is_empty() {
+            let events = self.outlets.deliver(&mut self.out.watch);
+            self.core.metrics.tallies.watch_events.inc_by(events);
+        }
         for (asker, answer) in self.out.answers.drain(..) {
             self.core.report(node::Input::Answered(asker, answer));
         }

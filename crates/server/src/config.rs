@@ -26,6 +26,8 @@ pub struct Config {
     /// How long applied writes may wait in memory before the store is flushed (they are in the log already).
     pub flush_interval: Duration,
     pub flush_bytes: usize,
+    /// What answers read in pieces may take of memory, all together.
+    pub response_bytes_max: usize,
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,

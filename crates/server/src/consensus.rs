@@ -3,14 +3,15 @@
 //! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
 
 use crate::core::Core;
+use crate::log::Log;
 use crate::peer::Peers;
 use crate::post::Outgoing;
 use crate::waiters::Caller;
 use crate::{apply, persist, storage};
 use base::{Instant, NodeId, Token};
 use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
-use raft::Note;
-use std::sync::Arc;
+use raft::{Note, Persist};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One heartbeat's worth of ticks.
@@ -46,10 +47,19 @@ pub(crate) struct Loop {
     out: Output,
     outgoing: Outgoing,
     leader: Option<NodeId>,
+    log: Arc<Mutex<Log>>,
+    /// The last that the persist thread was given, until it is heard to be durable.
+    handed_over: Option<u64>,
 }
 
 impl Loop {
-    pub fn new(core: Arc<Core>, peers: Arc<Peers>, machine: Consensus, tick: Duration) -> Loop {
+    pub fn new(
+        core: Arc<Core>,
+        peers: Arc<Peers>,
+        machine: Consensus,
+        log: Arc<Mutex<Log>>,
+        tick: Duration,
+    ) -> Loop {
         let next_tick = core.clock.now().after(tick);
         Loop {
             core,
@@ -62,6 +72,8 @@ impl Loop {
             out: Output::default(),
             outgoing: Outgoing::default(),
             leader: None,
+            log,
+            handed_over: None,
         }
     }
 
@@ -83,7 +95,12 @@ impl Loop {
         self.core.waiters.register(first, &mut self.arrived);
         // Whoever is answered in this turn finds the board up to date.
         self.core.board.set_raft(self.machine.status());
-        self.hand_out();
+        // What is durable at once may bring about more.
+        while let Some(seq) = self.hand_out() {
+            self.machine.step(now, Input::Persisted(seq), &mut self.out);
+            self.machine.collect(now, &mut self.out);
+            self.core.board.set_raft(self.machine.status());
+        }
     }
 
     fn take_in(&mut self, now: Instant, item: Mail) {
@@ -104,7 +121,14 @@ impl Loop {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));
             }
-            Mail::Input(input) => self.machine.step(now, input, &mut self.out),
+            Mail::Input(input) => {
+                if let Input::Persisted(seq) = input
+                    && self.handed_over.is_some_and(|last| last <= seq)
+                {
+                    self.handed_over = None;
+                }
+                self.machine.step(now, input, &mut self.out);
+            }
         }
     }
 
@@ -116,22 +140,19 @@ impl Loop {
             }
             self.next_tick = self.next_tick.after(self.tick);
             self.machine.step(now, Input::Tick, &mut self.out);
+            self.core.metrics.tallies.set_reads(self.machine.read_counts());
         }
         self.next_tick = self.next_tick.max(now);
     }
 
-    /// The disk and the peers first, for their work takes longest.
-    fn hand_out(&mut self) {
-        let out = &mut self.out;
-        let released = out.released.take();
-        if !out.persist.is_empty() || released.is_some() {
-            let persists = std::mem::take(&mut out.persist);
-            self.core.persist.push(persist::Mail { persists, released });
-        }
-        for (to, frame) in out.send.drain(..) {
+    /// The disk and the peers first, for their work takes longest. Answers what has become durable meanwhile.
+    fn hand_out(&mut self) -> Option<u64> {
+        for (to, frame) in self.out.send.drain(..) {
             self.outgoing.add(to, &frame);
         }
         self.outgoing.send(&self.peers);
+        let durable = self.persist();
+        let out = &mut self.out;
         let leading = out.leading.take();
         if leading.is_some() || !out.committed.is_empty() || !out.reads.is_empty() {
             let committed = std::mem::take(&mut out.committed);
@@ -155,6 +176,30 @@ impl Loop {
         for note in std::mem::take(&mut out.notes) {
             self.tell(note);
         }
+        durable
+    }
+
+    fn persist(&mut self) -> Option<u64> {
+        let released = self.out.released.take();
+        let persists = std::mem::take(&mut self.out.persist);
+        if persists.is_empty() && released.is_none() {
+            return None;
+        }
+        if released.is_none()
+            && self.may_write_here(&persists)
+            && let Ok(mut log) = self.log.try_lock()
+            && log.is_quick()
+        {
+            return log.write(persists.into_iter());
+        }
+        self.handed_over = persists.last().map(|persist| persist.seq).or(self.handed_over);
+        self.core.persist.push(persist::Mail { persists, released });
+        None
+    }
+
+    /// Not before what the persist thread still has, and not what makes other threads wait.
+    fn may_write_here(&self, persists: &[Persist]) -> bool {
+        self.handed_over.is_none() && persists.iter().all(|persist| persist.install.is_none())
     }
 
     fn tell(&mut self, note: Note) {

@@ -1,6 +1,7 @@
 //! What the threads of a member share: one queue into each of them, and what they write for others to see.
 //! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
 
+use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::members::Members;
 use crate::metrics::Metrics;
@@ -9,6 +10,7 @@ use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use tokio::sync::Semaphore;
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -24,10 +26,19 @@ pub(crate) struct Core {
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
     pub watch_streams: AtomicU64,
+    /// The number of the next range that is read in pieces.
+    pub large_reads: AtomicU64,
+    /// What the pieces of all answers may take.
+    pub budget: Budget,
+    /// Seats for those who read values from the store.
+    pub readers: Semaphore,
 }
 
+/// As many read at once as keep a disk and two cores busy.
+const READERS_MAX: usize = 4;
+
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members, response_bytes_max: usize) -> Core {
         Core {
             clock,
             consensus: Queue::new(),
@@ -40,6 +51,9 @@ impl Core {
             members,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
+            large_reads: AtomicU64::new(1),
+            budget: Budget::new(response_bytes_max),
+            readers: Semaphore::new(READERS_MAX),
         }
     }
 

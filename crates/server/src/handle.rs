@@ -8,13 +8,14 @@ use crate::mailbox::Mailbox;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
+use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::waiters::Caller;
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
-use coord::request::Request;
+use coord::request::{Range, Request};
 use coord::{Command, Compact, Grant, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,6 +101,11 @@ impl Handle {
         ticket: u64,
     ) -> Result<(), Code> {
         self.queue(self.work_of(request)?, || Caller::mailbox(mailbox.clone(), ticket))
+    }
+
+    /// Reads a large range in pieces, at the revision that it says.
+    pub async fn pieces(&self, range: Range, keep: Keep, encode: Arc<dyn Encode>) -> Result<Pieces, Code> {
+        Pieces::begin(&self.shared.core, range, keep, encode).await
     }
 
     /// Asks what only the leader knows of a lease, wherever the leader is.
@@ -220,6 +226,7 @@ impl Handle {
         let reading = Reading {
             status: self.status(),
             waiting: core.waiters.count(),
+            response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
         };
         core.metrics.render(&reading)

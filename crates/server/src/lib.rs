@@ -2,10 +2,11 @@
 //! the api room holds. Nothing in here decides anything about the protocol: values are moved between the
 //! machines of `node`, the disk side of `engine` and the streams of `peer`.
 //!
-//! Four threads own one thing each and take their work from one queue each (`core`): `consensus` orders,
-//! `persist` writes the log, `apply` answers, `storage` keeps the store.
+//! Four threads take their work from one queue each (`core`): `consensus` orders, `persist` writes the log while
+//! its disk is slow, `apply` answers, `storage` keeps the store.
 
 mod apply;
+mod budget;
 mod clock;
 pub mod config;
 mod consensus;
@@ -14,11 +15,13 @@ pub mod error;
 mod fatal;
 pub mod handle;
 mod identity;
+mod log;
 mod mailbox;
 mod members;
 mod metrics;
 pub mod peer;
 mod persist;
+pub mod pieces;
 mod post;
 mod queue;
 mod server;

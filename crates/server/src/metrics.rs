@@ -14,6 +14,9 @@ use prometheus_client::registry::Registry;
 use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use tallies::Tallies;
+
+mod tallies;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -26,6 +29,7 @@ pub(crate) struct Metrics {
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
+    pub tallies: Tallies,
     copied: Copied,
 }
 
@@ -40,6 +44,7 @@ struct Copied {
     committed: Gauge,
     applied: Gauge,
     waiting: Gauge,
+    response_bytes: Gauge,
     revision: Gauge,
     store_bytes: Gauge,
     store_used_bytes: Gauge,
@@ -60,6 +65,7 @@ struct Copied {
 pub(crate) struct Reading {
     pub status: Status,
     pub waiting: usize,
+    pub response_bytes: usize,
     pub peers: Vec<(NodeId, Counters)>,
 }
 
@@ -68,6 +74,7 @@ impl Metrics {
         let mut registry = Registry::default();
         let copied = Copied::registered(&mut registry);
         registered_identity(&mut registry, identity);
+        let tallies = Tallies::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
@@ -82,6 +89,7 @@ impl Metrics {
             peer_round_trip_seconds: Family::new_with_constructor(|| {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
             }),
+            tallies,
             copied,
         };
         let registry = &mut metrics.registry;
@@ -167,6 +175,11 @@ impl Copied {
             (&copied.committed, "etcd_server_proposals_committed_total", "The newest committed log index"),
             (&copied.applied, "etcd_server_proposals_applied_total", "The newest applied log index"),
             (&copied.waiting, "etcd_server_proposals_pending", "Requests that wait for their answer"),
+            (
+                &copied.response_bytes,
+                "althing_response_reserved_bytes",
+                "Memory of answers that are sent in pieces",
+            ),
             (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
             (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
             (
@@ -210,12 +223,13 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, waiting, peers } = reading;
+        let Reading { status, waiting, response_bytes, peers } = reading;
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));
         self.committed.set(status.committed.0 as i64);
         self.applied.set(status.applied.0 as i64);
         self.waiting.set(*waiting as i64);
+        self.response_bytes.set(*response_bytes as i64);
         self.revision.set(status.revision.0);
         self.keys.set(status.keys as i64);
         self.compacted.set(status.compacted.0);

@@ -8,6 +8,7 @@ use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
+use crate::log::Log;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::peer::{self, OnRoundTrip, Peers, Timing};
@@ -17,7 +18,8 @@ use crate::thread::Thread;
 use crate::{apply, identity, persist, post, storage};
 use base::NodeId;
 use base::limits::{
-    GRPC_OVERHEAD_BYTES, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS,
+    GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
+    WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
@@ -25,12 +27,14 @@ use node::Input;
 use node::member::{cluster_id, member_id};
 use std::io;
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 256 * 1024 * 1024;
+const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+/// More is cheaper for the store, and costs memory and time at the next start.
+const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
@@ -79,7 +83,8 @@ impl Server {
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let core = Arc::new(Core::new(clock, Metrics::new(&roster.identity), Members::new(&config)));
+        let metrics = Metrics::new(&roster.identity);
+        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), config.response_bytes_max));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
@@ -173,8 +178,9 @@ impl Threads {
         let storage = storage::Loop::new(core.clone(), vault, streams);
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
         let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
-        let persist = persist::Loop::new(core.clone(), journal);
-        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, tick(config));
+        let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
+        let persist = persist::Loop::new(core.clone(), log.clone());
+        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
         Ok(Threads {
             storage: Thread::spawn("storage", || storage.run())?,
             apply: Thread::spawn("apply", || apply.run())?,
@@ -260,18 +266,23 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
+        range_bytes: RANGE_WHOLE_BYTES_MAX,
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
         wal_segment_bytes: config.wal_segment_bytes,
-        store_cache_bytes: STORE_CACHE_BYTES,
-        snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+        vault: engine::VaultParams {
+            cache_bytes: STORE_CACHE_BYTES,
+            chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+            unindexed_keys_max: UNINDEXED_KEYS_MAX,
+        },
         watch: coord::watch::Params {
             progress_interval: config.watch_progress_interval,
             fragment_bytes: config.request_bytes_max + GRPC_OVERHEAD_BYTES,
             batch_revisions: WATCH_BATCH_REVISIONS,
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
+            watches_max: WATCHES_PER_STREAM_MAX,
         },
     }
 }

@@ -133,8 +133,14 @@ impl Outlets {
         self.streams.remove(&stream);
     }
 
-    /// Everything that a turn brought about, each stream's part at once.
-    pub fn deliver(&mut self, responses: &mut Vec<Response>) {
+    /// Responses that clients have not taken yet.
+    pub fn waiting(&self) -> usize {
+        self.streams.values().map(|outlet| outlet.waiting.responses.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Everything that a turn brought about, each stream's part at once. Answers how many events that were.
+    pub fn deliver(&mut self, responses: &mut Vec<Response>) -> u64 {
+        let events = responses.iter().map(|response| response.event_count() as u64).sum();
         let mut responses = responses.drain(..).peekable();
         while let Some(first) = responses.next() {
             let stream = first.stream;
@@ -156,6 +162,7 @@ impl Outlets {
                 outlet.send();
             }
         }
+        events
     }
 }
 

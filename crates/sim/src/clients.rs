@@ -8,7 +8,7 @@ use crate::world::{Checked, Event, World};
 use base::rng::mix;
 use base::{Code, ProposalId, Token};
 use coord::Command;
-use coord::reply::Reply;
+use coord::reply::{Body, Reply};
 use coord::request::Request;
 use node::{Input, Work};
 use std::time::Duration;
@@ -97,7 +97,12 @@ impl World {
     /// A member answers.
     pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
         match self.process(host).waiting.remove(&token) {
-            Some(operation) => self.settle(operation, outcome_of(result)),
+            Some(operation) => match result {
+                Ok(Reply { revision, body: Body::Large(range) }) => {
+                    self.begin_reading(host, operation, revision, *range);
+                }
+                result => self.settle(operation, outcome_of(result)),
+            },
             None => self.tell_tenant(host, token, &result),
         }
     }

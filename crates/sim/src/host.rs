@@ -3,11 +3,13 @@
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
 use crate::history::Outcome;
+use crate::readers::Reading;
 use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
 use coord::reply::Reply;
 use disk::SimDisk;
 use engine::Member;
+use node::apply::HoldId;
 use node::{Flush, apply};
 use raft::Persist;
 use std::collections::{BTreeMap, VecDeque};
@@ -42,6 +44,9 @@ pub struct Process {
     pub tokens: u64,
     /// Which operation of the history waits under a token.
     pub waiting: BTreeMap<Token, usize>,
+    /// Large ranges that are read in pieces, and how many there were.
+    pub readings: BTreeMap<HoldId, Reading>,
+    pub holds: u64,
     /// Which tenant's request does.
     pub errands: BTreeMap<Token, Errand>,
 }
@@ -69,6 +74,8 @@ impl Process {
             flush: None,
             tokens: 0,
             waiting: BTreeMap::new(),
+            readings: BTreeMap::new(),
+            holds: 0,
             errands: BTreeMap::new(),
         }
     }

@@ -14,6 +14,7 @@ pub mod model;
 mod nemesis;
 mod network;
 pub mod oracle;
+mod readers;
 pub mod run;
 pub mod serializable;
 mod settings;

@@ -19,12 +19,15 @@ pub struct Settings {
     log_keep_entries: u64,
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
+    unindexed_keys_max: usize,
 }
 
 const HEARTBEAT_TICKS: usize = 1;
 const ELECTION_TICKS: usize = 10;
 const STORE_CACHE_BYTES: usize = 256 * 1024;
 const SNAPSHOT_CHUNK_BYTES: usize = 1024;
+/// Most answers that hold anything are larger.
+const RANGE_BYTES: usize = 40;
 
 impl Settings {
     pub fn draw(rng: &mut Rng) -> Settings {
@@ -44,7 +47,9 @@ impl Settings {
                 fragment_bytes: *rng.pick(&[64, 1024 * 1024]),
                 batch_revisions: *rng.pick(&[1, 5, 1_000]),
                 batch_bytes: *rng.pick(&[1, 200, 1024 * 1024]),
+                watches_max: 1_000,
             },
+            unindexed_keys_max: *rng.pick(&[1, 4, 8, 1_000]),
         }
     }
 
@@ -62,13 +67,17 @@ impl Settings {
             consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
             flush_interval: self.flush_interval,
             flush_bytes: self.flush_bytes,
+            range_bytes: RANGE_BYTES,
             leases: node::leases::Params {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),
             },
             wal_segment_bytes: self.wal_segment_bytes,
-            store_cache_bytes: STORE_CACHE_BYTES,
-            snapshot_chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+            vault: engine::VaultParams {
+                cache_bytes: STORE_CACHE_BYTES,
+                chunk_bytes: SNAPSHOT_CHUNK_BYTES,
+                unindexed_keys_max: self.unindexed_keys_max,
+            },
             watch: self.watch.clone(),
         }
     }

@@ -61,11 +61,13 @@ impl Truth {
 
     fn counts(&mut self, id: ProposalId, low: u64) -> bool {
         let mark = self.marks.entry(id.origin).or_insert((id.boot, 0));
-        if id.boot < mark.0 || id.boot == mark.0 && id.seq < mark.1 {
+        let over = id.boot < mark.0 || id.boot == mark.0 && id.seq < mark.1;
+        // A proposal that comes again moves no mark.
+        if over || !self.seen.insert(id) {
             return false;
         }
         *mark = if id.boot > mark.0 { (id.boot, low) } else { (mark.0, mark.1.max(low)) };
-        self.seen.insert(id)
+        true
     }
 
     /// The newest state that was committed, and through it all before.

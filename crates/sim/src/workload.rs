@@ -131,5 +131,6 @@ fn delete(rng: &mut Rng) -> Request {
 
 fn range(rng: &mut Rng, keys: KeyRange, serializable: bool) -> Request {
     let limit = if rng.chance(200_000) { rng.between(1, KEYS) } else { 0 };
-    Request::Range(Range { limit, serializable, ..Range::of(keys) })
+    let in_pieces = rng.chance(300_000);
+    Request::Range(Range { limit, serializable, in_pieces, ..Range::of(keys) })
 }

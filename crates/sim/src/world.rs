@@ -18,6 +18,7 @@ use base::{Index, NodeId, Rng};
 use bytes::Bytes;
 use coord::watch::StreamId;
 use disk::SimDisk;
+use node::apply::HoldId;
 use node::{Consensus, Frame, Input, Output, Work, apply};
 use raft::Note;
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub enum Event {
     Tenant { tenant: usize },
     Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
+    Hold { host: usize, life: u32, hold: HoldId },
+    Piece { host: usize, life: u32, hold: HoldId },
     GiveUp { operation: usize },
     Watch { watcher: usize },
     Consume { watcher: usize, stream: StreamId },
@@ -149,6 +152,8 @@ impl World {
             Event::Tenant { tenant } => self.tenant(tenant),
             Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
+            Event::Hold { host, hold, .. } => self.hold(host, hold),
+            Event::Piece { host, hold, .. } => self.piece(host, hold),
             Event::GiveUp { operation } => self.give_up(operation),
             Event::Watch { watcher } => self.connect_watcher(watcher),
             Event::Consume { stream, .. } => self.consume(stream),
@@ -559,6 +564,8 @@ impl Event {
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
             | Event::Errand { host, life, .. }
+            | Event::Hold { host, life, .. }
+            | Event::Piece { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
             _ => None,
         }
@@ -589,6 +596,8 @@ impl Event {
             Event::Whim { watcher } => (18, *watcher),
             Event::Tenant { tenant } => (20, *tenant),
             Event::Errand { host, .. } => (21, *host),
+            Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
+            Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
         };
         mix(kind ^ (who as u64) << 8)
     }

@@ -2,7 +2,7 @@
 //! parts. A request's body is handed over as it comes and credited to the client as it is read; a response's body is
 //! asked for only as fast as the client takes it.
 
-use crate::front::timeout;
+use crate::grpc::calls;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
@@ -74,28 +74,25 @@ impl Drop for Bridged {
 }
 
 impl Bridged {
-    /// Begins the call. `None` if its head is no HTTP.
+    /// Begins the call, which may have been counted before. `None` if its head is no HTTP.
     pub fn begin(
         router: &Router,
         stream: StreamId,
         head: Head,
+        counted: Option<calls::Call>,
         parts: &Arc<Mailbox<Part>>,
     ) -> Option<Bridged> {
-        let patience = head.get(timeout::HEADER).and_then(|value| timeout::parse(value));
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RequestBody { receiver, stream, parts: parts.clone() };
-        let request = request_of(head, Body::new(body))?;
+        let mut request = request_of(head, Body::new(body))?;
+        if let Some(call) = counted {
+            request.extensions_mut().insert(calls::Counted::new(call));
+        }
         let pieces = Arc::new(Semaphore::new(PIECES_MAX));
         let outlet = Outlet { stream, parts: parts.clone(), pieces: pieces.clone(), ended: false };
         let router = router.clone();
         let task = tokio::spawn(async move {
-            let response = match patience {
-                None => ask(router, request).await,
-                Some(patience) => match tokio::time::timeout(patience, ask(router, request)).await {
-                    Ok(response) => response,
-                    Err(_) => timeout::expired().into_http(),
-                },
-            };
+            let response = ask(router, request).await;
             outlet.send(response).await;
         });
         Some(Bridged { body: Some(sender), task: task.abort_handle(), pieces, owed: 0 })

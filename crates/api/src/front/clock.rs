@@ -41,6 +41,11 @@ impl Clock {
         Clock { begun: now, heard: now, asked: false, deadlines: BTreeSet::new(), alarm }
     }
 
+    /// When the client was last heard.
+    pub fn heard(&self) -> std::time::Instant {
+        self.heard.into_std()
+    }
+
     /// The client has said something: the time, as the machine counts it.
     pub fn hear(&mut self) -> base::Instant {
         self.heard = Instant::now();

@@ -8,10 +8,11 @@ use crate::figures::Method;
 use crate::front::bridge::{Bridged, Part};
 use crate::front::clock::{Clock, Due};
 use crate::front::fast::{self, Asked};
-use crate::front::{Front, LIMITS, timeout, told};
+use crate::front::{Front, LIMITS, told};
 use crate::grpc::{calls, refusal};
 use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
+use coord::reply::Body;
 use coord::request::Request;
 use http2::{ErrorCode, Event, Field, Head, StreamId};
 use server::{Answer, Mailbox};
@@ -55,25 +56,30 @@ enum Call {
     /// Its message is still coming in, for the short way.
     Gathering(Box<Gathering>),
     /// The core has it.
-    Waiting {
-        count: calls::Call,
-        deadline: Option<Instant>,
-    },
+    Waiting(Waiting),
     Bridged(Bridged),
+}
+
+struct Waiting {
+    count: calls::Call,
+    deadline: Option<Instant>,
+    /// What was asked, if the answer may turn out to be one for the router.
+    again: Option<Box<(Head, Bytes)>>,
 }
 
 struct Gathering {
     call: fast::Call,
     head: Head,
     body: BytesMut,
-    /// Its counters, until somebody else counts it.
+    /// Its counters, until somebody else counts it, and when it began.
     method: Option<Arc<Method>>,
+    begun: std::time::Instant,
 }
 
 impl Drop for Gathering {
     /// A call whose message never came whole counts, too.
     fn drop(&mut self) {
-        drop(self.method.take().map(calls::Call::begin));
+        drop(self.method.take().map(|method| calls::Call::begin(method, self.begun)));
     }
 }
 
@@ -212,11 +218,12 @@ impl Connection {
         match call.zip(self.front.fast.as_ref()) {
             Some((call, fast)) => {
                 let method = Some(fast.method(call).clone());
-                let gathering = Gathering { call, head, body: BytesMut::new(), method };
+                let begun = self.clock.heard();
+                let gathering = Gathering { call, head, body: BytesMut::new(), method, begun };
                 self.calls.insert(stream, Call::Gathering(Box::new(gathering)));
             }
             None => {
-                if let Some(bridged) = self.bridge(stream, head)
+                if let Some(bridged) = self.bridge(stream, head, None)
                     && last
                 {
                     bridged.end_body();
@@ -225,8 +232,8 @@ impl Connection {
         }
     }
 
-    fn bridge(&mut self, stream: StreamId, head: Head) -> Option<&mut Bridged> {
-        let Some(bridged) = Bridged::begin(&self.front.router, stream, head, &self.parts) else {
+    fn bridge(&mut self, stream: StreamId, head: Head, counted: Option<calls::Call>) -> Option<&mut Bridged> {
+        let Some(bridged) = Bridged::begin(&self.front.router, stream, head, counted, &self.parts) else {
             self.machine.reset(stream, ErrorCode::Protocol);
             self.calls.remove(&stream);
             return None;
@@ -248,7 +255,7 @@ impl Connection {
                 }
             }
             // Answered before its end.
-            Some(Call::Waiting { .. }) | None => self.machine.consume(stream, data.len()),
+            Some(Call::Waiting(_)) | None => self.machine.consume(stream, data.len()),
         }
     }
 
@@ -276,11 +283,12 @@ impl Connection {
             true => fast.ask(gathering.call, &head, whole.clone()),
             false => Asked::Unusual,
         };
+        let count = || calls::Call::begin(method, gathering.begun);
         match asked {
-            Asked::Core(ask) => self.submit(stream, &head, calls::Call::begin(method), ask),
-            Asked::Refused(code) => self.refuse(stream, calls::Call::begin(method), &refusal::render(code)),
+            Asked::Core(ask) => self.submit(stream, ask, count(), head, whole),
+            Asked::Refused(code) => self.refuse(stream, count(), &refusal::render(code)),
             Asked::Unusual => {
-                if let Some(bridged) = self.bridge(stream, head) {
+                if let Some(bridged) = self.bridge(stream, head, None) {
                     bridged.push_credited(whole);
                     if last {
                         bridged.end_body();
@@ -290,14 +298,16 @@ impl Connection {
         }
     }
 
-    fn submit(&mut self, stream: StreamId, head: &Head, count: calls::Call, ask: Request) {
+    fn submit(&mut self, stream: StreamId, ask: Request, count: calls::Call, head: Head, body: Bytes) {
         let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
+        let may_be_large = matches!(ask, Request::Range(_));
         if let Err(code) = fast.handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
             return self.refuse(stream, count, &refusal::render(code));
         }
-        let patience = head.get(timeout::HEADER).and_then(|value| timeout::parse(value));
+        let patience = head.get(calls::TIMEOUT).and_then(|value| calls::parse_timeout(value));
         let deadline = patience.and_then(|patience| self.clock.add(stream, patience));
-        self.calls.insert(stream, Call::Waiting { count, deadline });
+        let again = may_be_large.then(|| Box::new((head, body)));
+        self.calls.insert(stream, Call::Waiting(Waiting { count, deadline, again }));
     }
 
     /// Whether there were answers.
@@ -310,13 +320,14 @@ impl Connection {
             for Answer { ticket, outcome } in answers.drain(..) {
                 let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
                 // One that was cancelled meanwhile is of no interest to anybody.
-                let Some(mut count) = self.end_waiting(stream) else { continue };
+                let Some(mut waiting) = self.end_waiting(stream) else { continue };
                 match outcome {
+                    Ok(reply) if matches!(reply.body, Body::Large(_)) => self.ask_again(stream, waiting),
                     Ok(reply) => {
-                        count.end(tonic::Code::Ok);
+                        waiting.count.end(tonic::Code::Ok);
                         fast.answer(&mut self.machine, stream, reply, term);
                     }
-                    Err(code) => self.refuse(stream, count, &refusal::render(code)),
+                    Err(code) => self.refuse(stream, waiting.count, &refusal::render(code)),
                 }
             }
         }
@@ -324,13 +335,22 @@ impl Connection {
         any
     }
 
-    fn end_waiting(&mut self, stream: StreamId) -> Option<calls::Call> {
+    fn end_waiting(&mut self, stream: StreamId) -> Option<Waiting> {
         match self.calls.remove(&stream)? {
-            Call::Waiting { count, deadline } => {
-                deadline.inspect(|deadline| self.clock.remove(stream, *deadline));
-                Some(count)
+            Call::Waiting(waiting) => {
+                waiting.deadline.inspect(|deadline| self.clock.remove(stream, *deadline));
+                Some(waiting)
             }
             other => unreachable!("{} was not submitted", other.name()),
+        }
+    }
+
+    /// A large answer is read in pieces, and that is the service's business.
+    fn ask_again(&mut self, stream: StreamId, waiting: Waiting) {
+        let (head, body) = *waiting.again.expect("only ranges have large answers");
+        if let Some(bridged) = self.bridge(stream, head, Some(waiting.count)) {
+            bridged.push_credited(body);
+            bridged.end_body();
         }
     }
 
@@ -343,13 +363,13 @@ impl Connection {
     }
 
     fn expire(&mut self, stream: StreamId) {
-        if let Some(count) = self.end_waiting(stream) {
-            self.refuse(stream, count, &timeout::expired());
+        if let Some(waiting) = self.end_waiting(stream) {
+            self.refuse(stream, waiting.count, &calls::late());
         }
     }
 
     fn cancel(&mut self, stream: StreamId) {
-        if let Some(Call::Waiting { deadline: Some(deadline), .. }) = self.calls.remove(&stream) {
+        if let Some(Call::Waiting(Waiting { deadline: Some(deadline), .. })) = self.calls.remove(&stream) {
             self.clock.remove(stream, deadline);
         }
     }
@@ -404,7 +424,7 @@ impl Call {
     fn name(&self) -> &'static str {
         match self {
             Call::Gathering(_) => "a call that is being gathered",
-            Call::Waiting { .. } => "a call that waits",
+            Call::Waiting(_) => "a call that waits",
             Call::Bridged(_) => "a call of the router",
         }
     }

@@ -1,18 +1,18 @@
-//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, and Range where the answer is small.
+//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, and Range unless the answer is large.
 //! A head and a whole message go in, a request for the core comes out; a reply of the core goes in, an answer comes
 //! out. It decides nothing that the services do not decide: what is parsed, validated and rendered is so by the same
 //! functions, and whatever is in any way unusual is left to them.
 
 use crate::figures::{Figures, Method};
 use crate::grpc::{kv, who};
-use base::{Code, Revision};
+use base::Code;
 use bytes::{Buf, Bytes};
 use coord::reply::{Body, Reply};
-use coord::request::{Limits, Request as Ask};
+use coord::request::{Limits, Range, Request as Ask};
 use http2::{Connection, Field, Head, StreamId};
 use prost::Message;
 use proto::Frugal;
-use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, ResponseHeader, TxnRequest};
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
 use server::Handle;
 use std::sync::Arc;
 
@@ -88,9 +88,10 @@ impl Fast {
         checked.map_or_else(Asked::Refused, Asked::Core)
     }
 
+    /// A large range is not answered here.
     pub fn answer(&self, connection: &mut Connection, stream: StreamId, reply: Reply, raft_term: u64) {
         let Reply { revision, body } = reply;
-        let header = self.header(revision, raft_term);
+        let header = who::header_at(&self.handle, revision, raft_term);
         match body {
             Body::Put(put) => send(connection, stream, &kv::render_put(header, put)),
             Body::Range(range) => send(connection, stream, &kv::render_range(header, range)),
@@ -98,10 +99,6 @@ impl Fast {
             Body::Delete(delete) => send(connection, stream, &kv::render_delete(header, delete)),
             other => unreachable!("no call of these is answered by {other:?}"),
         }
-    }
-
-    fn header(&self, revision: Revision, raft_term: u64) -> ResponseHeader {
-        who::header_at(&self.handle, revision, raft_term)
     }
 }
 
@@ -114,19 +111,14 @@ pub fn recognise(head: &Head) -> Option<Call> {
     plain.then_some(call)
 }
 
-/// `None` for what cannot be decoded, and for ranges whose answer may be large.
+/// `None` for what cannot be decoded. A range whose answer is large is not read: the core says so.
 fn parse(call: Call, message: Bytes) -> Option<Result<Ask, Code>> {
     let parsed = match call {
         Call::Put => kv::parse_put(decode::<PutRequest>(message)?).map(Ask::Put),
         Call::DeleteRange => kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(Ask::Delete),
         Call::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(Ask::Txn),
-        Call::Range => {
-            let range: RangeRequest = decode(message)?;
-            if !range.range_end.is_empty() && !range.count_only {
-                return None;
-            }
-            kv::parse_range(range).map(Ask::Range)
-        }
+        Call::Range => kv::parse_range(decode::<RangeRequest>(message)?)
+            .map(|range| Ask::Range(Range { in_pieces: true, ..range })),
     };
     Some(parsed)
 }
@@ -180,14 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_or_may_be_large_is_left_to_the_services() {
+    fn what_cannot_be_decoded_is_left_to_the_services_and_no_large_range_is_read() {
         assert!(parse(Call::Put, Bytes::from_static(&[0xff; 8])).is_none());
         let range = |range: RangeRequest| parse(Call::Range, range.encode_to_vec().into());
         let key = RangeRequest { key: "k".into(), ..Default::default() };
-        assert!(matches!(range(key.clone()), Some(Ok(Ask::Range(_)))));
-        let prefix = RangeRequest { range_end: "l".into(), ..key };
-        assert!(range(prefix.clone()).is_none());
-        assert!(range(RangeRequest { count_only: true, ..prefix }).is_some());
+        assert!(matches!(range(key), Some(Ok(Ask::Range(range))) if range.in_pieces));
         assert!(matches!(range(RangeRequest::default()), Some(Err(Code::EmptyKey))));
     }
 }

@@ -13,13 +13,13 @@ use proto::Frugal;
 use serde::Serialize;
 use std::sync::Arc;
 use tonic::codegen::BoxStream;
-use tonic::codegen::tokio_stream::StreamExt;
+use tonic::codegen::tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Status};
 
 /// Headers that begin so are meant for the call.
 const METADATA_PREFIX: &str = "grpc-metadata-";
-const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 
 /// A call that is asked once and answered once.
 pub async fn unary<Q, A, F>(
@@ -67,9 +67,14 @@ where
 
 /// Each message on a line of its own, as the result or as the error that ended the stream.
 fn stream<A: Message + Name + 'static>(transcoder: Arc<Transcoder>, answers: BoxStream<A>) -> Response {
-    let lines = answers.map(move |answer| {
+    lines(answers.map(move |answer| answer.map(|answer| transcoder.write(&answer))))
+}
+
+/// The same for messages that are JSON already.
+pub fn lines(answers: impl Stream<Item = Result<Vec<u8>, Status>> + Send + 'static) -> Response {
+    let lines = answers.map(|answer| {
         let mut line = match answer {
-            Ok(answer) => [b"{\"result\":", &transcoder.write(&answer)[..], b"}"].concat(),
+            Ok(json) => [b"{\"result\":", &json[..], b"}"].concat(),
             Err(status) => [b"{\"error\":", &Problem::of(&status).to_json()[..], b"}"].concat(),
         };
         line.push(b'\n');
@@ -78,7 +83,7 @@ fn stream<A: Message + Name + 'static>(transcoder: Arc<Transcoder>, answers: Box
     ([(CONTENT_TYPE, JSON)], Body::from_stream(lines)).into_response()
 }
 
-fn read<Q: Message + Name + Default + Frugal>(
+pub fn read<Q: Message + Name + Default + Frugal>(
     transcoder: &Transcoder,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -92,7 +97,7 @@ fn read<Q: Message + Name + Default + Frugal>(
     Ok(request)
 }
 
-fn metadata(headers: &HeaderMap) -> MetadataMap {
+pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str().strip_prefix(METADATA_PREFIX)?;
         Some((HeaderName::try_from(name).ok()?, value.clone()))
@@ -117,7 +122,7 @@ impl Problem<'_> {
     }
 }
 
-fn refuse(status: &Status) -> Response {
+pub fn refuse(status: &Status) -> Response {
     let body = Problem::of(status).to_json();
     (http_status(status.code()), [(CONTENT_TYPE, JSON)], body).into_response()
 }

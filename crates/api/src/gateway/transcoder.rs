@@ -61,7 +61,11 @@ impl Transcoder {
     }
 
     pub fn write<M: Message + Name>(&self, message: &M) -> Vec<u8> {
-        let bytes = Bytes::from(message.encode_to_vec());
+        self.write_encoded::<M>(message.encode_to_vec().into())
+    }
+
+    /// The same of a message that is encoded already.
+    pub fn write_encoded<M: Name>(&self, bytes: Bytes) -> Vec<u8> {
         let message = DynamicMessage::decode(self.descriptor::<M>(), bytes).expect("a message reads back");
         let mut json = Vec::new();
         message

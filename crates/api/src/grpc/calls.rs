@@ -1,8 +1,10 @@
-//! Counts gRPC calls: when they begin, and with which code they end.
+//! Counts gRPC calls and their messages: when they begin, and with which code they end.
 //! The code of a refusal is in the head of the answer, that of anything else in the trailers behind its body;
-//! a call that is dropped before either was cancelled by its caller.
+//! a call that is dropped before either was cancelled by its caller. A call that is not over when its caller
+//! said it must be is ended here.
 
 use crate::figures::{Figures, Method};
+use crate::grpc::messages::Messages;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
@@ -10,44 +12,90 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use tonic::Code;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+use tokio::time::{Sleep, sleep, timeout};
+use tonic::{Code, Status};
 
 const STATUS: &str = "grpc-status";
+pub const TIMEOUT: &str = "grpc-timeout";
+/// tonic has a timer of its own, whose answer is another; ours runs out a moment before.
+const HEAD_START: Duration = Duration::from_millis(1);
 
-pub async fn count(State(figures): State<Arc<Figures>>, request: Request, next: Next) -> Response {
+pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, next: Next) -> Response {
     let Some(method) = figures.method(request.uri().path()) else { return next.run(request).await };
-    let mut call = Call::begin(method);
-    let response = next.run(request).await;
+    let counted = request.extensions_mut().remove::<Counted>().and_then(|counted| counted.open());
+    let mut call = counted.unwrap_or_else(|| Call::begin(method, Instant::now()));
+    let limit = request.headers().get(TIMEOUT).and_then(|value| parse_timeout(value.as_bytes()));
+    let limit = limit.map(|limit| limit.saturating_sub(call.begun.elapsed()));
+    let begun = Instant::now();
+    if call.method.is_asked_by_stream() {
+        let method = call.method.clone();
+        let messages = Messages::default();
+        request = request.map(|body| Body::new(CountedRequest { body, method, messages }));
+    }
+    let response = match limit {
+        None => next.run(request).await,
+        Some(limit) => match timeout(limit, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => late().into_http(),
+        },
+    };
     match code_of(response.headers()) {
         Some(code) => {
             call.end(code);
             response
         }
-        None => response.map(|body| Body::new(Counted { body, call })),
+        None => {
+            let left = limit.map(|limit| Box::pin(sleep(limit.saturating_sub(begun.elapsed()))));
+            let messages = call.method.is_answered_by_stream().then(Messages::default);
+            response.map(|body| Body::new(CountedAnswer { body, call, messages, left, cut: false }))
+        }
     }
+}
+
+/// The answer to a caller whose time is up.
+pub fn late() -> Status {
+    Status::deadline_exceeded("context deadline exceeded")
 }
 
 fn code_of(headers: &HeaderMap) -> Option<Code> {
     headers.get(STATUS).map(|value| Code::from_bytes(value.as_bytes()))
 }
 
+/// At most eight digits and a unit; what is written otherwise sets no limit.
+pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
+    let (unit, digits) = text.split_last()?;
+    let amount: u64 = std::str::from_utf8(digits).ok().filter(|digits| digits.len() <= 8)?.parse().ok()?;
+    let limit = match unit {
+        b'H' => Duration::from_secs(amount * 3_600),
+        b'M' => Duration::from_secs(amount * 60),
+        b'S' => Duration::from_secs(amount),
+        b'm' => Duration::from_millis(amount),
+        b'u' => Duration::from_micros(amount),
+        b'n' => Duration::from_nanos(amount),
+        _ => return None,
+    };
+    Some(limit - HEAD_START.min(limit / 10))
+}
+
 /// A call under way.
 pub struct Call {
     method: Arc<Method>,
+    begun: Instant,
     ended: bool,
 }
 
 impl Call {
-    pub fn begin(method: Arc<Method>) -> Call {
+    pub fn begin(method: Arc<Method>, begun: Instant) -> Call {
         method.count_start();
-        Call { method, ended: false }
+        Call { method, begun, ended: false }
     }
 
     pub fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.method.count_end(code);
+            self.method.count_end(code, self.begun);
         }
     }
 }
@@ -58,13 +106,28 @@ impl Drop for Call {
     }
 }
 
-/// The body of an answer, with an eye on its trailers.
-struct Counted {
-    body: Body,
-    call: Call,
+/// A call that was counted before it came here; it travels in the extensions of its request.
+#[derive(Clone)]
+pub struct Counted(Arc<Mutex<Option<Call>>>);
+
+impl Counted {
+    pub fn new(call: Call) -> Counted {
+        Counted(Arc::new(Mutex::new(Some(call))))
+    }
+
+    fn open(&self) -> Option<Call> {
+        self.0.lock().expect("nothing panics in here").take()
+    }
 }
 
-impl http_body::Body for Counted {
+/// The body of a request that is a stream, with its messages counted.
+struct CountedRequest {
+    body: Body,
+    method: Arc<Method>,
+    messages: Messages,
+}
+
+impl http_body::Body for CountedRequest {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -72,13 +135,14 @@ impl http_body::Body for Counted {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(code) = frame.trailers_ref().and_then(code_of)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(data) = frame.data_ref()
         {
-            self.call.end(code);
+            let begun = self.messages.begun_in(data);
+            self.method.count_received(begun);
         }
-        Poll::Ready(frame)
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -87,5 +151,128 @@ impl http_body::Body for Counted {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// The body of an answer, with an eye on its trailers and on the time.
+struct CountedAnswer {
+    body: Body,
+    call: Call,
+    /// Of an answer that is a stream.
+    messages: Option<Messages>,
+    left: Option<Pin<Box<Sleep>>>,
+    /// Time ran out, and the caller was told.
+    cut: bool,
+}
+
+impl CountedAnswer {
+    fn look_at(&mut self, frame: &Frame<Bytes>) {
+        if let Some(code) = frame.trailers_ref().and_then(code_of) {
+            self.call.end(code);
+        }
+        if let (Some(messages), Some(data)) = (&mut self.messages, frame.data_ref()) {
+            self.call.method.count_sent(messages.begun_in(data));
+        }
+    }
+
+    /// The end of an answer that takes too long.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Frame<Bytes>> {
+        let Some(left) = &mut self.left else { return Poll::Pending };
+        std::task::ready!(left.as_mut().poll(cx));
+        self.cut = true;
+        self.call.end(Code::DeadlineExceeded);
+        let mut trailers = HeaderMap::new();
+        late().add_header(&mut trailers).expect("the words fit into a header");
+        Poll::Ready(Frame::trailers(trailers))
+    }
+}
+
+impl http_body::Body for CountedAnswer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.cut {
+            return Poll::Ready(None);
+        }
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(frame) => {
+                if let Some(Ok(frame)) = &frame {
+                    self.look_at(frame);
+                }
+                Poll::Ready(frame)
+            }
+            Poll::Pending => self.poll_late(cx).map(|frame| Some(Ok(frame))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::Router;
+    use axum::routing::post;
+    use prost_reflect::DescriptorPool;
+    use std::future::pending;
+    use tonic::codegen::Service;
+    use tonic::codegen::tokio_stream;
+
+    async fn answer(path: &'static str) -> (Response, Arc<Figures>) {
+        let pool = DescriptorPool::decode(proto::DESCRIPTORS).unwrap();
+        let figures = Arc::new(Figures::new(&pool, false));
+        let endless =
+            || async { Body::from_stream(tokio_stream::pending::<Result<Bytes, std::io::Error>>()) };
+        let mut router: Router = Router::new()
+            .route("/etcdserverpb.KV/Range", post(pending::<Response>))
+            .route("/etcdserverpb.Watch/Watch", post(endless))
+            .layer(axum::middleware::from_fn_with_state(figures.clone(), count));
+        let request = Request::post(path).header(TIMEOUT, "20m").body(Body::empty()).unwrap();
+        (router.call(request).await.unwrap(), figures)
+    }
+
+    #[tokio::test]
+    async fn a_call_that_takes_too_long_is_told_that_its_time_is_up() {
+        let (response, figures) = answer("/etcdserverpb.KV/Range").await;
+        assert_eq!(code_of(response.headers()), Some(Code::DeadlineExceeded));
+        assert_eq!(response.headers()["grpc-message"], "context%20deadline%20exceeded");
+        let mut text = String::new();
+        figures.append_to(&mut text);
+        assert!(text.contains(r#"grpc_method="Range",grpc_code="DeadlineExceeded"} 1"#), "{text}");
+    }
+
+    async fn next_frame(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>> {
+        std::future::poll_fn(|cx| http_body::Body::poll_frame(Pin::new(&mut *body), cx)).await
+    }
+
+    #[tokio::test]
+    async fn a_stream_ends_when_its_time_is_up() {
+        let (response, _) = answer("/etcdserverpb.Watch/Watch").await;
+        let mut body = response.into_body();
+        let trailers = next_frame(&mut body).await.unwrap().unwrap().into_trailers().unwrap();
+        assert_eq!(code_of(&trailers), Some(Code::DeadlineExceeded));
+        assert!(next_frame(&mut body).await.is_none());
+    }
+
+    #[test]
+    fn timeouts_are_read_as_grpc_writes_them() {
+        let limit = |text: &str| parse_timeout(text.as_bytes());
+        assert_eq!(limit("2S"), Some(Duration::from_millis(1_999)));
+        assert_eq!(limit("1H"), Some(Duration::from_millis(3_599_999)));
+        assert_eq!(limit("1m"), Some(Duration::from_micros(900)));
+        assert_eq!(limit("0n"), Some(Duration::ZERO));
+        for text in ["", "S", "5", "5x", "-1S", "123456789S", "5 S", "\u{e4}S"] {
+            assert_eq!(limit(text), None, "{text}");
+        }
     }
 }

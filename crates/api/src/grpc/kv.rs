@@ -35,6 +35,7 @@ fn parse_range_op(wire: wire::RangeRequest) -> Result<Range, Code> {
         count_only: wire.count_only,
         mod_revisions: bounds(wire.min_mod_revision, wire.max_mod_revision),
         create_revisions: bounds(wire.min_create_revision, wire.max_create_revision),
+        in_pieces: false,
     })
 }
 

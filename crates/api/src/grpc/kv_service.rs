@@ -2,18 +2,22 @@
 //! Every call ends in an answer with a full header or in a refusal from `base::code`; nothing is proposed
 //! that could have been refused here.
 
+use crate::grpc::pieces::{self, Large, Protobuf, Shape};
 use crate::grpc::{kv, refusal, who};
-use base::Revision;
+use base::{Code, Revision};
 use coord::Compact;
-use coord::reply::{Body, Reply};
-use coord::request::{Limits, Request as Ask};
+use coord::reply::{Body, RangeReply, Reply};
+use coord::request::{Limits, Range, Request as Ask};
 use proto::etcdserverpb::kv_server::Kv;
+use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
 use server::Handle;
-use tonic::codegen::BoxStream;
+use server::pieces::{Encode, Keep, Pieces, Whole};
+use std::sync::Arc;
+use tonic::codegen::{BoxStream, tokio_stream};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -34,16 +38,63 @@ impl KvService {
         let Reply { revision, body } = self.handle.submit(ask).await.map_err(refusal::render)?;
         Ok((who::header(&self.handle, revision), body))
     }
+
+    /// A large answer is read at the revision that it was found at. Should that be compacted before it is held,
+    /// a client that asked for the newest state is none the wiser.
+    async fn read(
+        &self,
+        metadata: &MetadataMap,
+        range: Range,
+        keep: Keep,
+        encoding: impl Fn() -> Encoding,
+    ) -> Result<Read, Status> {
+        let asked_revision = range.revision;
+        let mut range = Range { in_pieces: true, ..range };
+        loop {
+            let (header, large) = match self.submit(metadata, Ask::Range(range)).await? {
+                (header, Body::Range(reply)) => return Ok(Read::Whole(header, reply)),
+                (header, Body::Large(large)) => (header, *large),
+                (_, other) => unreachable!("a range is answered by a range, not {other:?}"),
+            };
+            range = Range { revision: asked_revision, ..large.clone() };
+            match self.handle.pieces(large, keep, encoding().0).await {
+                Ok(pieces) => return Ok(Read::Large(survey(header, pieces).await?)),
+                Err(Code::Compacted) if asked_revision == Revision::ZERO => {}
+                Err(code) => return Err(refusal::render(code)),
+            }
+        }
+    }
+}
+
+async fn survey(header: ResponseHeader, pieces: Pieces) -> Result<Large, Status> {
+    let total = pieces.survey().await.map_err(refusal::render)?;
+    let head = RangeResponse {
+        header: Some(header),
+        more: total.more,
+        count: pieces.count() as i64,
+        ..RangeResponse::default()
+    };
+    Ok(Large { head, total, pieces, shape: Shape::Message })
 }
 
 #[tonic::async_trait]
 impl Kv for KvService {
     async fn range(&self, request: Request<RangeRequest>) -> Result<Response<RangeResponse>, Status> {
-        let (metadata, _, wire) = request.into_parts();
+        let (metadata, extensions, wire) = request.into_parts();
         let range = kv::parse_range(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Range(range)).await? {
-            (header, Body::Range(reply)) => Ok(Response::new(kv::render_range(header, reply))),
-            (_, other) => unreachable!("a range is answered by a range, not {other:?}"),
+        let encoding = || extensions.get::<Encoding>().map_or_else(Encoding::protobuf, Encoding::clone);
+        match self.read(&metadata, range, Keep::Firmly, encoding).await? {
+            Read::Whole(header, reply) => Ok(Response::new(kv::render_range(header, reply))),
+            Read::Large(large) if large.pieces.range().sort.is_some() => {
+                let Whole { reply, share } =
+                    large.pieces.whole(large.total).await.map_err(refusal::render)?;
+                let header = large.head.header.unwrap_or_default();
+                Ok(pieces::pack_share(share, Response::new(kv::render_range(header, reply))))
+            }
+            Read::Large(large) => {
+                large.check_size()?;
+                Ok(large.pack(Response::new(RangeResponse::default())))
+            }
         }
     }
 
@@ -91,10 +142,48 @@ impl Kv for KvService {
 
     type RangeStreamStream = BoxStream<RangeStreamResponse>;
 
+    /// etcd words these two refusals without its usual beginning.
     async fn range_stream(
         &self,
-        _: Request<RangeRequest>,
+        request: Request<RangeRequest>,
     ) -> Result<Response<Self::RangeStreamStream>, Status> {
-        Err(Status::unimplemented("RangeStream is not served by this version; use Range with a limit"))
+        let (metadata, _, wire) = request.into_parts();
+        let custom_order = wire.sort_order != SortOrder::None as i32
+            && (wire.sort_order, wire.sort_target) != (SortOrder::Ascend as i32, SortTarget::Key as i32);
+        let range = kv::parse_range(wire).map_err(refusal::render)?;
+        if custom_order {
+            return Err(Status::unimplemented("RangeStream does not support custom sort orders"));
+        }
+        if range.is_filtered() {
+            return Err(Status::unimplemented("RangeStream does not support revision filters"));
+        }
+        let range = Range { sort: None, ..range };
+        match self.read(&metadata, range, Keep::Loosely, Encoding::protobuf).await? {
+            Read::Whole(header, reply) => {
+                let range_response = Some(kv::render_range(header, reply));
+                let only = tokio_stream::once(Ok(RangeStreamResponse { range_response }));
+                Ok(Response::new(Box::pin(only)))
+            }
+            Read::Large(large) => {
+                let large = Large { shape: Shape::Stream, ..large };
+                Ok(large.pack(Response::new(Box::pin(tokio_stream::empty()))))
+            }
+        }
+    }
+}
+
+/// How a range is answered.
+enum Read {
+    Whole(ResponseHeader, RangeReply),
+    Large(Large),
+}
+
+/// How the keys of a large answer are written; a request may bring one along.
+#[derive(Clone)]
+pub struct Encoding(pub Arc<dyn Encode>);
+
+impl Encoding {
+    fn protobuf() -> Encoding {
+        Encoding(Arc::new(Protobuf))
     }
 }

@@ -15,6 +15,7 @@ use server::{Handle, Question};
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -32,6 +33,18 @@ impl LeaseService {
 
     fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
         who::check_leader(&self.handle, metadata).map_err(refusal::render)
+    }
+
+    /// A stream of keep-alives, whoever speaks what to its client.
+    pub fn keep_alives(
+        &self,
+        metadata: &MetadataMap,
+        requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
+    ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
+        self.check(metadata)?;
+        let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
+        tokio::spawn(keep_alive(self.handle.clone(), requests, sender));
+        Ok(Box::pin(ReceiverStream::new(receiver)))
     }
 }
 
@@ -70,10 +83,8 @@ impl Lease for LeaseService {
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
-        self.check(request.metadata())?;
-        let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
-        tokio::spawn(keep_alive(self.handle.clone(), request.into_inner(), sender));
-        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+        let (metadata, _, requests) = request.into_parts();
+        self.keep_alives(&metadata, requests).map(Response::new)
     }
 
     async fn lease_time_to_live(
@@ -113,18 +124,18 @@ impl Lease for LeaseService {
 /// Ends with the client's last request, with its going away, or with the first refusal.
 async fn keep_alive(
     handle: Handle,
-    mut requests: Streaming<LeaseKeepAliveRequest>,
+    mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
     answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
 ) {
     loop {
         let request = tokio::select! {
-            request = requests.message() => request,
+            request = requests.next() => request,
             () = answers.closed() => return,
         };
         let answer = match request {
-            Ok(None) => return,
-            Ok(Some(request)) => renew(&handle, request.id).await,
-            Err(status) => Err(status),
+            None => return,
+            Some(Ok(request)) => renew(&handle, request.id).await,
+            Some(Err(status)) => Err(status),
         };
         let ends = answer.is_err();
         if answers.send(answer).await.is_err() || ends {

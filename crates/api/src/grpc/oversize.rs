@@ -10,7 +10,7 @@ const MESSAGE: &str = "grpc-message";
 /// How tonic begins, percent-encoded as it travels.
 const TONIC_WORDS: &str = "Error,%20decoded%20message%20length%20too%20large";
 
-pub async fn reword(mut response: Response) -> Response {
+pub fn reword(mut response: Response) -> Response {
     if let Some(message) = oversize(&response) {
         let headers = response.headers_mut();
         headers.insert(STATUS, HeaderValue::from(Code::ResourceExhausted as i32));

@@ -22,7 +22,8 @@ use std::task::{Context, Poll};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::codegen::BoxFuture;
-use tonic::codegen::tokio_stream::Stream;
+use tonic::codegen::tokio_stream::{Stream, StreamExt};
+use tonic::metadata::MetadataMap;
 use tonic::server::{Grpc, StreamingService};
 use tonic::{Status, Streaming};
 
@@ -52,16 +53,24 @@ impl StreamingService<WatchRequest> for WatchService {
 
     fn call(&mut self, request: tonic::Request<Streaming<WatchRequest>>) -> Self::Future {
         let service = self.clone();
-        Box::pin(async move { service.begin(request).map(tonic::Response::new).map_err(refusal::render) })
+        let (metadata, _, requests) = request.into_parts();
+        Box::pin(async move {
+            service.begin(&metadata, requests).map(tonic::Response::new).map_err(refusal::render)
+        })
     }
 }
 
 impl WatchService {
-    fn begin(self, request: tonic::Request<Streaming<WatchRequest>>) -> Result<Frames, Code> {
-        who::check_leader(&self.handle, request.metadata())?;
-        let leader_required = who::requires_leader(request.metadata());
+    /// A stream of watches, whoever speaks what to its client.
+    pub fn begin(
+        self,
+        metadata: &MetadataMap,
+        wire: impl Stream<Item = Result<WatchRequest, Status>> + Send + Unpin + 'static,
+    ) -> Result<Frames, Code> {
+        who::check_leader(&self.handle, metadata)?;
+        let leader_required = who::requires_leader(metadata);
         let (requests, responses) = self.handle.watch_stream()?;
-        let reader = tokio::spawn(forward(request.into_inner(), requests));
+        let reader = tokio::spawn(forward(wire, requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
         Ok(Frames {
@@ -76,9 +85,12 @@ impl WatchService {
 }
 
 /// Takes the client's requests to the hub until there are no more. Afterwards its watches go on.
-async fn forward(mut wire: Streaming<WatchRequest>, requests: Requests) -> Result<(), Status> {
-    while let Some(request) = wire.message().await? {
-        if let Some(input) = parse(request, requests.stream())
+async fn forward(
+    mut wire: impl Stream<Item = Result<WatchRequest, Status>> + Unpin,
+    requests: Requests,
+) -> Result<(), Status> {
+    while let Some(request) = wire.next().await {
+        if let Some(input) = parse(request?, requests.stream())
             && !requests.send(input).await
         {
             return Err(refusal::render(Code::Stopped));

@@ -126,7 +126,7 @@ async fn a_client_waits_no_longer_than_it_wanted() {
     let [short, long] = both_ways(&client, "Put", &[("grpc-timeout", "50m")], framed(&put("k", "v"))).await;
     assert!((Duration::from_millis(100)..Duration::from_secs(15)).contains(&begun.elapsed()));
     assert_eq!(short, long);
-    assert_eq!(short.refusal(), ("1", "Timeout%20expired"));
+    assert_eq!(short.refusal(), ("4", "context%20deadline%20exceeded"));
 }
 
 #[tokio::test]
@@ -156,8 +156,32 @@ async fn calls_are_counted_whichever_way_they_go_and_however_they_end() {
     let labels = r#"grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Put""#;
     for line in [
         format!("grpc_server_started_total{{{labels}}} 4\n"),
+        format!("grpc_server_msg_received_total{{{labels}}} 4\n"),
         format!("grpc_server_handled_total{{{labels},grpc_code=\"InvalidArgument\"}} 2\n"),
         format!("grpc_server_handled_total{{{labels},grpc_code=\"Canceled\"}} 2\n"),
+    ] {
+        assert!(text.contains(&line), "{line} is missing");
+    }
+}
+
+#[tokio::test]
+async fn a_large_range_is_counted_once_although_it_is_asked_twice() {
+    let world = World::start().await;
+    let client = Client::connect(world.address).await;
+    for key in ["a", "b"] {
+        client.kv("Put", &[GRPC], &put(key, vec![7; 500_000])).await.message::<wire::PutResponse>();
+    }
+    let all = wire::RangeRequest { range_end: "z".into(), ..get("a") };
+    let [short, long] = both_ways(&client, "Range", &[("grpc-timeout", "30S")], framed(&all)).await;
+    assert_eq!(short.body, long.body);
+    let found: wire::RangeResponse = short.message();
+    assert_eq!((found.count, found.kvs[1].value.len()), (2, 500_000));
+    let metrics = client.get("/metrics").await;
+    let text = std::str::from_utf8(&metrics.body).unwrap();
+    let labels = r#"grpc_type="unary",grpc_service="etcdserverpb.KV",grpc_method="Range""#;
+    for line in [
+        format!("grpc_server_started_total{{{labels}}} 2\n"),
+        format!("grpc_server_handled_total{{{labels},grpc_code=\"OK\"}} 2\n"),
     ] {
         assert!(text.contains(&line), "{line} is missing");
     }

@@ -50,6 +50,7 @@ impl World {
             election: Duration::from_millis(400),
             request_timeout: Duration::from_secs(20),
             request_bytes_max: 1536 * 1024,
+            response_bytes_max: base::limits::RESPONSE_BYTES_MAX,
             txn_ops_max: 128,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
@@ -58,8 +59,11 @@ impl World {
             watch_progress_interval: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(5),
         };
-        let settings =
-            Settings { request_bytes_max: config.request_bytes_max, txn_ops_max: config.txn_ops_max };
+        let settings = Settings {
+            request_bytes_max: config.request_bytes_max,
+            txn_ops_max: config.txn_ops_max,
+            timed: true,
+        };
         let mut peers = peers.into_iter();
         let server = Server::start_on(peers.next().unwrap(), config).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -5,6 +5,7 @@
 use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
 use crate::log::Output;
+use base::limits::RESPONSE_BYTES_MAX;
 use server::{Config, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,6 +21,8 @@ pub struct Checked {
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<SocketAddr>,
     pub manner: Manner,
+    /// Whether it is noted how long calls take.
+    pub timed: bool,
     pub log_filter: String,
     pub log_pretty: bool,
     pub log_outputs: Vec<Output>,
@@ -118,6 +121,7 @@ fn assemble(values: &Values) -> Checked {
         txn_ops_max: bytes(Id::TxnOpsMax),
         flush_interval: ms(Id::FlushIntervalMs),
         flush_bytes: bytes(Id::FlushBytes),
+        response_bytes_max: RESPONSE_BYTES_MAX,
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
@@ -128,6 +132,7 @@ fn assemble(values: &Values) -> Checked {
         metrics_addrs: vec![],
         config,
         manner: Manner::Althing,
+        timed: false,
         log_filter: values.text(Id::LogLevel).to_owned(),
         log_pretty: values.text(Id::LogFormat) == "pretty",
         log_outputs: vec![Output::Stderr],

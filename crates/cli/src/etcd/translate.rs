@@ -5,6 +5,7 @@
 use super::flags::Fate;
 use super::line::Given;
 use super::urls;
+use crate::client::duration;
 use crate::config::check::{self, Checked, Manner, Problems};
 use crate::config::gather;
 use crate::config::setting::Id;
@@ -15,6 +16,8 @@ use std::net::SocketAddr;
 /// etcd's own timeout of a request is this, and two elections.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
 const ELECTION_MS_DEFAULT: u64 = 1_000;
+/// etcd, too, reports progress no more often.
+const PROGRESS_MS_MIN: u128 = 100;
 
 pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     let mut translation = Translation { given, settings: vec![], problems: vec![] };
@@ -28,6 +31,7 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     checked.metrics_addrs = places.metrics;
     checked.log_outputs = places.outputs;
     checked.manner = Manner::Etcd;
+    checked.timed = places.timed;
     checked.warnings = warn_of_idle(given);
     Ok(checked)
 }
@@ -37,6 +41,7 @@ struct Places {
     clients: Vec<SocketAddr>,
     metrics: Vec<SocketAddr>,
     outputs: Vec<Output>,
+    timed: bool,
 }
 
 struct Translation<'a> {
@@ -77,7 +82,10 @@ impl Translation<'_> {
         self.take_log_level();
         let clients = self.take_client_urls();
         self.take_peer_urls(&name);
-        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs() }
+        self.take_progress_interval("experimental-watch-progress-notify-interval");
+        self.take_progress_interval("watch-progress-notify-interval");
+        let timed = self.take_metrics();
+        Places { clients, metrics: self.listen("listen-metrics-urls"), outputs: self.outputs(), timed }
     }
 
     fn given(&self, name: &str) -> Option<&Given> {
@@ -101,6 +109,31 @@ impl Translation<'_> {
         let election = election.unwrap_or(ELECTION_MS_DEFAULT);
         let timeout = election.saturating_mul(2).saturating_add(REQUEST_TIMEOUT_MS);
         self.follow(Id::RequestTimeoutMs, timeout.to_string());
+    }
+
+    /// A duration in Go's words; zero leaves the default.
+    fn take_progress_interval(&mut self, name: &str) {
+        let Some(given) = self.given(name) else { return };
+        match duration::parse(&given.value) {
+            Ok(interval) if interval.is_zero() => {}
+            Ok(interval) => {
+                let origin = Origin::Flag(given.origin.clone());
+                let text = interval.as_millis().max(PROGRESS_MS_MIN).to_string();
+                self.settings.push((Id::WatchProgressIntervalMs, Value { text, origin }));
+            }
+            Err(problem) => self.problems.push(format!("{}: {problem}", given.origin)),
+        }
+    }
+
+    /// The extensive ones tell how long calls take.
+    fn take_metrics(&mut self) -> bool {
+        let Some(given) = self.given("metrics") else { return false };
+        if !matches!(given.value.as_str(), "basic" | "extensive") {
+            let problem = format!("{} is \"{}\"; it must be basic or extensive", given.origin, given.value);
+            self.problems.push(problem);
+            return false;
+        }
+        given.value == "extensive"
     }
 
     fn take_cluster_state(&mut self) {

@@ -1,8 +1,9 @@
 //! The JSON gateway as curl meets it: names, numbers, statuses and words are those of etcd.
 
 use crate::differential::RealEtcd;
-use crate::process::{Plan, http_at};
-use std::io::Write;
+use crate::process::{PATIENCE, Plan, http_at};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
 
 fn without_ids(body: &str) -> String {
     // The header is first; what it says of cluster, member and term differs from run to run.
@@ -111,6 +112,81 @@ fn a_wrong_method_or_path_is_refused_in_plain_text() {
     assert_eq!((refused.status, refused.body.as_str()), (405, "Method Not Allowed\n"));
     let refused = member.http_with("POST", "/v3/nothing", "{}");
     assert_eq!((refused.status, refused.body.as_str()), (404, "Not Found\n"));
+}
+
+#[test]
+fn leases_are_granted_kept_and_revoked_as_json() {
+    let member = Plan::single().start_ready();
+    let post = |path: &str, body: &str| without_ids(&member.http_with("POST", path, body).body);
+    let head = r#"{"header":{"revision":"1",}"#;
+    assert_eq!(post("/v3/lease/grant", r#"{"ID":"7","TTL":60}"#), format!(r#"{head},"ID":"7","TTL":"60"}}"#));
+    for path in ["/v3/lease/timetolive", "/v3/kv/lease/timetolive"] {
+        let time = post(path, r#"{"ID":7,"keys":true}"#);
+        assert!(time.starts_with(&format!(r#"{head},"ID":"7","TTL":""#)), "{time}");
+        assert!(time.ends_with(r#"","grantedTTL":"60"}"#), "{time}");
+    }
+    for path in ["/v3/lease/leases", "/v3/kv/lease/leases"] {
+        assert_eq!(post(path, "{}"), format!(r#"{head},"leases":[{{"ID":"7"}}]}}"#));
+    }
+    let kept = member.http_with("POST", "/v3/lease/keepalive", r#"{"ID":"7"} {"ID":"8"}"#).body;
+    let kept: Vec<_> = kept.lines().filter(|line| line.starts_with("{\"result\"")).map(without_ids).collect();
+    assert_eq!(kept[0], format!(r#"{{"result":{head},"ID":"7","TTL":"60"}}}}"#));
+    assert_eq!(kept[1], format!(r#"{{"result":{head},"ID":"8"}}}}"#));
+    assert_eq!(post("/v3/kv/lease/revoke", r#"{"ID":"7"}"#), format!("{head}}}"));
+    let gone = member.http_with("POST", "/v3/lease/revoke", r#"{"ID":"7"}"#);
+    let refusal = r#"{"code":5,"message":"etcdserver: requested lease not found"}"#;
+    assert_eq!((gone.status, gone.body.as_str()), (404, refusal));
+}
+
+/// The lines of an answer that goes on, as they come.
+fn watch_lines(address: SocketAddr, body: &str) -> impl Iterator<Item = String> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let len = body.len();
+    write!(stream, "POST /v3/watch HTTP/1.1\r\nhost: test\r\ncontent-length: {len}\r\n\r\n{body}").unwrap();
+    BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'))
+}
+
+#[test]
+fn a_watch_is_a_line_of_json_for_each_response() {
+    let member = Plan::single().start_ready();
+    let mut addresses = vec![member.client];
+    let etcd = std::env::var("ETCD").ok().map(|binary| RealEtcd::start(&binary));
+    addresses.extend(
+        etcd.iter().map(|etcd| etcd.endpoint.strip_prefix("http://").unwrap().parse::<SocketAddr>().unwrap()),
+    );
+    for address in addresses {
+        let put = |value: &str| {
+            let body = format!(r#"{{"key":"Zm9v","value":"{value}"}}"#);
+            assert_eq!(http_at(address, "POST", "/v3/kv/put", &body).status, 200);
+        };
+        put("MQ==");
+        let create = r#"{"create_request":{"key":"Zm9v","start_revision":"2","prev_kv":true}}"#;
+        let mut lines = watch_lines(address, create);
+        let mut next = || without_ids(&lines.next().unwrap());
+        assert_eq!(next(), r#"{"result":{"header":{"revision":"2",},"created":true}}"#);
+        let first = r#"{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"MQ=="}"#;
+        assert_eq!(
+            next(),
+            format!(r#"{{"result":{{"header":{{"revision":"2",}},"events":[{{"kv":{first}}}]}}}}"#)
+        );
+        put("Mg==");
+        let second =
+            r#"{"key":"Zm9v","create_revision":"2","mod_revision":"3","version":"2","value":"Mg=="}"#;
+        assert_eq!(
+            next(),
+            format!(
+                r#"{{"result":{{"header":{{"revision":"3",}},"events":[{{"kv":{second},"prev_kv":{first}}}]}}}}"#
+            )
+        );
+    }
+}
+
+#[test]
+fn a_watch_that_cannot_be_read_ends_with_an_error() {
+    let member = Plan::single().start_ready();
+    let lines: Vec<_> = watch_lines(member.client, "nonsense").take(1).collect();
+    assert!(lines[0].starts_with(r#"{"error":{"code":3,"#), "{lines:?}");
 }
 
 /// What is asked in turn, of etcd and of us.

@@ -53,6 +53,17 @@ fn metrics_have_etcds_names_and_count_calls() {
         "etcd_debugging_mvcc_keys_total 1".to_owned(),
         "etcd_server_has_leader 1".to_owned(),
         "etcd_server_is_learner 0".to_owned(),
+        "etcd_server_slow_apply_total 0".to_owned(),
+        "etcd_server_slow_read_indexes_total 0".to_owned(),
+        "etcd_server_read_indexes_failed_total 0".to_owned(),
+        "etcd_server_health_failures 0".to_owned(),
+        "etcd_debugging_server_lease_expired_total 0".to_owned(),
+        "etcd_debugging_mvcc_events_total 0".to_owned(),
+        "etcd_debugging_mvcc_pending_events_total 0".to_owned(),
+        "etcd_debugging_mvcc_db_compaction_keys_total 0".to_owned(),
+        "etcd_debugging_mvcc_db_compaction_total_duration_milliseconds_count 0".to_owned(),
+        format!("grpc_server_msg_received_total{{{put}}} 2"),
+        format!("grpc_server_msg_sent_total{{{put}}} 1"),
         r#"etcd_cluster_version{cluster_version="3.6"} 1"#.to_owned(),
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is missing from {metrics}");
@@ -60,7 +71,8 @@ fn metrics_have_etcds_names_and_count_calls() {
     for name in [
         "etcd_network_client_grpc_received_bytes_total",
         "etcd_network_client_grpc_sent_bytes_total",
-        "etcd_server_health_success_total",
+        "etcd_server_health_success",
+        "etcd_server_quota_backend_bytes",
         "etcd_mvcc_db_total_size_in_use_in_bytes",
         "os_fd_limit",
     ] {

@@ -14,6 +14,7 @@ mod etcd_flags;
 mod etcdctl;
 mod gateway;
 mod http;
+mod large;
 mod lease;
 mod log;
 mod malformed;

@@ -160,7 +160,8 @@ fn refusals_carry_etcds_codes_and_words() {
         etcd.compact(1).await.unwrap();
         let compacted = "etcdserver: mvcc: required revision has been compacted".to_owned();
         assert_eq!(refusal(etcd.compact(1).await), (Code::OutOfRange, compacted));
-        assert_eq!(refusal(etcd.range_stream(get("a")).await).0, Code::Unimplemented);
+        let sorted = RangeRequest { sort_order: SortOrder::Descend as i32, ..get("a") };
+        assert_eq!(refusal(etcd.range_stream(sorted).await).0, Code::Unimplemented);
         let status = etcd.status().await.unwrap();
         assert_eq!(revision(status.header), 1, "nothing that was refused has changed anything");
         assert_ne!(status.leader, 0);

@@ -264,3 +264,32 @@ fn sigterm_ends_streams_of_watches_at_once() {
     });
     assert!(member.wait_exit().success());
 }
+
+#[test]
+fn many_watches_on_many_streams_all_hear_of_a_change() {
+    const STREAMS: usize = 8;
+    const WATCHES: i64 = 100;
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS {
+            let mut watches = Watches::open(&member).await;
+            for _ in 0..WATCHES {
+                assert!(watches.create(watch("a")).await.created);
+            }
+            streams.push(watches);
+        }
+        let mut etcd = member.etcd().await;
+        put_all(&mut etcd, &[("a", "1")]).await;
+        for watches in &mut streams {
+            let mut heard = Vec::new();
+            for _ in 0..WATCHES {
+                let response = watches.next().await;
+                assert_eq!(told(&response), ["a=1@2"]);
+                heard.push(response.watch_id);
+            }
+            heard.sort();
+            assert!(heard.into_iter().eq(0..WATCHES));
+        }
+    });
+}

@@ -145,6 +145,8 @@ impl Hub {
             Err(Refusal::NegativeStart)
         } else if create.keys.is_empty() {
             Err(Refusal::EmptyRange)
+        } else if state.watches.len() >= self.params.watches_max {
+            Err(Refusal::TooMany)
         } else {
             state.claim(create.id).ok_or(Refusal::DuplicateId)
         };

@@ -53,6 +53,7 @@ impl World {
             fragment_bytes: 2 * 1024 * 1024,
             batch_revisions: 1_000,
             batch_bytes: 1024 * 1024,
+            watches_max: 100,
         };
         tune(&mut params);
         let mut world = World {
@@ -201,6 +202,17 @@ fn a_chosen_id_that_is_taken_is_refused() {
     assert_eq!(world.sent(), ["w5@1 created", refused]);
     world.input(Input::Cancel { stream: STREAM, watch: WatchId(5) }).watch(chosen());
     assert_eq!(world.sent(), ["w5@1 canceled", "w5@1 created"]);
+}
+
+#[test]
+fn a_stream_has_no_more_watches_than_it_may() {
+    let mut world = World::with(|params| params.watches_max = 2);
+    world.watch(key("a")).watch(key("a")).watch(key("a"));
+    let last = world.out.last().unwrap();
+    assert_eq!(last.watch, WatchId::NONE);
+    assert!(matches!(last.kind, Kind::Refused(Refusal::TooMany)));
+    world.input(Input::Cancel { stream: STREAM, watch: WatchId(0) }).watch(key("a"));
+    assert!(matches!(world.out.last().unwrap().kind, Kind::Created));
 }
 
 #[test]

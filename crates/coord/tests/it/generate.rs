@@ -73,6 +73,7 @@ pub fn range(rng: &mut Rng, newest: i64) -> Range {
         count_only: rng.chance(100_000),
         mod_revisions: bounds(rng, newest),
         create_revisions: bounds(rng, newest),
+        in_pieces: false,
     }
 }
 

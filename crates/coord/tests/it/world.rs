@@ -6,7 +6,7 @@ use base::{
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
-use coord::{Applied, Change, Command, Proposal, Record, Records, State, rows};
+use coord::{Applied, Change, Command, Proposal, Record, Records, State, Unindexed, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -57,13 +57,23 @@ pub struct World {
     pub store: Store,
     pub applied: Position,
     pub seq: u64,
+    unindexed: Unindexed,
+    /// The rows of the index are written after so many changes.
+    pub index_every: usize,
 }
 
 pub const ORIGIN: NodeId = NodeId(7);
 
 impl World {
     pub fn new() -> World {
-        World { state: State::empty(), store: Store::default(), applied: Position::default(), seq: 0 }
+        World {
+            state: State::empty(),
+            store: Store::default(),
+            applied: Position::default(),
+            seq: 0,
+            unindexed: Unindexed::default(),
+            index_every: 1,
+        }
     }
 
     /// Applies the proposal as the next entry and writes its rows.
@@ -71,7 +81,7 @@ impl World {
         self.applied = Position { index: self.applied.index.next(), term: Term(3) };
         let applied = self.state.apply(&self.store, self.applied, proposal);
         if let Applied::Done { changes, .. } = &applied {
-            changes.iter().for_each(|change| self.store_change(change));
+            self.store_changes(changes);
         }
         let store = &mut self.store;
         rows::state_rows(&self.state, self.applied, &mut |table, key, value| {
@@ -85,6 +95,7 @@ impl World {
     pub fn sweep(&mut self, lines_max: usize) {
         let mut removed = Vec::new();
         let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| removed.push(row(table, key, value));
+        self.unindexed.write(&mut keep);
         self.state.sweep(&self.store, lines_max, &mut keep).expect("the rows are whole");
         self.state.take_rows(&mut keep);
         removed.into_iter().for_each(|row| self.store.write(row));
@@ -99,9 +110,14 @@ impl World {
         }
     }
 
-    fn store_change(&mut self, change: &Change) {
+    fn store_changes(&mut self, changes: &[Change]) {
         let store = &mut self.store;
-        rows::change_rows(change, &mut |table, key, value| store.write(row(table, key, value)));
+        let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| store.write(row(table, key, value));
+        rows::change_rows(changes, &mut keep);
+        changes.iter().for_each(|change| self.unindexed.note(change));
+        if self.unindexed.changes() >= self.index_every {
+            self.unindexed.write(&mut keep);
+        }
     }
 
     /// A fresh proposal of this request.

@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 mod cluster;
+mod pieces;
 mod single;
 mod world;

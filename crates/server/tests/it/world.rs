@@ -56,6 +56,7 @@ impl World {
             txn_ops_max: 128,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
+            response_bytes_max: 4 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
@@ -85,6 +86,10 @@ impl World {
 
     pub fn ask_through(&self, handle: &Handle, request: Request) -> Result<Reply, Code> {
         self.runtime.block_on(handle.submit(request))
+    }
+
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
     }
 
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> tokio::task::JoinHandle<()> {

@@ -52,6 +52,7 @@ fn a_range_keeps_every_field() {
         count_only: true,
         mod_revisions: bounds(1, 2),
         create_revisions: bounds(3, 4),
+        in_pieces: false,
     };
     assert_eq!(parsed, Ok(expected));
 }

@@ -62,6 +62,21 @@ fn every_listen_url_gets_a_listener() {
 }
 
 #[test]
+fn progress_intervals_are_durations_in_gos_words() {
+    let millis = |line: &str| translated(line).unwrap().config.watch_progress_interval.as_millis();
+    assert_eq!(millis("--watch-progress-notify-interval 1m30s"), 90_000);
+    assert_eq!(millis("--experimental-watch-progress-notify-interval=2s"), 2_000);
+    assert_eq!(millis("--watch-progress-notify-interval 0"), 600_000);
+    assert_eq!(millis("--watch-progress-notify-interval 1ms"), 100);
+}
+
+#[test]
+fn extensive_metrics_tell_how_long_calls_take() {
+    assert!(translated("--metrics extensive").unwrap().timed);
+    assert!(!translated("--metrics basic").unwrap().timed);
+}
+
+#[test]
 fn what_has_no_effect_is_named_once() {
     let line = "--logger zap --snapshot-count=5 --experimental-new-thing 7 --enable-pprof";
     let expected =
@@ -84,6 +99,8 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         ("--initial-cluster a", "name=http://host:port"),
         ("--initial-cluster a=http://h:1", "does not list this member"),
         ("--log-level loud", "it must be debug"),
+        ("--metrics some", "it must be basic or extensive"),
+        ("--watch-progress-notify-interval soon", "is not a duration"),
         ("--heartbeat-interval fast", "(from --heartbeat-interval)"),
         ("--heartbeat-interval 900", "4500 or more would do"),
     ];

@@ -1,0 +1,213 @@
+//! Large ranges, read from the apply machine piece by piece at one revision.
+//! Whoever reads holds the revision first; then sizes are surveyed and pages of keys come out, each with the
+//! values that are in memory and a note of those that are in the store. While a revision is held firmly, no
+//! sweep removes what it shows. A hold that nobody uses for long ends when a compaction waits for it.
+
+use super::Apply;
+use crate::past::Layered;
+use base::limits::{HOLD_IDLE_MILLIS_MAX, LARGE_READS_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Code, Instant, Revision, View};
+use bytes::Bytes;
+use coord::Record;
+use coord::pieces::{Content, Version, Walked};
+use coord::reply::RangeReply;
+use coord::request::Range;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Versions of the past that one survey leaves to be measured by the store.
+const UNMEASURED_MAX: usize = 512;
+
+/// What an answer holds of a key beside key and value, about.
+const KEY_OVERHEAD_BYTES: usize = 32;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HoldId(pub u64);
+
+/// What a hold and a compaction mean to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// The sweep waits for it.
+    Firmly,
+    /// The compaction ends it.
+    Loosely,
+}
+
+struct Hold {
+    at: Revision,
+    keep: Keep,
+    used: Instant,
+}
+
+#[derive(Default)]
+pub(super) struct Holds(BTreeMap<HoldId, Hold>);
+
+/// A place in a range that is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    pub hold: HoldId,
+    pub range: &'a Range,
+    pub from: &'a Bytes,
+    /// How many keys may be looked at.
+    pub keys_max: usize,
+}
+
+/// The size of a key in an answer, by its length, revisions and content.
+pub type Measure<'a> = dyn Fn(usize, &Version, Content) -> usize + 'a;
+
+/// The sizes of some keys.
+#[derive(Debug)]
+pub struct Survey {
+    pub bytes: u64,
+    pub keys: u64,
+    /// There is a key beyond the limit.
+    pub more: bool,
+    /// Counted among the keys but not in the bytes: only the store knows.
+    pub unmeasured: Vec<(Bytes, Version)>,
+    pub walked: Walked,
+}
+
+/// Some keys in their order.
+#[derive(Debug)]
+pub struct Page {
+    pub rows: Vec<PageRow>,
+    pub walked: Walked,
+}
+
+#[derive(Debug)]
+pub struct PageRow {
+    pub key: Bytes,
+    pub version: Version,
+    pub source: Source,
+}
+
+/// Where the value of a row is.
+#[derive(Debug)]
+pub enum Source {
+    /// It was not asked for.
+    Unasked,
+    Memory(Record),
+    Store,
+}
+
+impl Holds {
+    /// A compaction to this floor has to wait.
+    pub fn block(&self, floor: Revision) -> bool {
+        let firm = |hold: &Hold| hold.keep == Keep::Firmly && hold.at < floor;
+        self.0.values().any(firm) && !planted(Mutant::SweepIgnoresHolds)
+    }
+
+    /// Ends what a compaction waits for and nobody has used for long.
+    pub fn expire(&mut self, now: Instant, floor: Revision) {
+        let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);
+        self.0.retain(|_, hold| hold.at >= floor || now.since(hold.used) < idle_max);
+    }
+
+    /// The state was replaced by one that does not show what lies below the floor.
+    pub fn installed(&mut self, floor: Revision) {
+        self.0.retain(|_, hold| hold.at >= floor);
+    }
+
+    /// A hold that has ended was ended for a compaction.
+    fn touch(&mut self, now: Instant, id: HoldId, floor: Revision) -> Result<(), Code> {
+        let hold = self.0.get_mut(&id).ok_or(Code::Compacted)?;
+        if hold.keep == Keep::Loosely && hold.at < floor {
+            return Err(Code::Compacted);
+        }
+        hold.used = now;
+        Ok(())
+    }
+}
+
+impl Apply {
+    /// Holds the revision of a range, and counts its keys there.
+    pub fn hold(&mut self, now: Instant, id: HoldId, range: &Range, keep: Keep) -> Result<u64, Code> {
+        if range.revision < self.state.compacted() {
+            return Err(Code::Compacted);
+        }
+        if self.holds.0.len() >= LARGE_READS_MAX {
+            return Err(Code::TooManyRequests);
+        }
+        self.holds.0.insert(id, Hold { at: range.revision, keep, used: now });
+        Ok(self.state.count_held(range))
+    }
+
+    pub fn release(&mut self, id: HoldId) {
+        self.holds.0.remove(&id);
+    }
+
+    /// Sums up the sizes of the keys from a place on, `keys_left` of them at most.
+    pub fn survey(
+        &mut self,
+        now: Instant,
+        place: Place<'_>,
+        keys_left: u64,
+        measure: &Measure<'_>,
+    ) -> Result<Survey, Code> {
+        self.holds.touch(now, place.hold, self.state.compacted())?;
+        let (mut bytes, mut keys, mut more) = (0, 0, false);
+        let mut unmeasured = Vec::new();
+        let walked = self.state.walk(place.range, place.from, place.keys_max, &mut |key, shown| {
+            if keys == keys_left || unmeasured.len() == UNMEASURED_MAX {
+                more = keys == keys_left;
+                return false;
+            }
+            keys += 1;
+            let in_memory = || self.overlay.find(key, shown.version.modified).as_ref().map(content_of);
+            let content = match place.range.keys_only {
+                true => Some(Content::default()),
+                false => shown.content.or_else(in_memory),
+            };
+            match content {
+                Some(content) => bytes += measure(key.len(), &shown.version, content) as u64,
+                None => unmeasured.push((Bytes::copy_from_slice(key), shown.version)),
+            }
+            true
+        });
+        Ok(Survey { bytes, keys, more, unmeasured, walked })
+    }
+
+    /// The keys from a place on, about `bytes_max` of them with their values, and one at least.
+    pub fn page(&mut self, now: Instant, place: Place<'_>, bytes_max: usize) -> Result<Page, Code> {
+        self.holds.touch(now, place.hold, self.state.compacted())?;
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let in_memory_from = self.overlay.first_revision();
+        let walked = self.state.walk(place.range, place.from, place.keys_max, &mut |key, shown| {
+            bytes += KEY_OVERHEAD_BYTES
+                + key.len()
+                + shown.content.map_or(0, |content| content.value_len as usize);
+            if bytes > bytes_max && !rows.is_empty() {
+                return false;
+            }
+            let modified = shown.version.modified;
+            let recent = in_memory_from.is_some_and(|from| modified >= from);
+            let source = match place.range.keys_only {
+                true => Source::Unasked,
+                false if recent => self.overlay.find(key, modified).map_or(Source::Store, Source::Memory),
+                false => Source::Store,
+            };
+            rows.push(PageRow { key: Bytes::copy_from_slice(key), version: shown.version, source });
+            true
+        });
+        Ok(Page { rows, walked })
+    }
+
+    /// The whole answer to a range that is held.
+    pub fn whole(
+        &mut self,
+        now: Instant,
+        view: &dyn View,
+        hold: HoldId,
+        range: &Range,
+    ) -> Result<RangeReply, Code> {
+        self.holds.touch(now, hold, self.state.compacted())?;
+        Ok(self.state.range_held(&Layered { overlay: &self.overlay, view }, range))
+    }
+}
+
+fn content_of(record: &Record) -> Content {
+    let value_len = u32::try_from(record.value.len()).expect("a value is far below 4 GiB");
+    Content { lease: record.lease, value_len }
+}

@@ -1,0 +1,272 @@
+//! A large range, read piece by piece: the keys of each piece come from the apply thread, which knows them, and
+//! their values from the store, on a thread where that may take time. An encoding goes in, encoded pieces come
+//! out, each under its share of the budget. All pieces show one revision.
+
+mod fill;
+
+use crate::apply::Mail;
+use crate::core::Core;
+use base::limits::{RANGE_PIECE_BYTES, RANGE_PIECE_KEYS, RANGE_SURVEY_KEYS};
+use base::{Code, Instant, LeaseId};
+use bytes::Bytes;
+use coord::pieces::Walked;
+use coord::reply::RangeReply;
+use coord::request::Range;
+use disk::StoreView;
+use fill::{Filled, fill, measure_stored};
+use node::Apply;
+use node::apply::{HoldId, Page, Place, Survey};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+pub use crate::budget::Share;
+pub use coord::pieces::{Content, Version};
+pub use node::apply::Keep;
+
+/// How long the apply thread may take for a piece.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How keys are written in an answer.
+pub trait Encode: Send + Sync + 'static {
+    /// As many bytes as `put` will write, or more.
+    fn size(&self, key_len: usize, version: &Version, content: Content) -> usize;
+
+    fn put(&self, out: &mut Vec<u8>, kv: KeyValueRef<'_>);
+}
+
+/// One version of a key, wherever it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyValueRef<'a> {
+    pub key: &'a [u8],
+    pub version: Version,
+    pub lease: LeaseId,
+    pub value: &'a [u8],
+}
+
+/// A range at one revision, which is held until this is dropped.
+pub struct Pieces {
+    hold: Hold,
+    range: Arc<Range>,
+    encode: Arc<dyn Encode>,
+    count: u64,
+    /// Where the next piece begins; `None` at the end.
+    next: Option<Bytes>,
+    keys_left: u64,
+}
+
+/// How large the whole answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Total {
+    pub bytes: u64,
+    pub keys: u64,
+    /// There are further keys beyond the limit.
+    pub more: bool,
+}
+
+/// Encoded keys; whoever drops the last copy of the bytes gives their share back.
+#[derive(Debug)]
+pub struct Piece {
+    pub bytes: Bytes,
+    pub keys: u64,
+}
+
+/// A whole answer, and the share that it should not outlive.
+#[derive(Debug)]
+pub struct Whole {
+    pub reply: RangeReply,
+    pub share: Share,
+}
+
+struct Hold {
+    core: Arc<Core>,
+    id: HoldId,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.core.apply.push(Mail::Pieces(Ask::Release(self.id)));
+    }
+}
+
+/// What the apply thread is asked.
+pub(crate) enum Ask {
+    Hold { id: HoldId, range: Arc<Range>, keep: Keep, reply: Reply<u64> },
+    Survey { at: At, keys_left: u64, encode: Arc<dyn Encode>, reply: Reply<Seen<Survey>> },
+    Page { at: At, reply: Reply<Seen<Page>> },
+    Whole { id: HoldId, range: Arc<Range>, reply: Reply<RangeReply> },
+    Release(HoldId),
+}
+
+type Reply<T> = oneshot::Sender<Result<T, Code>>;
+
+pub(crate) struct At {
+    hold: HoldId,
+    range: Arc<Range>,
+    from: Bytes,
+}
+
+impl At {
+    fn place(&self, keys_max: usize) -> Place<'_> {
+        Place { hold: self.hold, range: &self.range, from: &self.from, keys_max }
+    }
+}
+
+/// Something with the store in which the rest of it lies.
+pub(crate) type Seen<T> = (T, Arc<StoreView>);
+
+/// On the apply thread. Whoever has gone away does not hear the answer.
+pub(crate) fn answer(machine: &mut Apply, now: Instant, view: &Arc<StoreView>, ask: Ask) {
+    match ask {
+        Ask::Hold { id, range, keep, reply } => {
+            let _ = reply.send(machine.hold(now, id, &range, keep));
+        }
+        Ask::Survey { at, keys_left, encode, reply } => {
+            let measure = |key_len, version: &Version, content| encode.size(key_len, version, content);
+            let survey = machine.survey(now, at.place(RANGE_SURVEY_KEYS), keys_left, &measure);
+            let _ = reply.send(survey.map(|survey| (survey, view.clone())));
+        }
+        Ask::Page { at, reply } => {
+            let page = machine.page(now, at.place(RANGE_PIECE_KEYS), RANGE_PIECE_BYTES);
+            let _ = reply.send(page.map(|page| (page, view.clone())));
+        }
+        Ask::Whole { id, range, reply } => {
+            let _ = reply.send(machine.whole(now, &**view, id, &range));
+        }
+        Ask::Release(id) => machine.release(id),
+    }
+}
+
+impl Pieces {
+    /// Holds the range's revision, which must be set.
+    pub(crate) async fn begin(
+        core: &Arc<Core>,
+        range: Range,
+        keep: Keep,
+        encode: Arc<dyn Encode>,
+    ) -> Result<Pieces, Code> {
+        let id = HoldId(core.large_reads.fetch_add(1, Ordering::Relaxed));
+        let hold = Hold { core: core.clone(), id };
+        let next = Some(range.keys.start.clone());
+        let keys_left = range.limit() as u64;
+        let range = Arc::new(range);
+        let count = hold.ask(|reply| Ask::Hold { id, range: range.clone(), keep, reply }).await?;
+        Ok(Pieces { hold, range, encode, count, next, keys_left })
+    }
+
+    pub fn range(&self) -> &Range {
+        &self.range
+    }
+
+    /// Keys of the range, whatever its limit and filters.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Sums up what all pieces will be together. What is sorted first may all be needed, whatever the limit.
+    pub async fn survey(&self) -> Result<Total, Code> {
+        let limit = if self.range.sort.is_some() { u64::MAX } else { self.range.limit() as u64 };
+        let mut total = Total::default();
+        let mut next = Some(self.range.keys.start.clone());
+        while let Some(from) = next {
+            let at = self.at(from);
+            let (encode, keys_left) = (self.encode.clone(), limit - total.keys);
+            let (survey, view) = self.hold.ask(|reply| Ask::Survey { at, keys_left, encode, reply }).await?;
+            total.bytes += survey.bytes;
+            total.keys += survey.keys;
+            total.more = survey.more;
+            if !survey.unmeasured.is_empty() {
+                let encode = self.encode.clone();
+                let read = move || measure_stored(&survey.unmeasured, &view, &*encode);
+                total.bytes += self.hold.read(read).await?;
+            }
+            next = next_of(survey.walked).filter(|_| !total.more);
+        }
+        Ok(total)
+    }
+
+    /// The next piece; `None` behind the last.
+    pub async fn next(&mut self) -> Result<Option<Piece>, Code> {
+        let mut room = RANGE_PIECE_BYTES;
+        loop {
+            let Some(from) = self.next.clone().filter(|_| self.keys_left > 0) else { return Ok(None) };
+            let share = self.hold.core.budget.reserve(room).await?;
+            let at = self.at(from);
+            let (mut page, view) = self.hold.ask(|reply| Ask::Page { at, reply }).await?;
+            page.rows.truncate(usize::try_from(self.keys_left).unwrap_or(usize::MAX));
+            let encode = self.encode.clone();
+            let share_bytes = share.bytes();
+            let (page, filled) = self
+                .hold
+                .read(move || {
+                    let filled = fill(&page.rows, &view, &*encode, share_bytes);
+                    (page, filled)
+                })
+                .await?;
+            match filled {
+                Filled::Nothing => self.next = next_of(page.walked),
+                Filled::TooLarge(needed) => room = needed,
+                Filled::Rows { bytes, rows } => {
+                    let behind = page.rows.get(rows).map(|row| row.key.clone());
+                    self.next = behind.or_else(|| next_of(page.walked));
+                    self.keys_left -= rows as u64;
+                    let bytes = Bytes::from_owner(Shared { bytes, _share: share });
+                    return Ok(Some(Piece { bytes, keys: rows as u64 }));
+                }
+            }
+        }
+    }
+
+    /// The whole answer at once, for orders that cannot be walked; `total` says how large it may become.
+    pub async fn whole(&self, total: Total) -> Result<Whole, Code> {
+        let bytes = usize::try_from(total.bytes).unwrap_or(usize::MAX);
+        // It is there twice: as it was read, and as it is encoded.
+        let share = self.hold.core.budget.reserve(bytes.saturating_mul(2)).await?;
+        let (id, range) = (self.hold.id, self.range.clone());
+        let reply = self.hold.ask(|reply| Ask::Whole { id, range, reply }).await?;
+        Ok(Whole { reply, share })
+    }
+
+    fn at(&self, from: Bytes) -> At {
+        At { hold: self.hold.id, range: self.range.clone(), from }
+    }
+}
+
+impl Hold {
+    async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Code> {
+        let (reply, answer) = oneshot::channel();
+        if !self.core.apply.push(Mail::Pieces(ask(reply))) {
+            return Err(Code::Stopped);
+        }
+        match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+            Ok(answer) => answer.unwrap_or(Err(Code::Stopped)),
+            Err(_) => Err(Code::Timeout),
+        }
+    }
+
+    /// Reads from the store where that holds up nobody else; only so many at a time.
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Code> {
+        let _seat = self.core.readers.acquire().await.expect("it is never closed");
+        tokio::task::spawn_blocking(read).await.map_err(|_| Code::Stopped)
+    }
+}
+
+fn next_of(walked: Walked) -> Option<Bytes> {
+    match walked {
+        Walked::Upto(key) => Some(key),
+        Walked::ToTheEnd => None,
+    }
+}
+
+/// Bytes that count against the budget as long as they live.
+struct Shared {
+    bytes: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,193 @@
+//! A cluster of one of the two systems on this machine, from its start until it is dropped.
+//! Ports are free ones, data lies in a directory of its own that goes with it.
+
+use super::Options;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum System {
+    Etcd,
+    Althing,
+}
+
+impl System {
+    pub const BOTH: [System; 2] = [System::Etcd, System::Althing];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Etcd => "etcd",
+            System::Althing => "Althing",
+        }
+    }
+}
+
+pub struct Cluster {
+    system: System,
+    program: PathBuf,
+    members: Vec<Member>,
+    directory: PathBuf,
+}
+
+struct Member {
+    client: u16,
+    peer: u16,
+    process: Option<Child>,
+}
+
+impl Cluster {
+    pub fn start(options: &Options, system: System, nodes: usize, parent: &Path) -> Result<Cluster, String> {
+        let program = match system {
+            System::Etcd => options.etcd.clone(),
+            System::Althing => options.althing.clone(),
+        };
+        let directory = parent.join(format!("bench-vs-{}", std::process::id()));
+        fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let mut ports = free_ports(nodes * 2)?.into_iter();
+        let mut port = || ports.next().expect("as many as were asked for");
+        let members = (0..nodes).map(|_| Member { client: port(), peer: port(), process: None }).collect();
+        let mut cluster = Cluster { system, program, members, directory };
+        cluster.spawn()?;
+        cluster.wait_until_ready()?;
+        Ok(cluster)
+    }
+
+    /// Starts every member, on the data that is there.
+    pub fn spawn(&mut self) -> Result<(), String> {
+        let peers: Vec<u16> = self.members.iter().map(|member| member.peer).collect();
+        for nth in 0..self.members.len() {
+            let Member { client, peer, .. } = self.members[nth];
+            let data = self.directory.join(format!("n{nth}"));
+            let log =
+                fs::File::create(self.directory.join(format!("n{nth}.log"))).map_err(|e| e.to_string())?;
+            // Both are started as etcd is: Althing takes its flags.
+            let url = |port: u16| format!("http://127.0.0.1:{port}");
+            let all: Vec<String> =
+                peers.iter().enumerate().map(|(nth, port)| format!("n{nth}={}", url(*port))).collect();
+            let mut command = Command::new(&self.program);
+            if self.system == System::Althing {
+                command.arg("etcd");
+            }
+            let process = command
+                .args(["--name", &format!("n{nth}"), "--data-dir"])
+                .arg(data)
+                .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+                .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
+                .args(["--initial-cluster", &all.join(","), "--quota-backend-bytes", "8589934592"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .map_err(|error| format!("cannot start {}: {error}", self.program.display()))?;
+            self.members[nth].process = Some(process);
+        }
+        Ok(())
+    }
+
+    pub fn wait_until_ready(&self) -> Result<(), String> {
+        let deadline = Instant::now() + READY_WITHIN;
+        while !self.members.iter().all(|member| is_healthy(member.client)) {
+            if Instant::now() > deadline {
+                return Err(format!("{} was not ready within {READY_WITHIN:?}", self.system.name()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Ends every member in good order.
+    pub fn stop(&mut self) {
+        for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
+            end(process, "TERM");
+        }
+    }
+
+    pub fn endpoints(&self) -> String {
+        let all: Vec<String> =
+            self.members.iter().map(|member| format!("127.0.0.1:{}", member.client)).collect();
+        all.join(",")
+    }
+
+    pub fn pids(&self) -> String {
+        let all: Vec<String> = self.processes().map(|process| process.id().to_string()).collect();
+        all.join(",")
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.members.len()
+    }
+
+    fn processes(&self) -> impl Iterator<Item = &Child> {
+        self.members.iter().filter_map(|member| member.process.as_ref())
+    }
+
+    /// A line of `/proc/PID/status` in MB, summed over the members.
+    pub fn memory_mb(&self, line: &str) -> f64 {
+        let of = |process: &Child| {
+            let status = fs::read_to_string(format!("/proc/{}/status", process.id())).ok()?;
+            let found = status.lines().find_map(|text| text.strip_prefix(line))?;
+            found.split_whitespace().next()?.parse::<f64>().ok()
+        };
+        self.processes().filter_map(of).sum::<f64>() * 1024.0 / 1e6
+    }
+
+    /// Forgets the highest memory seen so far.
+    pub fn reset_peak(&self) {
+        for process in self.processes() {
+            // Where it may not be reset, the peak stays the one since the start.
+            let _ = fs::write(format!("/proc/{}/clear_refs", process.id()), "5");
+        }
+    }
+
+    /// Processor time of all members, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        let of = |process: &Child| {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", process.id())).ok()?;
+            let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+            Some(fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?)
+        };
+        // The kernel counts in hundredths wherever this has run.
+        self.processes().filter_map(of).sum::<f64>() / 100.0
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.members.iter_mut().filter_map(|member| member.process.take()) {
+            end(process, "KILL");
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn end(mut process: Child, signal: &str) {
+    let _ = Command::new("kill").args([&format!("-{signal}"), &process.id().to_string()]).status();
+    let _ = process.wait();
+}
+
+fn free_ports(count: usize) -> Result<Vec<u16>, String> {
+    let listeners: Result<Vec<TcpListener>, _> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect();
+    let listeners = listeners.map_err(|error| format!("no free port: {error}"))?;
+    let ports: Result<Vec<u16>, _> =
+        listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect();
+    ports.map_err(|error| error.to_string())
+}
+
+fn is_healthy(port: u16) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask().is_ok_and(|answer| answer.contains("true"))
+}

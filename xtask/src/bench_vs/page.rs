@@ -1,0 +1,135 @@
+//! The page: tables with both systems and their ratio, the machine, the versions, and how to repeat it.
+
+use super::figures::Figures;
+use super::large::Row;
+use super::plot::{self, rounded};
+use super::{Medium, Options, SCENARIOS};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+type Results = [(String, [Vec<Figures>; 2])];
+
+pub fn write(
+    root: &Path,
+    options: &Options,
+    results: &Results,
+    large: Option<&Vec<Row>>,
+) -> Result<(), String> {
+    let docs = root.join("docs");
+    let medians: Vec<(String, [Figures; 2])> = results
+        .iter()
+        .map(|(title, rounds)| (title.clone(), [Figures::median(&rounds[0]), Figures::median(&rounds[1])]))
+        .collect();
+    let mut page = head(options);
+    page += "## Loads\n\nCPU is that of all server processes together, for each operation or event.\n\n";
+    page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
+    for (title, [etcd, althing]) in &medians {
+        line(&mut page, title, "etcd", etcd);
+        line(&mut page, "", "Althing", althing);
+        let ratio = |of: fn(&Figures) -> f64| format!("{:.2}x", of(althing) / of(etcd));
+        let _ = writeln!(
+            page,
+            "| | **ratio** | {} | {} | {} | {} | {} | {} | |",
+            ratio(|f| f.ops_per_s),
+            ratio(|f| f.p50_ms),
+            ratio(|f| f.p99_ms),
+            ratio(|f| f.max_ms),
+            ratio(|f| f.cpu_us),
+            ratio(|f| f.rss_mb)
+        );
+    }
+    page += "\n![operations per second](benchmarks-throughput.svg)\n\n![CPU](benchmarks-cpu.svg)\n";
+    if let Some(rows) = large {
+        page += "\n## A million keys\n\nKeys of 32 and values of 256 bytes, one node, tmpfs.\n\n";
+        page += "| figure | etcd | Althing | ratio |\n|---|---|---|---|\n";
+        for Row { title, unit, figures } in rows {
+            let show =
+                |figure: Option<f64>| figure.map_or("–".into(), |f| format!("{} {unit}", rounded(f)));
+            let ratio = figures[0].zip(figures[1]).filter(|(etcd, _)| *etcd > 0.0);
+            let ratio = ratio.map_or("–".into(), |(etcd, althing)| format!("{:.2}x", althing / etcd));
+            let _ = writeln!(page, "| {title} | {} | {} | {ratio} |", show(figures[0]), show(figures[1]));
+        }
+    }
+    let groups = |of: fn(&Figures) -> f64| -> Vec<(String, [f64; 2])> {
+        medians.iter().map(|(title, [etcd, althing])| (title.clone(), [of(etcd), of(althing)])).collect()
+    };
+    let files = [
+        ("benchmarks.md", page),
+        (
+            "benchmarks-throughput.svg",
+            plot::bars("Throughput", "operations per second", &groups(|f| f.ops_per_s)),
+        ),
+        ("benchmarks-cpu.svg", plot::bars("Processor time", "µs per operation", &groups(|f| f.cpu_us))),
+    ];
+    for (name, text) in files {
+        fs::write(docs.join(name), text).map_err(|error| format!("cannot write docs/{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn line(page: &mut String, title: &str, system: &str, f: &Figures) {
+    let ms = |ms: f64| format!("{} ms", rounded(ms));
+    let _ = writeln!(
+        page,
+        "| {title} | {system} | {} | {} | {} | {} | {} µs | {} MB | {} |",
+        rounded(f.ops_per_s),
+        ms(f.p50_ms),
+        ms(f.p99_ms),
+        ms(f.max_ms),
+        rounded(f.cpu_us),
+        rounded(f.rss_mb),
+        f.errors
+    );
+}
+
+fn head(options: &Options) -> String {
+    let version = |program: &Path, flag: &str| {
+        let output = Command::new(program).arg(flag).output().ok();
+        let text =
+            output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        text.lines().next().unwrap_or("unknown").to_owned()
+    };
+    let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processor = processor.lines().find_map(|line| line.strip_prefix("model name"));
+    let processor = processor.map_or("unknown", |name| name.trim_start_matches([' ', '\t', ':']));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "# Benchmarks\n\nWritten by `cargo xtask bench-vs`; do not edit.\n\n\
+         The two systems run in turn on the same machine, {rounds} rounds of each, and the median counts. Clients and \
+         servers share the processor, so CPU per operation is the steadier judge, and throughput depends on the load \
+         generator too: `althing bench` for both.\n\n\
+         | | |\n|---|---|\n| machine | {cores} cores, {processor} |\n| etcd | {etcd} |\n| Althing | {althing} |\n\
+         | a flush of 4 KiB | tmpfs {tmpfs:.2} ms, disk {disk:.2} ms |\n| scenarios | {scenarios}, of them on disk \
+         {on_disk} |\n\n\
+         ```sh\ncargo build --release\ncargo xtask bench-vs --etcd PATH-OF-ETCD{large}\n```\n\n",
+        rounds = options.rounds,
+        etcd = version(&options.etcd, "--version"),
+        althing = version(&options.althing, "--version"),
+        tmpfs = flush_ms(&options.tmpfs),
+        disk = flush_ms(&options.disk),
+        scenarios = SCENARIOS.len(),
+        on_disk = SCENARIOS.iter().filter(|scenario| scenario.on == Medium::Disk).count(),
+        large = if options.large { " --large" } else { "" },
+    )
+}
+
+/// How long a small write takes to be durable there: the median of some.
+fn flush_ms(directory: &Path) -> f64 {
+    use std::io::Write as _;
+    let path = directory.join(format!("bench-vs-flush-{}", std::process::id()));
+    let mut times: Vec<f64> = Vec::new();
+    if let Ok(mut file) = fs::File::create(&path) {
+        for _ in 0..50 {
+            let start = Instant::now();
+            if file.write_all(&[7; 4096]).and_then(|()| file.sync_data()).is_ok() {
+                times.push(start.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+    }
+    let _ = fs::remove_file(&path);
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+}
