@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tonic::Status;
+use tracing::trace;
 
 /// How much is read at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -214,6 +215,7 @@ impl Connection {
     }
 
     fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
+        trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         let call = fast::recognise(&head).filter(|_| !last);
         match call.zip(self.front.fast.as_ref()) {
             Some((call, fast)) => {
@@ -338,6 +340,7 @@ impl Connection {
     fn end_waiting(&mut self, stream: StreamId) -> Option<Waiting> {
         match self.calls.remove(&stream)? {
             Call::Waiting(waiting) => {
+                trace!(stream = stream.0, "a call ends");
                 waiting.deadline.inspect(|deadline| self.clock.remove(stream, *deadline));
                 Some(waiting)
             }
@@ -415,6 +418,7 @@ impl Connection {
 
     fn end_if(&mut self, last: bool, stream: StreamId) {
         if last {
+            trace!(stream = stream.0, "a call of the router ends");
             self.calls.remove(&stream);
         }
     }
