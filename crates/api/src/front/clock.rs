@@ -113,7 +113,8 @@ impl<T: Ord> PopFirstIf<T> for BTreeSet<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::task::Waker;
+    use std::future::poll_fn;
+    use std::task::{Poll, Waker};
 
     #[tokio::test]
     async fn a_silent_client_is_asked_and_then_given_up() {
@@ -136,13 +137,15 @@ mod tests {
     #[tokio::test]
     async fn calls_expire_in_the_order_of_their_deadlines() {
         let mut clock = Clock::new();
-        let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(clock.next(&mut context), None);
         clock.add(StreamId(1), Duration::from_secs(3_600));
-        clock.add(StreamId(3), Duration::ZERO);
-        let answered = clock.add(StreamId(5), Duration::ZERO).unwrap();
-        clock.remove(StreamId(5), answered);
-        assert_eq!(clock.next(&mut context), Some(Due::Expired(StreamId(3))));
-        assert_eq!(clock.next(&mut context), None);
+        clock.add(StreamId(3), Duration::from_millis(1));
+        clock.add(StreamId(5), Duration::ZERO);
+        let answered = clock.add(StreamId(7), Duration::ZERO).unwrap();
+        clock.remove(StreamId(7), answered);
+        for expected in [5, 3] {
+            let due = poll_fn(|context| clock.next(context).map_or(Poll::Pending, Poll::Ready)).await;
+            assert_eq!(due, Due::Expired(StreamId(expected)));
+        }
+        assert_eq!(clock.next(&mut Context::from_waker(Waker::noop())), None);
     }
 }

@@ -87,7 +87,7 @@ impl Connection {
     /// A stream that has not been begun cannot have any of these frames.
     fn begun(&self, head: FrameHead) -> Result<StreamId, Violation> {
         let stream = StreamId(head.stream);
-        match head.stream != 0 && stream <= self.highest && head.stream % 2 == 1 {
+        match head.stream != 0 && stream <= self.highest && !head.stream.is_multiple_of(2) {
             true => Ok(stream),
             false => broken(ErrorCode::Protocol, "a frame of a stream that was not begun"),
         }
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     fn take_headers(&mut self, head: FrameHead, payload: Bytes) -> Result<Option<Event>, Violation> {
-        if head.stream % 2 == 0 {
+        if head.stream.is_multiple_of(2) {
             return broken(ErrorCode::Protocol, "clients begin streams of odd numbers");
         }
         let block = head.content(payload)?;
