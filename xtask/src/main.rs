@@ -1,9 +1,11 @@
 //! Chores of the workspace, with the standard library alone.
-//! `cargo xtask check` looks at the house rules that no compiler checks; it never writes.
+//! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
+//! compares with a real etcd.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
 mod bench_vs;
+mod diff_etcd;
 mod tidy;
 
 use std::path::Path;
@@ -12,13 +14,16 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask <verb>
 
-  check    the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers
+  check      the house rules that no compiler checks: what rooms may depend on, headers, sizes, leftovers
+  diff-etcd --etcd PATH [--ops N] [--seed S] [--althing PATH] [--lanes L]
+             the same random requests to that etcd and to Althing; stops at the first difference
 ";
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("bench-vs") => bench_vs::run(root(), std::env::args().skip(2).collect()),
         Some("check") => check(),
+        Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
             print!("{HELP}{}", bench_vs::HELP);
             ExitCode::SUCCESS

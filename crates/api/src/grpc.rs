@@ -3,13 +3,16 @@
 
 pub mod calls;
 pub mod cluster;
+mod farewell;
 pub mod health;
 pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;
+pub mod lease_events;
 pub mod maintenance;
 pub mod messages;
+pub mod once;
 pub mod oversize;
 pub mod pieces;
 pub mod refusal;

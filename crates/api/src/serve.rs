@@ -10,6 +10,7 @@ use crate::grpc::cluster::ClusterService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
+use crate::grpc::lease_events::LeaseEventService;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
@@ -19,6 +20,7 @@ use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
+use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -128,7 +130,10 @@ fn router(parts: Parts) -> Router {
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
     let maintenance =
         MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
-    let health = HealthServer::new(HealthService::new(stopping)).max_decoding_message_size(message_bytes_max);
+    let health =
+        HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
+    let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping))
+        .max_decoding_message_size(message_bytes_max);
     let lease = LeaseServer::from_arc(services.lease)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
@@ -138,6 +143,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
+        .route_service(&path_of::<LeaseServiceServer<LeaseEventService>>(), lease_events)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -124,6 +124,15 @@ codes! {
     BadLeaderTransferee = 20, FailedPrecondition, "etcdserver: bad leader transferee";
     LeaseExists = 21, FailedPrecondition, "etcdserver: lease already exists";
     LeaseTtlTooLarge = 22, OutOfRange, "etcdserver: too large lease TTL";
+    /// Ours: a stream of lease events whose client does not keep up ends, so that no event is lost silently.
+    LeaseEventsLost = 39, ResourceExhausted, "etcdserver: lease events were lost, begin again";
+    // Requests with an id of their client's: ours, with messages in etcd's style.
+    SessionUnknown = 40, FailedPrecondition, "etcdserver: request id belongs to no session";
+    /// Whether it was carried out is no longer known; it is not carried out now.
+    RequestForgotten = 41, FailedPrecondition, "etcdserver: request id is below the session's window";
+    RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
+    RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
+    ReplyNotKept = 44, FailedPrecondition, "etcdserver: request was carried out, its reply was too large to keep";
 }
 
 impl fmt::Display for Code {

@@ -76,6 +76,18 @@ pub const LEASE_CHECKPOINTS_MAX: usize = 1_000;
 pub const LEASE_REVOKES_IN_FLIGHT_MAX: usize = 1_024;
 /// After an election, so many leases expire in a second at most.
 pub const LEASE_EXPIRIES_PER_SECOND_MAX: u64 = 7_500;
+/// Leases that one answer names as ending soon.
+pub const LEASES_ENDING_MAX: usize = 10_000;
+/// Lease events that wait for one stream; one that falls behind further ends.
+pub const LEASE_EVENTS_WAITING_MAX: usize = 4_096;
+/// Leases that one keep-alive stream holds for as long as it is connected.
+pub const LEASES_HELD_MAX: usize = 1_024;
+/// Answers that are kept of one session's requests.
+pub const SESSION_REPLIES_MAX: usize = 64;
+/// One kept answer; of a longer one only the revision is kept.
+pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
+/// Kept answers of all sessions; when they take more, only revisions are kept.
+pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.

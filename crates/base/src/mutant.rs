@@ -61,6 +61,30 @@ mutants! {
     TtlShortenedByElection = "ttl-shortened-by-election",
     /// A leader renews a lease without asking a quorum whether it still leads.
     KeepAliveUnverified = "keep-alive-unverified",
+    /// A request that its client repeats is carried out again.
+    RetryCarriedOutAgain = "retry-carried-out-again",
+    /// A request of a session that is gone is carried out.
+    UnknownSessionServed = "unknown-session-served",
+    /// A request below the session's window is carried out.
+    ForgottenCarriedOut = "forgotten-carried-out",
+    /// A request is answered as the one before it was.
+    ReplyOfAnother = "reply-of-another",
+    /// The kept answers are not flushed.
+    RepliesNotWritten = "replies-not-written",
+    /// A snapshot is installed without the kept answers.
+    RepliesLostInSnapshot = "replies-lost-in-snapshot",
+    /// The kept answers stay when the session's lease ends.
+    SessionOutlivesLease = "session-outlives-lease",
+    /// A request that was refused is carried out when it is repeated.
+    RefusalNotKept = "refusal-not-kept",
+    /// A lease ends and its keys stay.
+    EndedLeaseLeavesKeys = "ended-lease-leaves-keys",
+    /// A key that is put anew still hangs on its old lease.
+    KeyNotDetached = "key-not-detached",
+    /// The end of an expired lease is proposed once only, whatever becomes of it.
+    RevokeProposedOnce = "revoke-proposed-once",
+    /// A revision is read although it was compacted.
+    CompactedRead = "compacted-read",
     /// Compaction forgets the newest version of a key that is still there.
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.

@@ -20,11 +20,20 @@ pub enum Table {
     Origins = 4,
     /// lease → its TTL, what is left of it, and when it was granted.
     Leases = 5,
+    /// lease, number of a request → what was answered; lease → the number below which that is forgotten.
+    Sessions = 6,
 }
 
 impl Table {
-    pub const ALL: [Table; 6] =
-        [Table::Meta, Table::Versions, Table::Log, Table::Index, Table::Origins, Table::Leases];
+    pub const ALL: [Table; 7] = [
+        Table::Meta,
+        Table::Versions,
+        Table::Log,
+        Table::Index,
+        Table::Origins,
+        Table::Leases,
+        Table::Sessions,
+    ];
 
     pub fn from_number(number: u8) -> Option<Table> {
         Table::ALL.into_iter().find(|table| *table as u8 == number)

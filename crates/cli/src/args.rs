@@ -121,7 +121,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     }
     // A verb of two words is followed by both.
     let verb_words = match words.get(end).and_then(|word| word.to_str()) {
-        Some("endpoint") => 2,
+        Some("endpoint" | "lease" | "member" | "alarm") => 2,
         _ => 1,
     };
     if end > 1 && end + verb_words <= words.len() {
@@ -220,6 +220,7 @@ mod tests {
         assert_eq!(moved("althing --endpoints x get a"), "althing get --endpoints x a");
         assert_eq!(moved("althing -w=json --hex get a"), "althing get -w=json --hex a");
         assert_eq!(moved("althing --endpoints=x endpoint status"), "althing endpoint status --endpoints=x");
+        assert_eq!(moved("althing -w json lease grant 5"), "althing lease grant -w json 5");
         for unmoved in
             ["althing", "althing get -w json", "althing --help", "althing --endpoints", "althing -w json"]
         {

@@ -9,7 +9,12 @@ mod simple;
 mod table;
 
 use crate::client::{Format, Options};
-use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, StatusResponse, TxnResponse};
+use proto::etcdserverpb::{
+    AlarmResponse, DeleteRangeResponse, HashKvResponse, LeaseGrantResponse, LeaseKeepAliveResponse,
+    LeaseLeasesResponse, LeaseRevokeResponse, LeaseTimeToLiveResponse, Member, MemberAddResponse,
+    MemberListResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse,
+    WatchResponse,
+};
 use simple::Simple;
 use std::time::Duration;
 
@@ -38,6 +43,11 @@ pub struct EndpointHealth {
     pub took: Duration,
     /// Empty when it is healthy.
     pub error: String,
+}
+
+pub struct EndpointHash {
+    pub endpoint: String,
+    pub hash: HashKvResponse,
 }
 
 impl Printer {
@@ -89,6 +99,127 @@ impl Printer {
         }
     }
 
+    pub fn watch(&self, response: &WatchResponse) -> Vec<u8> {
+        match self.format {
+            Format::Simple => self.simple().watch(response),
+            Format::Json => json::line(&json::watch(response)).into_bytes(),
+            Format::Fields => fields::watch(response).into_bytes(),
+            Format::Table => table::events(response).into_bytes(),
+        }
+    }
+
+    pub fn granted(&self, response: &LeaseGrantResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => {
+                format!("lease {:016x} granted with TTL({}s)\n", response.id, response.ttl)
+            }
+            Format::Json => json::line(&json::granted(response)),
+            Format::Fields => fields::lease(response.header, response.id, response.ttl),
+            Format::Table => table::lease(response.id, response.ttl),
+        };
+        text.into_bytes()
+    }
+
+    pub fn revoked(&self, id: i64, response: &LeaseRevokeResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple | Format::Table => format!("lease {id:016x} revoked\n"),
+            Format::Json => json::line(&json::header_alone(response.header)),
+            Format::Fields => fields::header(response.header),
+        };
+        text.into_bytes()
+    }
+
+    pub fn kept(&self, response: &LeaseKeepAliveResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => format!("lease {:016x} keepalived with TTL({})\n", response.id, response.ttl),
+            Format::Json => json::line(&json::kept(response)),
+            Format::Fields => fields::lease(response.header, response.id, response.ttl),
+            Format::Table => table::lease(response.id, response.ttl),
+        };
+        text.into_bytes()
+    }
+
+    pub fn time_to_live(&self, response: &LeaseTimeToLiveResponse, keys: bool) -> Vec<u8> {
+        match self.format {
+            Format::Simple => simple::time_to_live(response, keys),
+            Format::Json => json::line(&json::time_to_live(response)).into_bytes(),
+            Format::Fields => fields::time_to_live(response).into_bytes(),
+            Format::Table => table::time_to_live(response).into_bytes(),
+        }
+    }
+
+    pub fn leases(&self, response: &LeaseLeasesResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => simple::leases(response),
+            Format::Json => json::line(&json::leases(response)),
+            Format::Fields => fields::leases(response),
+            Format::Table => table::leases(response),
+        };
+        text.into_bytes()
+    }
+
+    pub fn members(&self, response: &MemberListResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => simple::members(&response.members),
+            Format::Json => json::line(&json::members(response.header, None, &response.members)),
+            Format::Fields => fields::members(response.header, &response.members),
+            Format::Table => table::members(&response.members),
+        };
+        text.into_bytes()
+    }
+
+    /// With what the new member has to be told to join, in the simple format.
+    pub fn member_added(&self, name: &str, response: &MemberAddResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => simple::member_added(name, response),
+            Format::Json => {
+                json::line(&json::members(response.header, response.member.as_ref(), &response.members))
+            }
+            Format::Fields => fields::members(response.header, response.member.as_slice()),
+            Format::Table => table::members(&response.members),
+        };
+        text.into_bytes()
+    }
+
+    pub fn member_changed(
+        &self,
+        id: u64,
+        change: &str,
+        header: Option<ResponseHeader>,
+        members: &[Member],
+    ) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => {
+                let cluster = header.map_or(0, |header| header.cluster_id);
+                format!("Member {id:16x} {change} cluster {cluster:16x}\n")
+            }
+            Format::Json => json::line(&json::members(header, None, members)),
+            Format::Fields => fields::members(header, members),
+            Format::Table => table::members(members),
+        };
+        text.into_bytes()
+    }
+
+    pub fn alarms(&self, response: &AlarmResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => simple::alarms(&response.alarms),
+            Format::Json => json::line(&json::alarms(response)),
+            Format::Fields => fields::alarms(response),
+            Format::Table => table::alarms(&response.alarms),
+        };
+        text.into_bytes()
+    }
+
+    pub fn hashes(&self, all: &[EndpointHash]) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => simple::hashes(all),
+            Format::Json => json::line(&json::list(all.iter().map(json::hash))),
+            Format::Fields => fields::hashes(all),
+            Format::Table => table::hashes(all),
+        };
+        text.into_bytes()
+    }
+
     pub fn statuses(&self, all: &[EndpointStatus]) -> Vec<u8> {
         match self.format {
             Format::Simple => simple::statuses(all).into_bytes(),
@@ -123,6 +254,19 @@ fn status_columns(one: &EndpointStatus) -> Vec<String> {
         status.raft_index.to_string(),
         status.raft_applied_index.to_string(),
         status.errors.join(", "),
+    ]
+}
+
+/// The columns of a member, in the order in which etcdctl tells them.
+fn member_columns(member: &Member) -> Vec<String> {
+    let status = if member.name.is_empty() { "unstarted" } else { "started" };
+    vec![
+        format!("{:x}", member.id),
+        status.to_owned(),
+        member.name.clone(),
+        member.peer_ur_ls.join(","),
+        member.client_ur_ls.join(","),
+        member.is_learner.to_string(),
     ]
 }
 

@@ -1,12 +1,20 @@
 //! The client verbs, a file each. They mirror etcdctl: the same names, the same flags, the same output.
 //! Words of the command line go in; text on standard output and an exit code come out.
 
+mod alarm;
+mod compaction;
+mod defrag;
 mod del;
 mod endpoint;
 mod get;
+mod lease;
+mod member;
+mod move_leader;
 mod put;
 mod txn;
 mod version;
+mod watch;
+mod words;
 
 use crate::client::{Client, Error, Options};
 use crate::output::Printer;
@@ -26,9 +34,26 @@ pub enum Verb {
     Del(With<del::Del>),
     /// Compares and, depending on the outcome, reads and writes, all in one step
     Txn(With<txn::Txn>),
+    /// Tells what happens to a key or a range of keys
+    Watch(With<watch::Watch>),
+    /// Grants leases, keeps them alive, and ends them
+    #[command(subcommand)]
+    Lease(lease::Lease),
     /// Asks each endpoint about itself
     #[command(subcommand)]
     Endpoint(endpoint::Endpoint),
+    /// Lists the members of the cluster, and changes them
+    #[command(subcommand)]
+    Member(member::Member),
+    /// Hands the leadership to another member
+    MoveLeader(With<move_leader::MoveLeader>),
+    /// Forgets what was before a revision
+    Compaction(With<compaction::Compaction>),
+    /// Gives back space that is free inside the store
+    Defrag(defrag::Defrag),
+    /// Lists alarms, and ends them
+    #[command(subcommand)]
+    Alarm(alarm::Alarm),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -61,7 +86,14 @@ async fn run_verb(verb: Verb) -> Result<(), Error> {
         Verb::Put(put) => put.verb.run(&put.options).await,
         Verb::Del(del) => del.verb.run(&del.options).await,
         Verb::Txn(txn) => txn.verb.run(&txn.options).await,
+        Verb::Watch(watch) => watch.verb.run(&watch.options).await,
+        Verb::Lease(lease) => lease.run().await,
         Verb::Endpoint(endpoint) => endpoint.run().await,
+        Verb::Member(member) => member.run().await,
+        Verb::MoveLeader(to) => to.verb.run(&to.options).await,
+        Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
+        Verb::Defrag(defrag) => defrag.run().await,
+        Verb::Alarm(alarm) => alarm.run().await,
         Verb::Version(version) => version.run(),
     }
 }
@@ -84,6 +116,25 @@ fn print(text: &[u8]) -> Result<(), Error> {
 /// Keys and values are bytes, whatever the terminal's language.
 fn bytes_of(word: &OsString) -> Vec<u8> {
     word.clone().into_vec()
+}
+
+fn parse_lease(text: &str) -> Result<i64, String> {
+    i64::from_str_radix(text, 16).map_err(|_| format!("bad lease ID ({text}), expecting ID in Hex"))
+}
+
+fn parse_member(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|_| format!("bad member ID ({text}), expecting ID in Hex"))
+}
+
+/// The endpoints that were given, or those of all members that the cluster knows of.
+async fn each_endpoint(options: &Options, of_cluster: bool) -> Result<Vec<Client>, Error> {
+    let client = options.client()?;
+    if !of_cluster {
+        return Ok(client.each());
+    }
+    let members = client.members().await?.members;
+    let endpoints: Vec<String> = members.into_iter().flat_map(|member| member.client_ur_ls).collect();
+    Ok(options.client_of(endpoints)?.each())
 }
 
 /// The range that `key`, `range_end`, `--prefix` and `--from-key` describe, as etcdctl reads them.

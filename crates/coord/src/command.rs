@@ -4,6 +4,7 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::lease_command::{Checkpoint, Grant, Revoke};
+use crate::once::Once;
 use crate::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
@@ -24,6 +25,7 @@ const LEASE_GRANT: u8 = 4;
 const LEASE_REVOKE: u8 = 5;
 const LEASE_CHECKPOINT: u8 = 6;
 const COMPACT: u8 = 7;
+const ONCE: u8 = 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -34,6 +36,8 @@ pub enum Command {
     LeaseRevoke(Revoke),
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
+    /// One of a client's, with an identity by which a repetition is known.
+    Once(Once),
 }
 
 /// Forget what was before a revision.
@@ -78,10 +82,27 @@ impl Command {
                 put_signed(out, compact.revision.0);
                 out.push(u8::from(compact.physical));
             }
+            Command::Once(once) => {
+                out.push(ONCE);
+                once.encode(out);
+            }
         }
     }
 
     pub fn decode(bytes: Bytes) -> Option<Command> {
+        if bytes.get(1) != Some(&ONCE) {
+            return Command::decode_plain(bytes);
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != FORMAT || reader.u8()? != ONCE {
+            return None;
+        }
+        let once = Once::decode(&mut reader)?;
+        reader.is_empty().then_some(Command::Once(once))
+    }
+
+    /// A command without an identity of its client's.
+    pub(crate) fn decode_plain(bytes: Bytes) -> Option<Command> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != FORMAT {
             return None;

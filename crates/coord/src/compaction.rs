@@ -48,9 +48,11 @@ impl State {
         self.sweep.is_some()
     }
 
-    /// The rows that this flush has beside those of changes and `state_rows`: leases, and where the sweep is.
+    /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, and where
+    /// the sweep is.
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
         self.leases.take_rows(emit);
+        self.sessions.take_rows(emit);
         if let Some((revision, sub)) = self.sweep {
             let mut value = vec![FORMAT];
             put_signed(&mut value, revision.0);

@@ -96,7 +96,7 @@ impl<'a> Draft<'a> {
         let floor = if self.compacted == Revision::ZERO { Revision(-1) } else { self.compacted };
         match revision {
             Revision::ZERO => Ok(At::Now),
-            revision if revision < floor => Err(Code::Compacted),
+            revision if revision < floor && !planted(Mutant::CompactedRead) => Err(Code::Compacted),
             revision if revision < Revision::ZERO => Ok(At::Now),
             revision if revision > self.revision => Err(Code::FutureRevision),
             revision => Ok(At::Past(revision)),

@@ -14,7 +14,8 @@ use bytes::Bytes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Never zero: the proposer has chosen one if the client did not.
+    /// The proposer has chosen one if the client did not; zero only in a command that may be repeated, for which
+    /// the state machine chooses.
     pub id: LeaseId,
     /// In seconds; the proposer has raised it to the least that is granted.
     pub ttl: i64,
@@ -119,7 +120,7 @@ pub(crate) fn run_revoke(draft: &mut Draft<'_>, at: Position, revoke: Revoke) ->
     if revoke.guard.is_some_and(|guard| guard != current) && !planted(Mutant::RevokeWithoutGuard) {
         return Err(Code::LeaseNotFound);
     }
-    for key in lease.keys() {
+    for key in lease.keys().filter(|_| !planted(Mutant::EndedLeaseLeavesKeys)) {
         let modified = draft.current(key).map_or(Revision::ZERO, |current| current.modified);
         draft.change(Bytes::copy_from_slice(key), modified, ChangeKind::Delete)?;
     }

@@ -63,6 +63,10 @@ impl Leases {
         self.by_id.get(&id)
     }
 
+    pub fn count(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.by_id.iter().map(|(id, lease)| (*id, lease))
     }

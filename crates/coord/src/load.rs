@@ -9,6 +9,7 @@ use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
 use crate::origins::{Origin, Origins};
 use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
+use crate::sessions::{self, Sessions};
 use crate::state::State;
 use crate::unindexed::{self, Unindexed};
 use base::{LeaseId, Revision, Table, View};
@@ -26,12 +27,14 @@ impl State {
             return Err(Corrupt::new(Table::Meta, META_KEY, "revisions out of order"));
         }
         let mut leases = load_leases(view)?;
+        let sessions = load_sessions(view, &leases)?;
         let mut index = load_current(view, &mut leases)?;
         load_history(view, &mut index, &meta)?;
         Ok(Some(State {
             index,
             origins: load_origins(view)?,
             leases,
+            sessions,
             sweep: compaction::load(view)?,
             revision: meta.revision,
             compacted: meta.compacted,
@@ -42,7 +45,7 @@ impl State {
 
 /// Without the meta row there must be nothing at all: the row is part of every batch.
 fn check_unwritten(view: &dyn View) -> Result<(), Corrupt> {
-    for table in [Table::Versions, Table::Log, Table::Index, Table::Origins, Table::Leases] {
+    for table in Table::ALL.into_iter().filter(|table| *table != Table::Meta) {
         scan_all(view, table, |key, _| Err(Corrupt::new(table, key, "a row in a store without meta row")))?;
     }
     Ok(())
@@ -58,6 +61,20 @@ fn load_leases(view: &dyn View) -> Result<Leases, Corrupt> {
         Ok(())
     })?;
     Ok(leases)
+}
+
+/// A session without its lease would answer for another of the same id.
+fn load_sessions(view: &dyn View, leases: &Leases) -> Result<Sessions, Corrupt> {
+    let mut sessions = Sessions::default();
+    scan_all(view, Table::Sessions, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Sessions, key, what);
+        let place = sessions::parse_key(key).ok_or_else(|| corrupt("malformed key"))?;
+        if leases.get(place.0).is_none() {
+            return Err(corrupt("a session of a lease that does not exist"));
+        }
+        sessions.insert(place, Bytes::copy_from_slice(value)).map_err(corrupt)
+    })?;
+    Ok(sessions)
 }
 
 /// What the index says, and where the log is ahead of it, what the log says. A lease's keys are those whose

@@ -3,15 +3,20 @@
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
 use crate::change::{Change, ChangeKind, Records};
+use crate::command::Command;
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
+use crate::kept::Answer;
 use crate::leases::{Lease, Leases};
+use crate::once::{Once, RequestId};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
+use crate::sessions::Sessions;
 use crate::{range, txn};
 use base::checksum::hash64;
+use base::mutant::{Mutant, planted};
 use base::{Code, LeaseId, Position, Revision};
 
 #[derive(Debug)]
@@ -19,6 +24,7 @@ pub struct State {
     pub(crate) index: Index,
     pub(crate) origins: Origins,
     pub(crate) leases: Leases,
+    pub(crate) sessions: Sessions,
     /// Where in the log the removal of what was compacted goes on.
     pub(crate) sweep: Option<Place>,
     pub(crate) revision: Revision,
@@ -45,6 +51,7 @@ impl State {
             index: Index::default(),
             origins: Origins::default(),
             leases: Leases::default(),
+            sessions: Sessions::default(),
             sweep: None,
             revision: Revision::EMPTY_STORE,
             compacted: Revision::ZERO,
@@ -75,19 +82,47 @@ impl State {
         if self.origins.is_duplicate(proposal.id) {
             return Applied::Duplicate;
         }
+        let (reply, changes, effects) = match self.recall(&proposal.command) {
+            Some(answer) => (answer, Vec::new(), Vec::new()),
+            None => self.carry_out(records, at, &proposal.command),
+        };
+        self.origins.record(proposal.id, proposal.low);
+        self.hash = next_hash(self.hash, at, proposal, reply.as_ref().err().copied());
+        self.hash = changes.iter().fold(self.hash, hash_change);
+        self.hash = effects.iter().fold(self.hash, hash_effect);
+        if let Command::Once(once) = &proposal.command {
+            self.hash = hash_once(self.hash, once, &reply);
+        }
+        Applied::Done { reply, changes }
+    }
+
+    /// The answer to a client's request that is not to be carried out: it was before, or nobody knows.
+    fn recall(&self, command: &Command) -> Option<Answer> {
+        let Command::Once(once) = command else { return None };
+        self.sessions.recall(&self.leases, once)
+    }
+
+    fn carry_out(
+        &mut self,
+        records: &dyn Records,
+        at: Position,
+        command: &Command,
+    ) -> (Answer, Vec<Change>, Vec<Effect>) {
         let mut draft = self.draft(records);
-        let (body, (changes, effects)) = match txn::run_command(&mut draft, at, &proposal.command) {
+        let (body, (changes, effects)) = match txn::run_command(&mut draft, at, command) {
             Ok(body) => (Ok(body), draft.into_parts()),
             Err(code) => (Err(code), Default::default()),
         };
         self.absorb(&changes);
         effects.iter().for_each(|effect| self.take_effect(at, *effect));
-        self.origins.record(proposal.id, proposal.low);
-        self.hash = next_hash(self.hash, at, proposal, body.as_ref().err().copied());
-        self.hash = changes.iter().fold(self.hash, hash_change);
-        self.hash = effects.iter().fold(self.hash, hash_effect);
-        let reply = body.map(|body| Reply { revision: self.revision, body });
-        Applied::Done { reply, changes }
+        let answer = body.map(|body| Reply { revision: self.revision, body });
+        if let Command::Once(once) = command
+            && self.leases.get(once.id.session).is_some()
+            && !(answer.is_err() && planted(Mutant::RefusalNotKept))
+        {
+            self.sessions.remember(once, &answer);
+        }
+        (answer, changes, effects)
     }
 
     pub fn range(&self, records: &dyn Records, range: &Range) -> Result<RangeReply, Code> {
@@ -119,6 +154,10 @@ impl State {
         self.leases.iter()
     }
 
+    pub fn lease_count(&self) -> usize {
+        self.leases.count()
+    }
+
     /// Answers which leases there are.
     pub fn list_leases(&self) -> Reply {
         let ids = self.leases.iter().map(|(id, _)| id).collect();
@@ -128,7 +167,10 @@ impl State {
     fn take_effect(&mut self, at: Position, effect: Effect) {
         match effect {
             Effect::Grant { id, ttl } => self.leases.grant(id, Lease::new(ttl, at.index)),
-            Effect::Revoke(id) => self.leases.remove(id),
+            Effect::Revoke(id) => {
+                self.leases.remove(id);
+                self.sessions.remove(id);
+            }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
             Effect::Compact(revision) => {
                 self.compacted = revision;
@@ -136,6 +178,16 @@ impl State {
                 self.sweep = Some((Revision::ZERO, 0));
             }
         }
+    }
+
+    /// Answers that are kept for clients who may ask again.
+    pub fn kept_answers(&self) -> usize {
+        self.sessions.answers()
+    }
+
+    /// The planted bug of a snapshot without the sessions.
+    pub fn forget_sessions(&mut self) {
+        self.sessions.forget_all();
     }
 
     /// The planted bug of a leader that takes an expired lease out of its own state.
@@ -163,7 +215,9 @@ impl State {
             ChangeKind::Delete => LeaseId::NONE,
         };
         if before != after {
-            self.leases.detach(before, &change.key);
+            if !planted(Mutant::KeyNotDetached) {
+                self.leases.detach(before, &change.key);
+            }
             self.leases.attach(after, &change.key);
         }
     }
@@ -176,6 +230,13 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
         Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
         Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
     }
+}
+
+/// What the session keeps follows from this and the changes, so equal hashes also mean equal answers to come.
+fn hash_once(hash: u64, once: &Once, answer: &Answer) -> u64 {
+    let RequestId { session, seq, low } = once.id;
+    let revision = answer.as_ref().map_or(0, |reply| reply.revision.0 as u64);
+    hash_numbers(hash, &[16, session.0 as u64, seq, low, once.fingerprint(), revision])
 }
 
 /// The proposal's identity and low mark are part of it, so equal hashes also mean equal de-duplication.

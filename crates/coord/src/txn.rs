@@ -8,6 +8,7 @@ use crate::compaction;
 use crate::compare;
 use crate::draft::{At, Draft};
 use crate::lease_command;
+use crate::once;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
 use crate::request::{Delete, Put, Request, Txn};
@@ -29,6 +30,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
+        Command::Once(once) => once::run(draft, at, once),
     }
 }
 

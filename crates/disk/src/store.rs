@@ -194,5 +194,6 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Index => "3-index",
         Table::Origins => "4-origins",
         Table::Leases => "5-leases",
+        Table::Sessions => "6-sessions",
     })
 }

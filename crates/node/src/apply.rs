@@ -3,6 +3,7 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
 use crate::past::Layered;
@@ -61,6 +62,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// In the order in which they happened.
+    pub lease_events: Vec<LeaseEvent>,
 }
 
 pub struct Apply {
@@ -192,6 +195,7 @@ impl Apply {
             let Some(command) = Command::decode(proposal.command) else { continue };
             let proposal = coord::Proposal { id, low: proposal.low, command };
             let records = Layered { overlay: &self.overlay, view };
+            let before = lease_events::Before::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
                 continue;
             };
@@ -199,7 +203,10 @@ impl Apply {
             self.hub.observe(&watched, &changes, &mut out.watch);
             self.overlay.add(changes);
             let command = &proposal.command;
-            self.with_lessor(out, |lessor, state, said| lessor.on_applied(now, command, state, said));
+            out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
+            self.with_lessor(out, |lessor, state, said| {
+                lessor.on_applied(now, command, &reply, state, said);
+            });
             if ours {
                 out.finished.push(id.seq);
                 match (reply, command) {
@@ -321,16 +328,21 @@ impl Apply {
     }
 
     /// The store was replaced by a snapshot: what was in memory belongs to the old one.
-    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<(), Corrupt> {
+    /// What happened to leases meanwhile is told at once.
+    pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
         let (state, applied) = load(view)?;
+        let skipped = lease_events::between(&self.state, &state);
         assert!(applied.index > self.applied.index, "a snapshot is installed only when it leads further");
         self.state = state;
+        if planted(Mutant::RepliesLostInSnapshot) {
+            self.state.forget_sessions();
+        }
         self.applied = applied;
         self.hub.installed(self.state.revision());
         self.lessor.forget();
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
-            return Ok(());
+            return Ok(skipped);
         }
         self.overlay = Overlay::default();
         // The number moves on, so that a flush of the old store that is still reported means nothing.
@@ -338,7 +350,7 @@ impl Apply {
         self.flushed = applied;
         self.last_flush = now;
         self.indexed = Revision::ZERO;
-        Ok(())
+        Ok(skipped)
     }
 
     /// So much waits for the store that the caller should wait too.
@@ -373,7 +385,7 @@ impl Apply {
     }
 
     pub fn lease_count(&self) -> usize {
-        self.state.leases().count()
+        self.state.lease_count()
     }
 
     pub fn revision(&self) -> Revision {

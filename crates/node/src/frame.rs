@@ -142,8 +142,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{LeaseId, Revision};
-    use coord::reply::{Body, LeaseTime, Reply};
+    use base::{LeaseId, Revision, Term};
+    use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
     fn ask(question: Question) -> Frame {
         Frame::Ask { boot: Boot(3), token: Token(300), question }
@@ -156,6 +156,7 @@ mod tests {
 
     #[test]
     fn frames_survive_a_round_trip() {
+        let renewal = Renewal { term: Term(4), nth: 900 };
         let frames = [
             Frame::Forward(Bytes::from_static(b"batch")),
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
@@ -164,13 +165,16 @@ mod tests {
             ask(Question::KeepAlive(LeaseId(-3))),
             ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
             ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
+            ask(Question::Ending { within_ms: 5_000 }),
             answer(None),
-            answer(Some(Body::LeaseRenewed { ttl: 60 })),
-            answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![] }))),
+            answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),
+            answer(Some(Body::LeasesEnding(vec![Ending { id: LeaseId(-7), left_ms: 900 }]))),
+            answer(Some(Body::LeaseTime(LeaseTime { ttl: -1, granted: 0, keys: vec![], renewal }))),
             answer(Some(Body::LeaseTime(LeaseTime {
                 ttl: 1,
                 granted: 2,
                 keys: vec![Bytes::from_static(b"k"), Bytes::new()],
+                renewal,
             }))),
         ];
         for frame in frames {

@@ -6,11 +6,13 @@
 //! last renewal or, after an election, since the election.
 
 use crate::question::{Answer, Ask, Asker, Question};
-use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_EXPIRIES_PER_SECOND_MAX, LEASE_REVOKES_IN_FLIGHT_MAX};
+use base::limits::{
+    LEASE_CHECKPOINTS_MAX, LEASE_EXPIRIES_PER_SECOND_MAX, LEASE_REVOKES_IN_FLIGHT_MAX, LEASES_ENDING_MAX,
+};
 use base::mutant::{Mutant, planted};
-use base::{Index, Instant, LeaseId, Term};
+use base::{Code, Index, Instant, LeaseId, Term};
 use bytes::Bytes;
-use coord::reply::{Body, LeaseTime, Reply};
+use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 use coord::{Checkpoint, Command, Guard, Lease, Revoke, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -53,6 +55,8 @@ struct Leading {
     /// When what is left of a lease is to be recorded.
     checkpoints: BTreeSet<(Instant, LeaseId)>,
     revokes_in_flight: usize,
+    /// Renewals so far.
+    renewals: u64,
     /// Questions that wait until a proposal about their lease is applied.
     held: BTreeMap<LeaseId, Vec<Ask>>,
 }
@@ -65,6 +69,8 @@ struct Timer {
     /// Its place in the agenda.
     next: Instant,
     checkpoint_at: Option<Instant>,
+    /// The number of its last renewal in this term; zero before the first.
+    renewal: u64,
     is_ending: bool,
     /// A checkpoint was proposed and not seen since.
     is_recording: bool,
@@ -108,6 +114,7 @@ impl Lessor {
             agenda: BTreeSet::new(),
             checkpoints: BTreeSet::new(),
             revokes_in_flight: 0,
+            renewals: 0,
             held: BTreeMap::new(),
         };
         let mut owed: Vec<(i64, LeaseId, &Lease)> =
@@ -129,22 +136,53 @@ impl Lessor {
         self.seen = self.seen.max(now);
     }
 
-    /// A command was applied.
-    pub fn on_applied(&mut self, now: Instant, command: &Command, state: &State, said: &mut Said) {
+    /// A command was applied, and answered so.
+    pub fn on_applied(
+        &mut self,
+        now: Instant,
+        command: &Command,
+        answer: &Result<Reply, Code>,
+        state: &State,
+        said: &mut Said,
+    ) {
         match command {
-            Command::LeaseGrant(grant) => self.on_lease(now, grant.id, state, said),
+            Command::Once(once) => self.on_applied(now, once.command(), answer, state, said),
+            // The answer knows the id, whoever chose it.
+            Command::LeaseGrant(_) => {
+                if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = answer {
+                    self.on_lease(now, *id, state, said);
+                }
+            }
             Command::LeaseRevoke(revoke) => self.on_lease(now, revoke.id, state, said),
             Command::LeaseCheckpoint(list) => {
-                for Checkpoint { id, .. } in list {
+                for Checkpoint { id, remaining, .. } in list {
                     let timers = self.leading.as_mut().map(|leading| &mut leading.timers);
                     if let Some(timer) = timers.and_then(|timers| timers.get_mut(id)) {
                         timer.is_recording = false;
+                    }
+                    if *remaining == 0 {
+                        self.prolong(now, *id);
                     }
                     self.on_lease(now, *id, state, said);
                 }
             }
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
         }
+    }
+
+    /// A leader begins before it has applied all of its log. A checkpoint that is taken back there was taken back for a
+    /// renewal, by the leader of then: the lease is owed its whole time again.
+    fn prolong(&mut self, now: Instant, id: LeaseId) {
+        self.look_at_clock(now);
+        let Some(leading) = &mut self.leading else { return };
+        let Some(timer) = leading.timers.get_mut(&id).filter(|timer| timer.renewal == 0 && !timer.is_ending)
+        else {
+            return;
+        };
+        let due = self.counted.after(seconds(timer.ttl)).after(self.params.election);
+        leading.agenda.remove(&(timer.next, id));
+        leading.agenda.insert((due, id));
+        (timer.due, timer.next) = (due, due);
     }
 
     fn on_lease(&mut self, now: Instant, id: LeaseId, state: &State, said: &mut Said) {
@@ -174,12 +212,13 @@ impl Lessor {
         let Some(leading) = &mut self.leading else { return said.answers.push((ask.asker, None)) };
         let body = match ask.question {
             Question::KeepAlive(id) => match leading.renew(id, self.counted, state, &self.params, said) {
-                Some(ttl) => Body::LeaseRenewed { ttl },
+                Some(ttl) => Body::LeaseRenewed { ttl, renewal: leading.renewal(id) },
                 None => return leading.held.entry(id).or_default().push(ask),
             },
             Question::TimeToLive { id, keys } => {
                 Body::LeaseTime(leading.time_left(id, self.counted, state, keys))
             }
+            Question::Ending { within_ms } => Body::LeasesEnding(leading.ending(self.counted, within_ms)),
             Question::Leases => unreachable!("answered above"),
         };
         said.answers.push((ask.asker, Some(Reply { revision: state.revision(), body })));
@@ -209,6 +248,7 @@ impl Leading {
             due,
             next: due,
             checkpoint_at,
+            renewal: 0,
             is_ending: false,
             is_recording: false,
             clearing_since: None,
@@ -253,6 +293,8 @@ impl Leading {
         self.agenda.remove(&(timer.next, id));
         self.agenda.insert((due, id));
         (timer.due, timer.next) = (due, due);
+        self.renewals += 1;
+        timer.renewal = self.renewals;
         let ttl = timer.ttl;
         self.checkpoint_again(id, counted.after(params.checkpoint_interval));
         Some(ttl)
@@ -271,10 +313,28 @@ impl Leading {
 
     fn time_left(&self, id: LeaseId, counted: Instant, state: &State, keys: bool) -> LeaseTime {
         let Some((timer, lease)) = self.timers.get(&id).zip(state.lease(id)) else {
-            return LeaseTime { ttl: -1, granted: 0, keys: Vec::new() };
+            return LeaseTime { ttl: -1, granted: 0, keys: Vec::new(), renewal: Renewal::default() };
         };
         let keys = lease.keys().filter(|_| keys).map(Bytes::copy_from_slice).collect();
-        LeaseTime { ttl: timer.due.since(counted).as_secs() as i64, granted: lease.ttl, keys }
+        let ttl = timer.due.since(counted).as_secs() as i64;
+        LeaseTime { ttl, granted: lease.ttl, keys, renewal: self.renewal(id) }
+    }
+
+    fn renewal(&self, id: LeaseId) -> Renewal {
+        Renewal { term: self.term, nth: self.timers.get(&id).map_or(0, |timer| timer.renewal) }
+    }
+
+    /// A lease whose end was proposed is among them until it has ended; the agenda has it when that is proposed again.
+    fn ending(&self, counted: Instant, within_ms: u64) -> Vec<Ending> {
+        let until = counted.after(Duration::from_millis(within_ms));
+        let horizon = until.max(counted.after(PROPOSE_AGAIN_AFTER));
+        let near = self.agenda.iter().take_while(|(at, _)| *at <= horizon);
+        near.filter_map(|(_, id)| {
+            let timer = self.timers.get(id).filter(|timer| timer.is_ending || timer.due <= until)?;
+            Some(Ending { id: *id, left_ms: timer.due.since(counted).as_millis() as u64 })
+        })
+        .take(LEASES_ENDING_MAX)
+        .collect()
     }
 
     fn end_expired(&mut self, counted: Instant, said: &mut Said) {
@@ -286,7 +346,10 @@ impl Leading {
             self.revokes_in_flight += usize::from(!timer.is_ending);
             timer.is_ending = true;
             self.agenda.remove(&(timer.next, id));
-            timer.next = counted.after(PROPOSE_AGAIN_AFTER);
+            timer.next = match planted(Mutant::RevokeProposedOnce) {
+                true => Instant::FAR_FUTURE,
+                false => counted.after(PROPOSE_AGAIN_AFTER),
+            };
             self.agenda.insert((timer.next, id));
             let guard = Some(Guard { term: self.term, granted: timer.granted });
             said.commands.push(Command::LeaseRevoke(Revoke { id, guard }));

@@ -3,8 +3,9 @@
 //! longer says so, and the question is put again.
 
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
-use base::{Boot, Instant, LeaseId, NodeId, Revision, Token};
-use coord::reply::{Body, LeaseTime, Reply};
+use base::limits::LEASES_ENDING_MAX;
+use base::{Boot, Instant, LeaseId, NodeId, Revision, Term, Token};
+use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
@@ -13,6 +14,10 @@ pub enum Question {
     TimeToLive {
         id: LeaseId,
         keys: bool,
+    },
+    /// Which leases end within so many milliseconds, if nobody renews them.
+    Ending {
+        within_ms: u64,
     },
     /// Which leases there are. Every member knows, once it has caught up.
     Leases,
@@ -49,12 +54,18 @@ const KEEP_ALIVE: u8 = 0;
 const TIME_TO_LIVE: u8 = 1;
 const TIME_TO_LIVE_WITH_KEYS: u8 = 2;
 
+const ENDING: u8 = 3;
+
 /// Questions for anyone are not sent.
 pub(crate) fn encode_question(question: Question, out: &mut Vec<u8>) {
     let (kind, id) = match question {
         Question::KeepAlive(id) => (KEEP_ALIVE, id),
         Question::TimeToLive { id, keys: false } => (TIME_TO_LIVE, id),
         Question::TimeToLive { id, keys: true } => (TIME_TO_LIVE_WITH_KEYS, id),
+        Question::Ending { within_ms } => {
+            out.push(ENDING);
+            return put_varint(out, within_ms);
+        }
         Question::Leases => unreachable!("every member answers it itself"),
     };
     out.push(kind);
@@ -63,6 +74,9 @@ pub(crate) fn encode_question(question: Question, out: &mut Vec<u8>) {
 
 pub(crate) fn decode_question(reader: &mut Reader) -> Option<Question> {
     let kind = reader.u8()?;
+    if kind == ENDING {
+        return Some(Question::Ending { within_ms: reader.varint()? });
+    }
     let id = LeaseId(reader.signed()?);
     match kind {
         KEEP_ALIVE => Some(Question::KeepAlive(id)),
@@ -75,21 +89,34 @@ pub(crate) fn decode_question(reader: &mut Reader) -> Option<Question> {
 const NOT_LEADING: u8 = 0;
 const RENEWED: u8 = 1;
 const TIME: u8 = 2;
+const SOON: u8 = 3;
 
 pub(crate) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
     let Some(Reply { revision, body }) = answer else { return out.push(NOT_LEADING) };
     out.push(match body {
         Body::LeaseRenewed { .. } => RENEWED,
+        Body::LeasesEnding(_) => SOON,
         _ => TIME,
     });
     put_signed(out, revision.0);
     match body {
-        Body::LeaseRenewed { ttl } => put_signed(out, *ttl),
+        Body::LeaseRenewed { ttl, renewal } => {
+            put_signed(out, *ttl);
+            encode_renewal(*renewal, out);
+        }
+        Body::LeasesEnding(list) => {
+            put_varint(out, list.len() as u64);
+            for Ending { id, left_ms } in list {
+                put_signed(out, id.0);
+                put_varint(out, *left_ms);
+            }
+        }
         Body::LeaseTime(time) => {
             put_signed(out, time.ttl);
             put_signed(out, time.granted);
             put_varint(out, time.keys.len() as u64);
             time.keys.iter().for_each(|key| put_bytes(out, key));
+            encode_renewal(time.renewal, out);
         }
         other => unreachable!("no question of another member is answered by {other:?}"),
     }
@@ -101,18 +128,40 @@ pub(crate) fn decode_answer(reader: &mut Reader) -> Option<Answer> {
         return Some(None);
     }
     let revision = Revision(reader.signed()?);
-    let ttl = reader.signed()?;
     let body = match kind {
-        RENEWED => Body::LeaseRenewed { ttl },
+        RENEWED => Body::LeaseRenewed { ttl: reader.signed()?, renewal: decode_renewal(reader)? },
+        SOON => Body::LeasesEnding(decode_ending(reader)?),
         TIME => {
+            let ttl = reader.signed()?;
             let granted = reader.signed()?;
             let mut keys = Vec::new();
             for _ in 0..reader.count()? {
                 keys.push(reader.bytes()?);
             }
-            Body::LeaseTime(LeaseTime { ttl, granted, keys })
+            Body::LeaseTime(LeaseTime { ttl, granted, keys, renewal: decode_renewal(reader)? })
         }
         _ => return None,
     };
     Some(Some(Reply { revision, body }))
+}
+
+fn encode_renewal(renewal: Renewal, out: &mut Vec<u8>) {
+    put_varint(out, renewal.term.0);
+    put_varint(out, renewal.nth);
+}
+
+fn decode_renewal(reader: &mut Reader) -> Option<Renewal> {
+    Some(Renewal { term: Term(reader.varint()?), nth: reader.varint()? })
+}
+
+fn decode_ending(reader: &mut Reader) -> Option<Vec<Ending>> {
+    let count = reader.count()?;
+    if count > LEASES_ENDING_MAX {
+        return None;
+    }
+    let mut list = Vec::new();
+    for _ in 0..count {
+        list.push(Ending { id: LeaseId(reader.signed()?), left_ms: reader.varint()? });
+    }
+    Some(list)
 }

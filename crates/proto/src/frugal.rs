@@ -19,6 +19,9 @@ const PARTS_MAX: usize = 16_384;
 /// Transactions within transactions that are walked; prost gives up at twice as many messages.
 const DEPTH_MAX: usize = 48;
 
+/// The leases that one stream of events may name.
+const EVENTS_REQUEST_BYTES_MAX: usize = 64 * 1024;
+
 /// A message that can tell from its bytes that it should not be decoded.
 pub trait Frugal {
     fn check(_bytes: &[u8]) -> Result<(), Status> {
@@ -79,6 +82,18 @@ flat! {
         MemberPromoteResponse;
     health: HealthCheckRequest, HealthCheckResponse;
 }
+
+/// A packed number takes one byte on the wire and eight in memory.
+impl Frugal for crate::althing::lease::v1::EventsRequest {
+    fn check(bytes: &[u8]) -> Result<(), Status> {
+        match bytes.len() <= EVENTS_REQUEST_BYTES_MAX {
+            true => Ok(()),
+            false => Err(refuse(Code::TooManyOps)),
+        }
+    }
+}
+
+impl Frugal for crate::althing::lease::v1::EventsResponse {}
 
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {

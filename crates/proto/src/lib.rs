@@ -22,6 +22,15 @@ pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
 }
 
+/// Services of our own.
+pub mod althing {
+    pub mod lease {
+        pub mod v1 {
+            tonic::include_proto!("althing.lease.v1");
+        }
+    }
+}
+
 /// gRPC's own health checking.
 pub mod health {
     tonic::include_proto!("grpc.health.v1");

@@ -192,6 +192,7 @@ impl Loop {
             let events = self.outlets.deliver(&mut self.out.watch);
             self.core.metrics.tallies.watch_events.inc_by(events);
         }
+        self.tell_lease_events();
         for (asker, answer) in self.out.answers.drain(..) {
             self.core.report(node::Input::Answered(asker, answer));
         }
@@ -210,6 +211,13 @@ impl Loop {
         }
     }
 
+    fn tell_lease_events(&mut self) {
+        for event in self.out.lease_events.drain(..) {
+            // Often nobody listens.
+            let _ = self.core.lease_events.send(event);
+        }
+    }
+
     fn send_flush(&mut self, flush: Flush) {
         self.flushing = Some(flush.number);
         self.core.storage.push(storage::Mail::Flush(flush));
@@ -223,9 +231,11 @@ impl Loop {
         self.core.storage.push(storage::Mail::Install { at, reply });
         self.view = wait.recv().expect("the storage thread outlives this one");
         self.flushing = None;
-        self.machine
+        self.out.lease_events = self
+            .machine
             .install(self.core.clock.now(), &*self.view)
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
+        self.tell_lease_events();
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

@@ -9,8 +9,10 @@ use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::Waiters;
 use crate::{apply, consensus, persist, storage};
+use base::limits::LEASE_EVENTS_WAITING_MAX;
+use node::LeaseEvent;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, broadcast};
 
 pub(crate) struct Core {
     pub clock: Clock,
@@ -32,6 +34,8 @@ pub(crate) struct Core {
     pub budget: Budget,
     /// Seats for those who read values from the store.
     pub readers: Semaphore,
+    /// What happens to leases, for whoever listens.
+    pub lease_events: broadcast::Sender<LeaseEvent>,
 }
 
 /// As many read at once as keep a disk and two cores busy.
@@ -54,6 +58,7 @@ impl Core {
             large_reads: AtomicU64::new(1),
             budget: Budget::new(response_bytes_max),
             readers: Semaphore::new(READERS_MAX),
+            lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::lease_events::{LeaseEvents, Wanted};
 use crate::mailbox::Mailbox;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
@@ -16,7 +17,7 @@ use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
-use coord::{Command, Compact, Grant, Revoke};
+use coord::{Command, Compact, Grant, Once, RequestId, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -134,6 +135,30 @@ impl Handle {
                 Err(Code::LeaseExists) if id == LeaseId::NONE => {}
                 answer => return answer,
             }
+        }
+    }
+
+    /// Submits a client's command that may be sent again under the same id, here or elsewhere: it is carried out
+    /// once, and its answer is that of the first time.
+    pub async fn submit_once(&self, id: RequestId, command: Command) -> Result<Reply, Code> {
+        let command = match command {
+            Command::LeaseGrant(Grant { ttl, .. }) if ttl > LEASE_TTL_SECONDS_MAX => {
+                return Err(Code::LeaseTtlTooLarge);
+            }
+            Command::LeaseGrant(Grant { id, ttl }) => {
+                Command::LeaseGrant(Grant { id, ttl: ttl.max(self.shared.lease_ttl_min) })
+            }
+            command => command,
+        };
+        let once = Once::new(id, command).ok_or(Code::RequestIdMalformed)?;
+        self.wait_for(self.propose(&Command::Once(once))?).await
+    }
+
+    /// Begins to tell what happens to leases from now on.
+    pub fn lease_events(&self, wanted: Wanted) -> Result<LeaseEvents, Code> {
+        match self.shared.core.draining.load(Ordering::Relaxed) {
+            true => Err(Code::Stopped),
+            false => Ok(LeaseEvents::new(self.clone(), self.shared.core.lease_events.subscribe(), wanted)),
         }
     }
 

@@ -2,6 +2,7 @@
 //! Seeds are handed out in order, so a campaign of N seeds always covers the same ones.
 
 use crate::run::{self, Report};
+use crate::scenario::Scenario;
 use crate::tally::Tally;
 use base::mutant::Mutant;
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ pub struct Plan {
     pub until: Option<Instant>,
     pub threads: usize,
     pub planted: Option<Mutant>,
+    pub scenario: &'static Scenario,
     /// A campaign for a planted bug ends when it is found.
     pub stop_at_first: bool,
 }
@@ -23,6 +25,8 @@ pub struct Plan {
 pub struct Summary {
     pub seeds: u64,
     pub tally: Tally,
+    /// How often that happened which the scenario is about.
+    pub met: u64,
     pub elapsed: Duration,
     /// In the order of their seeds.
     pub violations: Vec<Report>,
@@ -39,7 +43,7 @@ pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
     let started = Instant::now();
     let next = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
-    let done: Mutex<(u64, Tally, Vec<Report>)> = Mutex::default();
+    let done: Mutex<(u64, Tally, u64, Vec<Report>)> = Mutex::default();
     let out_of_time = || plan.until.is_some_and(|until| Instant::now() >= until);
     thread::scope(|scope| {
         for _ in 0..plan.threads {
@@ -49,20 +53,22 @@ pub fn run(plan: &Plan, progress: &(dyn Fn(&Report) + Sync)) -> Summary {
                     if nth >= plan.seeds {
                         break;
                     }
-                    let report = run::run(plan.first + nth, plan.planted);
+                    let report = run::run_in(plan.scenario, plan.first + nth, plan.planted);
                     progress(&report);
                     let mut done = done.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                     done.0 += 1;
                     done.1.add(&report.tally);
+                    done.2 += report.met;
                     if report.violation.is_some() {
                         stop.fetch_or(plan.stop_at_first, Ordering::Relaxed);
-                        done.2.push(report);
+                        done.3.push(report);
                     }
                 }
             });
         }
     });
-    let (seeds, tally, mut violations) = done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (seeds, tally, met, mut violations) =
+        done.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     violations.sort_by_key(|report| report.seed);
-    Summary { seeds, tally, elapsed: started.elapsed(), violations }
+    Summary { seeds, tally, met, elapsed: started.elapsed(), violations }
 }

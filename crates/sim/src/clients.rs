@@ -1,15 +1,17 @@
 //! Clients: each asks one thing at a time, of any member, and gives up after a while.
 //! What they asked and heard becomes the history that the judges read.
 
-use crate::history::{History, Operation, Outcome};
+use crate::history::{Asked, History, Operation, Outcome};
 use crate::host::outcome_of;
+use crate::oracle::{Checker, Violation};
 use crate::workload::Workload;
 use crate::world::{Checked, Event, World};
 use base::rng::mix;
 use base::{Code, ProposalId, Token};
-use coord::Command;
+use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::Request;
+use coord::{Command, Once};
 use node::{Input, Work};
 use std::time::Duration;
 
@@ -22,11 +24,17 @@ pub struct Clients {
 }
 
 const PATIENCE_US: u64 = 3_000_000;
+/// Whoever can ask again does so long before the member gives up.
+const PATIENCE_FOR_AN_ATTEMPT_US: (u64, u64) = (100_000, 1_500_000);
 const DEADLINE: Duration = Duration::from_millis(2_500);
 
 impl Clients {
     pub fn new(count: usize) -> Clients {
         Clients { history: Vec::new(), workload: Workload::new(), asking: vec![None; count], stopped: false }
+    }
+
+    pub fn is_under_way(&self, operation: usize) -> bool {
+        self.asking.contains(&Some(operation))
     }
 
     fn settle(&mut self, operation: usize, now: u64, outcome: Outcome) -> Option<usize> {
@@ -52,7 +60,7 @@ impl World {
             self.agenda.after(100_000, Event::Ask { client });
             return Ok(());
         }
-        let request = self.clients.workload.next(&mut self.rng);
+        let request = self.clients.workload.next(&mut self.rng, self.settings.bias.mix);
         self.ask_host(client, host, request);
         Ok(())
     }
@@ -64,25 +72,35 @@ impl World {
             client: client as u64,
             invoked: self.agenda.now(),
             returned: None,
-            request,
+            request: request.into(),
             outcome: Outcome::Unknown,
         });
         self.clients.asking[client] = Some(operation);
+        self.identify(client, operation);
+        self.send_operation(host, operation);
+        operation
+    }
+
+    /// Sends it for the first time, or again.
+    pub fn send_operation(&mut self, host: usize, operation: usize) {
         let life = self.hosts[host].life;
         self.agenda.after(100, Event::Arrive { host, life, operation });
-        self.agenda.after(PATIENCE_US, Event::GiveUp { operation });
-        operation
+        let patience = match self.sessions.id_of(operation) {
+            Some(_) => self.rng.between(PATIENCE_FOR_AN_ATTEMPT_US.0, PATIENCE_FOR_AN_ATTEMPT_US.1),
+            None => PATIENCE_US,
+        };
+        let attempt = self.sessions.attempt_of(operation);
+        self.agenda.after(patience, Event::GiveUp { operation, attempt });
     }
 
     pub fn arrive(&mut self, host: usize, operation: usize) -> Checked {
         let deadline = self.local_now(host).after(DEADLINE);
-        let request = self.clients.history[operation].request.clone();
-        let work = if request.is_read_only() {
-            Work::Read(request)
-        } else {
-            let mut bytes = Vec::new();
-            Command::from_request(request).expect("what writes is a command").encode(&mut bytes);
-            Work::Propose(bytes.into())
+        let Asked::Kv(request) = self.clients.history[operation].request.clone() else {
+            unreachable!("clients ask about keys")
+        };
+        let work = match request.is_read_only() {
+            true => Work::Read(request),
+            false => Work::Propose(self.command_of(operation, request)),
         };
         let origin = self.hosts[host].id;
         let process = self.process(host);
@@ -94,26 +112,59 @@ impl World {
         self.drive(host, Input::Request(node::Request { token, deadline, work }))
     }
 
-    /// A member answers.
-    pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
-        match self.process(host).waiting.remove(&token) {
-            Some(operation) => match result {
-                Ok(Reply { revision, body: Body::Large(range) }) => {
-                    self.begin_reading(host, operation, revision, *range);
-                }
-                result => self.settle(operation, outcome_of(result)),
-            },
-            None => self.tell_tenant(host, token, &result),
-        }
+    fn command_of(&self, operation: usize, request: Request) -> Bytes {
+        let command = Command::from_request(request).expect("what writes is a command");
+        let command = match self.sessions.id_of(operation) {
+            Some(id) => Command::Once(Once::new(id, command).expect("clients may ask for it")),
+            None => command,
+        };
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        bytes.into()
     }
 
-    pub fn give_up(&mut self, operation: usize) -> Checked {
-        self.settle(operation, Outcome::Unknown);
+    /// A member answers.
+    pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
+        let Some(operation) = self.process(host).waiting.remove(&token) else {
+            return self.tell_tenant(host, token, &result);
+        };
+        let result = match result {
+            Ok(Reply { revision, body: Body::Large(range) }) => {
+                return self.begin_reading(host, operation, revision, *range);
+            }
+            result => result,
+        };
+        let refusal = result.as_ref().err().copied();
+        let outcome = self.sessions.outcome_of(operation, outcome_of(result));
+        match refusal {
+            Some(Code::SessionUnknown | Code::RequestForgotten) => {
+                if let Some(id) = self.sessions.id_of(operation) {
+                    self.sessions.lost(id.session);
+                }
+                self.sessions.give_up(operation);
+            }
+            Some(Code::RequestIdReused) => {
+                let what = format!("no id was used twice\n  > {}", self.clients.history[operation]);
+                self.broken.get_or_insert(Violation { checker: Checker::Linearizable, what });
+            }
+            _ => {}
+        }
+        self.settle(operation, outcome);
+    }
+
+    pub fn give_up(&mut self, operation: usize, attempt: u32) -> Checked {
+        if self.sessions.attempt_of(operation) == attempt {
+            self.settle(operation, Outcome::Unknown);
+        }
         Ok(())
     }
 
-    /// Ends an operation for its client, who thinks for a while and asks the next thing.
+    /// Ends an operation for its client, who thinks for a while and asks the next thing; unless it asks again.
     pub fn settle(&mut self, operation: usize, outcome: Outcome) {
+        if outcome == Outcome::Unknown && self.try_again(operation) {
+            return;
+        }
+        self.sessions.give_up(operation);
         let now = self.agenda.now();
         let counter = match &outcome {
             Outcome::Done(_) => &mut self.tally.answered,

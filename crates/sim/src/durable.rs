@@ -20,7 +20,7 @@ pub fn final_read(client: u64, invoked: u64, returned: u64, reply: Reply) -> Ope
         client,
         invoked,
         returned: Some(returned),
-        request: read_everything(),
+        request: read_everything().into(),
         outcome: Outcome::Done(reply),
     }
 }

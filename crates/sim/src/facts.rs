@@ -3,7 +3,7 @@
 //! them. Every rule here follows from the answers alone, so it never forbids a lawful placement; it only
 //! spares the search from finding out much later.
 
-use crate::history::Operation;
+use crate::history::{Asked, Operation};
 use crate::model::{Keys, State};
 use base::Revision;
 use bytes::Bytes;
@@ -42,9 +42,9 @@ impl Facts {
     pub fn gather(history: &[Operation]) -> Facts {
         let mut facts = Facts::default();
         for operation in history {
-            if let Some(reply) = operation.reply() {
+            if let (Some(reply), Asked::Kv(request)) = (operation.reply(), &operation.request) {
                 let made = operation.made_revision().is_some();
-                facts.learn(&operation.request, &reply.body, reply, made);
+                facts.learn(request, &reply.body, reply, made);
             }
         }
         for key in facts.keys.values_mut() {
@@ -96,11 +96,18 @@ impl Facts {
     }
 
     /// The revision at which a request's puts were seen to land, if any of them was ever seen.
-    pub fn landed(&self, request: &Request) -> Option<Revision> {
+    pub fn landed(&self, asked: &Asked) -> Option<Revision> {
+        match asked {
+            Asked::Kv(request) => self.put_landed(request),
+            Asked::EndLease(_) => None,
+        }
+    }
+
+    fn put_landed(&self, request: &Request) -> Option<Revision> {
         match request {
             Request::Put(put) => self.origins.get(&(put.key.clone(), put.value.clone()?)).copied(),
             Request::Txn(txn) => {
-                txn.success.iter().chain(&txn.failure).find_map(|request| self.landed(request))
+                txn.success.iter().chain(&txn.failure).find_map(|request| self.put_landed(request))
             }
             Request::Range(_) | Request::Delete(_) => None,
         }

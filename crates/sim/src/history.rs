@@ -2,9 +2,10 @@
 //! The world records one `Operation` for each request; the checkers read nothing else. Times are the world's
 //! own true microseconds, so that "returned before the other was invoked" means what it says.
 
-use base::{Code, Revision};
+use base::{Code, LeaseId, Revision};
 use coord::reply::{Body, Reply};
 use coord::request::Request;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -12,8 +13,21 @@ pub struct Operation {
     pub invoked: u64,
     /// `None` when the client gave up or lost the connection.
     pub returned: Option<u64>,
-    pub request: Request,
+    pub request: Asked,
     pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Kv(Request),
+    /// A client revokes a lease; or the lease expires, which nobody is told of.
+    EndLease(LeaseId),
+}
+
+impl From<Request> for Asked {
+    fn from(request: Request) -> Asked {
+        Asked::Kv(request)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +57,8 @@ impl Operation {
         }
     }
 
-    /// The revision this operation says it made: every effective mutation makes exactly one.
+    /// The revision this operation says it made: every effective mutation makes exactly one. The end of a lease
+    /// does not say whether there were keys.
     pub fn made_revision(&self) -> Option<Revision> {
         self.reply().filter(|reply| changed_something(&reply.body)).map(|reply| reply.revision)
     }
@@ -56,21 +71,67 @@ pub fn changed_something(body: &Body) -> bool {
         Body::Put(_) => true,
         Body::Delete(delete) => delete.deleted > 0,
         Body::Txn(txn) => txn.bodies.iter().any(changed_something),
+        Body::LeaseRevoked | Body::CarriedOut => false,
         other => unreachable!("no client asked for {other:?}"),
     }
 }
 
+/// Whether an answer leaves open if there was an effect.
+pub fn is_vague(body: &Body) -> bool {
+    matches!(body, Body::LeaseRevoked | Body::CarriedOut)
+}
+
+/// Whether somebody may be told this if that is right: of a large answer to a repeated request only the revision is
+/// left.
+pub fn agrees(told: &Reply, right: &Reply) -> bool {
+    told == right || told.body == Body::CarriedOut && told.revision == right.revision
+}
+
 /// Whether a request could have an effect in some state.
-pub fn may_change(request: &Request) -> bool {
-    match request {
-        Request::Range(_) => false,
-        Request::Put(_) | Request::Delete(_) => true,
-        Request::Txn(txn) => txn.success.iter().chain(&txn.failure).any(may_change),
+pub fn may_change(asked: &Asked) -> bool {
+    match asked {
+        Asked::Kv(request) => may_write(request),
+        Asked::EndLease(_) => true,
     }
 }
 
-/// A refusal that depends on the state and so tells something about it. All others are given before the
+fn may_write(request: &Request) -> bool {
+    match request {
+        Request::Range(_) => false,
+        Request::Put(_) | Request::Delete(_) => true,
+        Request::Txn(txn) => txn.success.iter().chain(&txn.failure).any(may_write),
+    }
+}
+
+/// A refusal that depends on the keys and so tells something about them. Those that depend on leases or on what was
+/// compacted are judged by `registers`. All others are given before the
 /// state is looked at, or for the want of a leader, time or space, and tell nothing.
 pub fn tells_of_the_state(code: Code) -> bool {
-    matches!(code, Code::KeyNotFound | Code::FutureRevision | Code::Compacted | Code::LeaseNotFound)
+    matches!(code, Code::KeyNotFound | Code::FutureRevision)
+}
+
+/// Every lease that a history names. The order of operations is searched as if all of them had been granted before:
+/// that none is used earlier is judged by `registers`.
+pub fn leases_of(history: &[Operation]) -> BTreeSet<LeaseId> {
+    let mut named = BTreeSet::new();
+    for operation in history {
+        match &operation.request {
+            Asked::Kv(request) => gather_leases(request, &mut named),
+            Asked::EndLease(id) => {
+                named.insert(*id);
+            }
+        }
+    }
+    named
+}
+
+/// The leases that a request's puts name.
+pub fn gather_leases(request: &Request, named: &mut BTreeSet<LeaseId>) {
+    match request {
+        Request::Put(put) => named.extend(put.lease.filter(|lease| *lease != LeaseId::NONE)),
+        Request::Txn(txn) => {
+            txn.success.iter().chain(&txn.failure).for_each(|request| gather_leases(request, named));
+        }
+        Request::Range(_) | Request::Delete(_) => {}
+    }
 }

@@ -41,6 +41,8 @@ pub struct Process {
     pub to_apply: VecDeque<apply::Input>,
     pub apply_planned: bool,
     pub flush: Option<Flush>,
+    /// When the last of what apply told consensus is heard.
+    pub reported_at: u64,
     pub tokens: u64,
     /// Which operation of the history waits under a token.
     pub waiting: BTreeMap<Token, usize>,
@@ -72,6 +74,7 @@ impl Process {
             to_apply: VecDeque::new(),
             apply_planned: false,
             flush: None,
+            reported_at: 0,
             tokens: 0,
             waiting: BTreeMap::new(),
             readings: BTreeMap::new(),

@@ -1,11 +1,11 @@
 //! Random lawful histories: the model runs under a random interleaving of clients, and some of them never
 //! learn what became of their requests, which may then happen much later or never.
 
-use crate::history::{History, Operation, Outcome, may_change};
-use crate::model::{State, step};
+use crate::history::{Asked, History, Operation, Outcome, may_change};
+use crate::model::{State, carry_out};
 use crate::phrases::{bytes, compare, delete, one, put, range, span, txn};
 use crate::serializable::is_serializable;
-use base::{Revision, Rng};
+use base::{LeaseId, Revision, Rng};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target};
 
 pub struct Shape {
@@ -15,6 +15,9 @@ pub struct Shape {
     /// Requests, in a million, whose answer is lost or that are given up.
     pub unknown: u64,
 }
+
+/// Each ends at most once.
+const LEASES: i64 = 4;
 
 enum Client {
     Idle,
@@ -27,7 +30,7 @@ pub fn history(seed: u64, shape: &Shape) -> History {
     let mut history = History::new();
     let mut clients: Vec<Client> = (0..shape.clients).map(|_| Client::Idle).collect();
     let mut adrift: Vec<usize> = Vec::new();
-    let mut state = State::empty();
+    let mut state = State::with_leases((1..=LEASES).map(LeaseId).collect());
     let mut now = 0;
     let busy = |client: &Client| !matches!(client, Client::Idle);
     while history.len() < shape.operations || clients.iter().any(busy) {
@@ -73,13 +76,13 @@ pub fn history(seed: u64, shape: &Shape) -> History {
 }
 
 /// Carries a request out now, or, if it may be stale, on a state of the near past.
-fn perform(state: &mut State, request: &Request, rng: &mut Rng) -> Outcome {
+fn perform(state: &mut State, request: &Asked, rng: &mut Rng) -> Outcome {
     let lag = if is_serializable(request) { rng.between(0, 6) as i64 } else { 0 };
     let member = state.at(Revision((state.revision().0 - lag).max(1))).expect("a past revision").clone();
-    match step(&member, request) {
+    match carry_out(&member, request) {
         Err(code) => Outcome::Refused(code),
         Ok((after, reply)) => {
-            if after.revision() > state.revision() {
+            if after.revision() > state.revision() || matches!(request, Asked::EndLease(_)) {
                 *state = after;
             }
             Outcome::Done(reply)
@@ -95,13 +98,18 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn request(&mut self) -> Request {
-        match self.rng.between(0, 100) {
+    fn request(&mut self) -> Asked {
+        Asked::Kv(match self.rng.between(0, 100) {
             0..35 => Request::Put(self.put()),
             35..65 => Request::Range(self.range()),
             65..75 => Request::Delete(self.delete()),
+            75..79 => return Asked::EndLease(self.lease()),
             _ => self.txn(1),
-        }
+        })
+    }
+
+    fn lease(&mut self) -> LeaseId {
+        LeaseId(self.rng.between(1, LEASES as u64 + 1) as i64)
     }
 
     fn key(&mut self) -> String {
@@ -114,6 +122,9 @@ impl Maker<'_> {
         let mut put = Put { prev_kv: self.rng.chance(300_000), ..put(&key, &format!("v{serial}")) };
         if self.rng.chance(60_000) {
             put.value = None;
+        }
+        if self.rng.chance(300_000) {
+            put.lease = Some(self.lease());
         }
         put
     }

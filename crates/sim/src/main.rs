@@ -7,6 +7,7 @@
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
 use sim::run::Report;
+use sim::scenario::{self, Scenario};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ Usage: sim [OPTIONS]
   --threads T     worlds at a time (default: the number of cores)
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
+  --scenario NAME a world with a bias; the run must meet what it is about
+  --scenarios     every such world in turn
   --help          this text
 
 Examples:
@@ -51,8 +54,11 @@ fn main() -> ExitCode {
     if options.mutants {
         return hunt_all(&options);
     }
+    if options.scenarios {
+        return play_all(&options);
+    }
     if let Some(seed) = options.seed {
-        return replay(seed, options.mutant);
+        return replay(options.scenario, seed, options.mutant);
     }
     campaign_of(&options)
 }
@@ -65,6 +71,8 @@ struct Options {
     threads: usize,
     mutant: Option<Mutant>,
     mutants: bool,
+    scenario: &'static Scenario,
+    scenarios: bool,
     help: bool,
 }
 
@@ -78,6 +86,8 @@ impl Options {
             threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             mutant: None,
             mutants: false,
+            scenario: &scenario::STORM,
+            scenarios: false,
             help: false,
         };
         let mut seeds_given = false;
@@ -95,6 +105,8 @@ impl Options {
                 "--threads" => options.threads = number(&arg, &value()?)?,
                 "--mutant" => options.mutant = Some(mutant(&value()?)?),
                 "--mutants" => options.mutants = true,
+                "--scenario" => options.scenario = named(&value()?)?,
+                "--scenarios" => options.scenarios = true,
                 "--help" | "-h" => options.help = true,
                 _ => return Err(format!("there is no option {arg}")),
             }
@@ -115,6 +127,7 @@ impl Options {
             until: self.minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0)),
             threads: self.threads,
             planted,
+            scenario: self.scenario,
             stop_at_first: planted.is_some(),
         }
     }
@@ -131,11 +144,34 @@ fn mutant(name: &str) -> Result<Mutant, String> {
     })
 }
 
+fn named(name: &str) -> Result<&'static Scenario, String> {
+    scenario::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = scenario::ALL.iter().map(|scenario| scenario.name).collect();
+        format!("there is no scenario {name:?}; there are {}", names.join(", "))
+    })
+}
+
+/// Every scenario must be lawful and meet what it is about.
+fn play_all(options: &Options) -> ExitCode {
+    let mut failures = 0;
+    println!("| scenario | about | met | violations |");
+    println!("|---|---|---|---|");
+    for scenario in &scenario::ALL {
+        let plan = Plan { scenario, ..options.plan(options.mutant) };
+        let summary = campaign::run(&plan, &|report| print_violation(scenario, report));
+        let (met, violations) = (summary.met, summary.violations.len());
+        println!("| `{}` | {} | {met} | {violations} |", scenario.name, scenario.about);
+        failures += violations + usize::from(met == 0);
+    }
+    println!("violations: {failures}");
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn campaign_of(options: &Options) -> ExitCode {
     let ended = AtomicU64::new(0);
     let summary = campaign::run(&options.plan(options.mutant), &|report| {
         if report.violation.is_some() {
-            print_violation(report);
+            print_violation(options.scenario, report);
         }
         let ended = ended.fetch_add(1, Ordering::Relaxed) + 1;
         if ended.is_multiple_of(250) {
@@ -147,13 +183,13 @@ fn campaign_of(options: &Options) -> ExitCode {
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn replay(seed: u64, planted: Option<Mutant>) -> ExitCode {
-    let first = sim::run::run(seed, planted);
-    let second = sim::run::run(seed, planted);
+fn replay(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> ExitCode {
+    let first = sim::run::run_in(scenario, seed, planted);
+    let second = sim::run::run_in(scenario, seed, planted);
     println!("seed {seed}: trace {:016x}, and again {:016x}", first.trace, second.trace);
     println!("{:?}", first.tally);
     if first.violation.is_some() {
-        print_violation(&first);
+        print_violation(scenario, &first);
     }
     let differs = first.trace != second.trace;
     if differs {
@@ -185,10 +221,14 @@ fn hunt_all(options: &Options) -> ExitCode {
     if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print_violation(report: &Report) {
+fn print_violation(scenario: &Scenario, report: &Report) {
     if let Some(found) = &report.violation {
         println!("seed {}: {}: {}", report.seed, found.checker.name(), found.what);
-        println!("replay with: cargo run --release -p sim -- --seed {}", report.seed);
+        let world = match std::ptr::eq(scenario, &scenario::STORM) {
+            true => String::new(),
+            false => format!("--scenario {} ", scenario.name),
+        };
+        println!("replay with: cargo run --release -p sim -- {world}--seed {}", report.seed);
     }
 }
 
@@ -214,4 +254,5 @@ fn print_summary(summary: &Summary, threads: usize) {
         "elections: {}, snapshots installed: {}, tails cut: {}, flushes: {}, messages: {}, watch responses: {}",
         tally.elections, tally.snapshots, tally.tails_cut, tally.flushes, tally.messages, tally.watched
     );
+    println!("requests sent again: {}, leases expired: {}", tally.retries, tally.expired);
 }

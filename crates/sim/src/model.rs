@@ -3,6 +3,7 @@
 //! It is written from the wire contract and must never borrow from the store that it judges. States are
 //! persistent: cloning one is cheap, and every state remembers the ones before it.
 
+use crate::history::Asked;
 use base::checksum::hash64;
 use base::rng::mix;
 use base::{Code, KeyRange, LeaseId, Revision};
@@ -12,7 +13,7 @@ use coord::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub type Keys = BTreeMap<Bytes, KeyValue>;
@@ -27,13 +28,66 @@ struct Moment {
     keys: Keys,
     hash: u64,
     past: Option<State>,
+    leases: Arc<BTreeSet<LeaseId>>,
+    /// The oldest revision that can be read; zero when nobody knows of any.
+    floor: Revision,
 }
 
 impl State {
     /// A store to which nothing was ever written.
     pub fn empty() -> State {
-        let revision = Revision::EMPTY_STORE;
-        State(Arc::new(Moment { revision, keys: Keys::new(), hash: 0, past: None }))
+        State::with_leases(BTreeSet::new())
+    }
+
+    /// The same, with these leases granted.
+    pub fn with_leases(leases: BTreeSet<LeaseId>) -> State {
+        State(Arc::new(Moment {
+            revision: Revision::EMPTY_STORE,
+            keys: Keys::new(),
+            hash: 0,
+            past: None,
+            leases: Arc::new(leases),
+            floor: Revision::ZERO,
+        }))
+    }
+
+    /// The same revision with something changed that has none.
+    fn beside(&self, leases: Arc<BTreeSet<LeaseId>>, floor: Revision, hash: u64) -> State {
+        let Moment { revision, keys, past, .. } = &*self.0;
+        let (revision, keys, past) = (*revision, keys.clone(), past.clone());
+        State(Arc::new(Moment { revision, keys, hash, past, leases, floor }))
+    }
+
+    pub fn has_lease(&self, id: LeaseId) -> bool {
+        self.0.leases.contains(&id)
+    }
+
+    pub fn grant(&self, id: LeaseId) -> State {
+        let mut leases = (*self.0.leases).clone();
+        leases.insert(id);
+        self.beside(Arc::new(leases), self.0.floor, self.0.hash)
+    }
+
+    /// From now on nothing below this revision can be read.
+    pub fn compact(&self, floor: Revision) -> State {
+        self.beside(self.0.leases.clone(), floor, self.0.hash)
+    }
+
+    pub fn floor(&self) -> Revision {
+        self.0.floor
+    }
+
+    /// A lease ends with all of its keys, in one revision if there are any.
+    pub fn end(&self, id: LeaseId) -> State {
+        let mut leases = (*self.0.leases).clone();
+        leases.remove(&id);
+        let mut draft = Draft::on(self);
+        draft.hash = mix(draft.hash ^ id.0 as u64);
+        let doomed: Vec<Bytes> =
+            self.keys().values().filter(|kv| kv.lease == id).map(|kv| kv.key.clone()).collect();
+        doomed.iter().for_each(|key| draft.write(key, None));
+        let hash = draft.hash;
+        draft.finish().beside(Arc::new(leases), self.0.floor, hash)
     }
 
     pub fn revision(&self) -> Revision {
@@ -74,14 +128,27 @@ impl Drop for Moment {
     }
 }
 
+/// Carries out whatever an operation asked for.
+pub fn carry_out(state: &State, asked: &Asked) -> Result<(State, Reply), Code> {
+    match asked {
+        Asked::Kv(request) => step(state, request),
+        Asked::EndLease(id) if state.has_lease(*id) => {
+            let after = state.end(*id);
+            let revision = after.revision();
+            Ok((after, Reply { revision, body: Body::LeaseRevoked }))
+        }
+        Asked::EndLease(_) => Err(Code::LeaseNotFound),
+    }
+}
+
 /// Carries out one request.
 pub fn step(state: &State, request: &Request) -> Result<(State, Reply), Code> {
     if let Request::Put(put) = request {
         // Inside a transaction the key is looked for first.
-        check_lease(put)?;
+        check_lease(state, put)?;
     }
     check(state, request)?;
-    let mut draft = Draft { before: state, changed: None, hash: state.hash() };
+    let mut draft = Draft::on(state);
     let body = draft.run(request);
     let after = draft.finish();
     let revision = after.revision();
@@ -92,6 +159,9 @@ pub fn step(state: &State, request: &Request) -> Result<(State, Reply), Code> {
 fn check(state: &State, request: &Request) -> Result<(), Code> {
     match request {
         Request::Range(range) if range.revision > state.revision() => Err(Code::FutureRevision),
+        Request::Range(range) if range.revision > Revision::ZERO && range.revision < state.0.floor => {
+            Err(Code::Compacted)
+        }
         Request::Range(_) | Request::Delete(_) => Ok(()),
         Request::Put(put) => check_put(state, put),
         Request::Txn(txn) => branch(state, txn).1.iter().try_for_each(|request| check(state, request)),
@@ -103,13 +173,13 @@ fn check_put(state: &State, put: &Put) -> Result<(), Code> {
     if keeps_something && !state.keys().contains_key(&put.key) {
         return Err(Code::KeyNotFound);
     }
-    check_lease(put)
+    check_lease(state, put)
 }
 
-/// No request grants a lease, so none can exist.
-fn check_lease(put: &Put) -> Result<(), Code> {
+fn check_lease(state: &State, put: &Put) -> Result<(), Code> {
     match put.lease {
         None | Some(LeaseId::NONE) => Ok(()),
+        Some(id) if state.has_lease(id) => Ok(()),
         Some(_) => Err(Code::LeaseNotFound),
     }
 }
@@ -166,7 +236,11 @@ struct Draft<'a> {
     hash: u64,
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    fn on(before: &'a State) -> Draft<'a> {
+        Draft { before, changed: None, hash: before.hash() }
+    }
+
     fn run(&mut self, request: &Request) -> Body {
         match request {
             Request::Range(range) => Body::Range(self.range(range)),
@@ -185,6 +259,8 @@ impl Draft<'_> {
                 keys,
                 hash: self.hash,
                 past: Some(self.before.clone()),
+                leases: self.before.0.leases.clone(),
+                floor: self.before.0.floor,
             })),
         }
     }
@@ -194,7 +270,8 @@ impl Draft<'_> {
     }
 
     fn write(&mut self, key: &Bytes, kv: Option<KeyValue>) {
-        self.hash = mix(hash64(key, self.hash)) ^ kv.as_ref().map_or(0, |kv| hash64(&kv.value, self.hash));
+        let written = |kv: &KeyValue| hash64(&kv.value, self.hash) ^ mix(kv.lease.0 as u64);
+        self.hash = mix(hash64(key, self.hash)) ^ kv.as_ref().map_or(0, written);
         let keys = self.changed.get_or_insert_with(|| self.before.keys().clone());
         match kv {
             Some(kv) => keys.insert(key.clone(), kv),

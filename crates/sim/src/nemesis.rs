@@ -16,31 +16,85 @@ pub enum Death {
     Trouble,
 }
 
+/// What can be broken, in one go.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    Kill,
+    PowerCut,
+    Blackout,
+    Split,
+    OneWay,
+    IsolateLeader,
+    IsolateFollower,
+    Pause,
+    PauseLeader,
+    FailSync,
+    FillDisk,
+    CutPowerSoon,
+    JumpClock,
+    SlowDisks,
+    Flicker,
+    Transfer,
+}
+
+/// All of them, by how often they come.
+pub const STORM: &[(u64, Fault)] = &[
+    (14, Fault::Kill),
+    (14, Fault::PowerCut),
+    (4, Fault::Blackout),
+    (12, Fault::Split),
+    (8, Fault::OneWay),
+    (6, Fault::IsolateLeader),
+    (10, Fault::Pause),
+    (6, Fault::FailSync),
+    (6, Fault::FillDisk),
+    (8, Fault::CutPowerSoon),
+    (3, Fault::JumpClock),
+    (4, Fault::SlowDisks),
+    (3, Fault::Flicker),
+    (2, Fault::Transfer),
+];
+
 impl World {
     pub fn nemesis(&mut self) -> Checked {
         if self.calm {
             return Ok(());
         }
-        let pause = self.rng.between(200_000, 4_000_000);
+        let (shortest, longest) = self.settings.bias.fault_pause;
+        let pause = self.rng.between(shortest, longest);
         self.agenda.after(pause, Event::Nemesis);
         let host = self.rng.between(0, self.hosts.len() as u64) as usize;
-        match self.rng.between(0, 100) {
-            0..14 => self.strike(host, Death::Killed),
-            14..28 => self.strike(host, Death::PowerCut),
-            28..32 => self.strike_all(),
-            32..44 => self.split(),
-            44..52 => self.cut_one_way(),
-            52..58 => self.isolate_leader(),
-            58..68 => self.pause(host),
-            68..74 => self.fail_sync(host),
-            74..80 => self.fill_disk(host),
-            80..88 => self.cut_power_soon(host),
-            88..91 => self.jump_clock(host),
-            91..95 => self.slow_disks(),
-            95..98 => self.flicker(),
-            _ => return self.transfer_leadership(),
+        match self.next_fault() {
+            Fault::Kill => self.strike(host, Death::Killed),
+            Fault::PowerCut => self.strike(host, Death::PowerCut),
+            Fault::Blackout => self.strike_all(),
+            Fault::Split => self.split(),
+            Fault::OneWay => self.cut_one_way(),
+            Fault::IsolateLeader => self.isolate_leader(),
+            Fault::IsolateFollower => self.isolate_follower(host),
+            Fault::Pause => self.pause(host),
+            Fault::PauseLeader => self.pause(self.leader().unwrap_or(host)),
+            Fault::FailSync => self.fail_sync(host),
+            Fault::FillDisk => self.fill_disk(host),
+            Fault::CutPowerSoon => self.cut_power_soon(host),
+            Fault::JumpClock => self.jump_clock(host),
+            Fault::SlowDisks => self.slow_disks(),
+            Fault::Flicker => self.flicker(),
+            Fault::Transfer => return self.transfer_leadership(),
         }
         Ok(())
+    }
+
+    fn next_fault(&mut self) -> Fault {
+        let faults = self.settings.bias.faults;
+        let mut draw = self.rng.between(0, faults.iter().map(|(weight, _)| weight).sum());
+        for (weight, fault) in faults {
+            if draw < *weight {
+                return *fault;
+            }
+            draw -= weight;
+        }
+        unreachable!("what is drawn lies below the sum of the weights")
     }
 
     pub fn strike(&mut self, host: usize, death: Death) {
@@ -125,6 +179,14 @@ impl World {
         }
     }
 
+    fn isolate_follower(&mut self, host: usize) {
+        if self.leader() != Some(host) {
+            self.tally.faults += 1;
+            self.network.isolate(host);
+            self.heal_later();
+        }
+    }
+
     fn heal_later(&mut self) {
         let delay = self.rng.between(300_000, 8_000_000);
         self.agenda.after(delay, Event::Heal);
@@ -192,6 +254,7 @@ impl World {
     /// Faults stop: links heal, clocks run, disks have room, everybody starts again.
     pub fn calm_down(&mut self) {
         self.calm = true;
+        self.quiet_since = self.agenda.now();
         self.network.calm_down();
         for host in 0..self.hosts.len() {
             let machine = &mut self.hosts[host];

@@ -31,6 +31,7 @@ pub enum Checker {
     Live,
     Restart,
     Lease,
+    Register,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -47,6 +48,7 @@ impl Checker {
             Checker::Live => "liveness",
             Checker::Restart => "restart",
             Checker::Lease => "leases",
+            Checker::Register => "leases and compaction in real time",
             Checker::Assertion => "assertion",
         }
     }

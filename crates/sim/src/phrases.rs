@@ -1,7 +1,7 @@
 //! Short ways to write requests and operations in tests.
 
 use crate::durable::read_everything;
-use crate::history::{Operation, Outcome};
+use crate::history::{Asked, Operation, Outcome};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
@@ -68,15 +68,18 @@ pub fn went(succeeded: bool, bodies: Vec<Body>) -> Body {
     Body::Txn(TxnReply { succeeded, bodies })
 }
 
-pub fn done(invoked: u64, returned: u64, request: Request, revision: i64, body: Body) -> Operation {
+pub fn done(invoked: u64, returned: u64, request: impl Into<Asked>, revision: i64, body: Body) -> Operation {
+    let request = request.into();
     let outcome = Outcome::Done(Reply { revision: Revision(revision), body });
     Operation { client: 1, invoked, returned: Some(returned), request, outcome }
 }
 
-pub fn unknown(invoked: u64, request: Request) -> Operation {
+pub fn unknown(invoked: u64, request: impl Into<Asked>) -> Operation {
+    let request = request.into();
     Operation { client: 1, invoked, returned: None, request, outcome: Outcome::Unknown }
 }
 
-pub fn refused(invoked: u64, returned: u64, request: Request, code: Code) -> Operation {
+pub fn refused(invoked: u64, returned: u64, request: impl Into<Asked>, code: Code) -> Operation {
+    let request = request.into();
     Operation { client: 1, invoked, returned: Some(returned), request, outcome: Outcome::Refused(code) }
 }

@@ -5,6 +5,7 @@ use crate::durable;
 use crate::history::Outcome;
 use crate::linear::{self, Verdict};
 use crate::oracle::{Checker, Violation};
+use crate::scenario::{self, Scenario};
 use crate::tally::Tally;
 use crate::watched;
 use crate::world::{Checked, World};
@@ -25,18 +26,25 @@ pub struct Report {
     pub trace: u64,
     pub tally: Tally,
     pub violation: Option<Violation>,
+    /// How often that happened which the scenario is about.
+    pub met: u64,
 }
 
+/// In the world without a bias.
 pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
+    run_in(&scenario::STORM, seed, planted)
+}
+
+pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report {
     mutant::plant(planted);
-    let mut world = World::new(seed);
+    let mut world = World::new(seed, scenario.bias);
     let checked = catch_unwind(AssertUnwindSafe(|| live_through(&mut world)));
     mutant::plant(None);
     let violation = match checked {
         Ok(checked) => checked.err(),
         Err(panic) => Some(Violation { checker: Checker::Assertion, what: words_of(panic) }),
     };
-    Report { seed, trace: world.trace, tally: world.tally, violation }
+    Report { seed, trace: world.trace, tally: world.tally, violation, met: (scenario.met)(&world) }
 }
 
 fn live_through(world: &mut World) -> Checked {
@@ -85,7 +93,9 @@ fn same_everywhere(world: &World) -> Checked {
 }
 
 fn judge(world: &World) -> Checked {
-    match linear::check_hinted(&world.clients.history, &|operation| world.truth.landed(operation)) {
+    let history = &world.clients.history;
+    world.registers.check(history)?;
+    match linear::check_hinted(history, &|number| world.truth.landed(number, &history[number])) {
         Verdict::Lawful(_) => Ok(()),
         Verdict::Violation(found) => {
             Err(Violation { checker: Checker::Linearizable, what: found.to_string() })

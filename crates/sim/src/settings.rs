@@ -2,6 +2,7 @@
 //! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
 
 use crate::host::Host;
+use crate::scenario::Bias;
 use base::Rng;
 use engine::Params;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub struct Settings {
     log_keep_entries: u64,
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
+    pub bias: Bias,
     unindexed_keys_max: usize,
 }
 
@@ -30,8 +32,9 @@ const SNAPSHOT_CHUNK_BYTES: usize = 1024;
 const RANGE_BYTES: usize = 40;
 
 impl Settings {
-    pub fn draw(rng: &mut Rng) -> Settings {
+    pub fn draw(rng: &mut Rng, bias: Bias) -> Settings {
         Settings {
+            bias,
             members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
             watchers: 4,
@@ -40,7 +43,7 @@ impl Settings {
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),
             flush_interval: Duration::from_millis(*rng.pick(&[1_000, 2_000, 4_000])),
             flush_bytes: *rng.pick(&[16 * 1024, 1024 * 1024]),
-            log_keep_entries: *rng.pick(&[0, 10, 100]),
+            log_keep_entries: *rng.pick(if bias.short_log { &[0, 1, 2] } else { &[0, 10, 100] }),
             wal_segment_bytes: *rng.pick(&[8 * 1024, 64 * 1024]),
             watch: coord::watch::Params {
                 progress_interval: Duration::from_millis(*rng.pick(&[1_000, 5_000])),

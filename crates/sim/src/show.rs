@@ -1,6 +1,6 @@
 //! Operations in a form that a person can follow when a history is unlawful: one line each, etcd's words.
 
-use crate::history::{Operation, Outcome};
+use crate::history::{Asked, Operation, Outcome};
 use base::{KeyRange, RangeEnd, Revision};
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{Compare, Relation, Request, Target, Txn};
@@ -13,7 +13,10 @@ impl fmt::Display for Operation {
             Some(returned) => write!(f, "{returned}]")?,
             None => f.write_str("?)")?,
         }
-        write!(f, " {} => ", request(&self.request))?;
+        match &self.request {
+            Asked::Kv(asked) => write!(f, " {} => ", request(asked))?,
+            Asked::EndLease(id) => write!(f, " end of lease {id} => ")?,
+        }
         match &self.outcome {
             Outcome::Done(answer) => f.write_str(&reply(answer)),
             Outcome::Refused(code) => write!(f, "refused: {code}"),
@@ -44,7 +47,11 @@ pub fn request(asked: &Request) -> String {
         }
         Request::Put(put) => {
             let value = put.value.as_deref().map_or("(same value)".into(), bytes);
-            format!("put {}={value}{}", bytes(&put.key), if put.prev_kv { " prev" } else { "" })
+            let lease = put
+                .lease
+                .filter(|lease| lease.0 != 0)
+                .map_or(String::new(), |lease| format!(" lease {lease}"));
+            format!("put {}={value}{}{lease}", bytes(&put.key), if put.prev_kv { " prev" } else { "" })
         }
         Request::Delete(delete) => {
             format!("delete {}{}", keys(&delete.keys), if delete.prev_kv { " prev" } else { "" })

@@ -16,6 +16,10 @@ pub struct Tally {
     pub flushes: u64,
     /// Responses that watchers took.
     pub watched: u64,
+    /// Requests that were sent again.
+    pub retries: u64,
+    /// Leases that expired.
+    pub expired: u64,
 }
 
 impl Tally {
@@ -38,6 +42,8 @@ impl Tally {
             snapshots,
             flushes,
             watched,
+            retries,
+            expired,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -52,5 +58,7 @@ impl Tally {
         self.snapshots += snapshots;
         self.flushes += flushes;
         self.watched += watched;
+        self.retries += retries;
+        self.expired += expired;
     }
 }

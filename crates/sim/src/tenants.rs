@@ -1,10 +1,12 @@
 //! Clients that hold leases, and one who forgets the past.
-//! Tenants grant leases without keys (so no revision tells of them), keep them alive for a while through any
-//! member, and then fall silent or revoke. The world sees the committed log, so it knows the true time at which
+//! Tenants grant leases, to which other clients attach keys, keep them alive for a while through any member, and then
+//! fall silent or revoke. The world sees the committed log, so it knows the true time at which
 //! a lease ended, and no lease may end by expiry before its TTL has passed since its tenant sent the last
 //! request that was acknowledged. Allowed for: 5 % of the TTL for a leader's fast clock, and as much of each
 //! jump of a clock as the product says it counts. In the end no lease may be left.
 
+use crate::history::{Asked, Operation, Outcome};
+use crate::host::outcome_of;
 use crate::oracle::{Checker, Violation};
 use crate::world::{Checked, Event, World};
 use base::mutant::{Mutant, planted};
@@ -21,6 +23,14 @@ const DEADLINE: Duration = Duration::from_millis(2_500);
 /// What a jump of a clock may count, and what the simulated clocks round away.
 const JUMP_US: u64 = 250_000;
 const ROUNDING_US: u64 = 5_000;
+/// A renewal that was sent may still be answered by the leader until its asker stops asking for it.
+const RENEWAL_ON_THE_WAY_US: u64 = 3_500_000;
+/// What a new leader adds to every lease.
+const ELECTION_US: u64 = 1_000_000;
+/// From the end of a lease's time until that is committed: a tick, the way through the log, and one repetition.
+const PROPOSAL_US: u64 = 2_500_000;
+/// The client that stands for everybody who ends leases.
+const LANDLORD: u64 = 1_000;
 
 #[derive(Default)]
 pub struct Tenants {
@@ -38,6 +48,8 @@ struct Lease {
     since: Option<u64>,
     /// When it expired.
     ended: Option<u64>,
+    /// When it was last asked for or renewed, whatever became of that.
+    touched: u64,
 }
 
 /// What a tenant waits for.
@@ -45,6 +57,23 @@ struct Lease {
 pub struct Errand {
     id: LeaseId,
     sent: u64,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Lease,
+    /// A revoke, which is an operation of the history.
+    Revoke(usize),
+    /// A compaction, by its number in the registers.
+    Compaction(usize),
+}
+
+impl Errand {
+    /// A grant or a renewal.
+    pub fn about(id: LeaseId, sent: u64) -> Errand {
+        Errand { id, sent, what: What::Lease }
+    }
 }
 
 impl Tenants {
@@ -66,28 +95,51 @@ impl Tenants {
         Err(Violation { checker: Checker::Lease, what })
     }
 
-    /// The log says that a lease has expired.
-    pub fn committed(&mut self, now: u64, entry: &Entry) -> Checked {
-        for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            let Some(Command::LeaseRevoke(Revoke { id, guard: Some(guard) })) =
-                Command::decode(proposal.command)
-            else {
-                continue;
-            };
-            let believed = guard.term == entry.at.term || planted(Mutant::RevokeWithoutGuard);
-            if let Some(lease) = self.leases.get_mut(&id).filter(|lease| believed && lease.ended.is_none()) {
-                lease.ended = Some(now);
-                self.ended += 1;
-                self.check(id)?;
-            }
+    /// A new lease, under an id that no other had.
+    pub fn begin_lease(&mut self, ttl: u64, renewals_left: u64) -> LeaseId {
+        let id = LeaseId(self.leases.len() as i64 + 1);
+        let ttl_us = ttl * 1_000_000;
+        self.leases.insert(id, Lease { ttl_us, renewals_left, since: None, ended: None, touched: 0 });
+        id
+    }
+
+    fn touch(&mut self, id: LeaseId, now: u64) {
+        if let Some(lease) = self.leases.get_mut(&id) {
+            lease.touched = now;
         }
-        Ok(())
+    }
+
+    /// The log says that a lease has expired; false if that was known.
+    fn expired(&mut self, id: LeaseId, now: u64) -> bool {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.ended.is_none()) else {
+            return false;
+        };
+        lease.ended = Some(now);
+        self.ended += 1;
+        true
+    }
+
+    /// A lease that nobody renews ends by then, if all has been calm since `quiet_since` and this was the last
+    /// election.
+    fn check_not_late(&self, id: LeaseId, quiet_since: u64) -> Checked {
+        let lease = &self.leases[&id];
+        let last_renewal = lease.touched + RENEWAL_ON_THE_WAY_US;
+        let by_its_leader = (lease.ttl_us + ELECTION_US) * 100 / 95;
+        let bound = last_renewal.max(quiet_since) + by_its_leader + PROPOSAL_US;
+        match lease.ended {
+            Some(ended) if ended > bound => {
+                let late = ended - bound;
+                let what = format!("lease {id} of {} µs ended {late} µs too late, at {ended}", lease.ttl_us);
+                Err(Violation { checker: Checker::Lease, what })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn answered(&mut self, errand: Errand, reply: &Result<Reply, Code>) -> Checked {
         let kept = match reply.as_ref().map(|reply| &reply.body) {
             Ok(Body::LeaseGranted { .. }) => true,
-            Ok(Body::LeaseRenewed { ttl }) => *ttl > 0,
+            Ok(Body::LeaseRenewed { ttl, .. }) => *ttl > 0,
             _ => return Ok(()),
         };
         if !kept {
@@ -112,42 +164,88 @@ impl World {
         if self.hosts[host].process.is_none() {
             return Ok(());
         }
-        let (id, work) = self.next_errand(tenant, host);
-        let Some(work) = work else { return Ok(()) };
-        let errand = Errand { id, sent: self.agenda.now() };
+        let Some((errand, work)) = self.next_errand(tenant, host) else { return Ok(()) };
         let life = self.hosts[host].life;
         self.agenda.after(100, Event::Errand { host, life, errand, work });
         Ok(())
     }
 
-    fn next_errand(&mut self, tenant: usize, host: usize) -> (LeaseId, Option<Work>) {
-        if tenant == 0 && self.rng.chance(300_000) {
-            return (LeaseId::NONE, Some(self.compaction(host)));
+    fn next_errand(&mut self, tenant: usize, host: usize) -> Option<(Errand, Work)> {
+        let now = self.agenda.now();
+        let bias = self.settings.bias;
+        if tenant == 0 && self.rng.chance(bias.compactions) {
+            return Some(self.compaction(host));
         }
         let Some(id) = self.tenants.holding[tenant] else {
-            let id = LeaseId(self.tenants.leases.len() as i64 + 1);
-            let ttl = self.rng.between(2, 9);
-            let renewals_left = self.rng.between(0, 12);
-            let lease = Lease { ttl_us: ttl * 1_000_000, renewals_left, since: None, ended: None };
-            self.tenants.leases.insert(id, lease);
+            let ttl = self.rng.between(bias.ttl_seconds.0, bias.ttl_seconds.1);
+            let renewals = self.rng.between(bias.renewals.0, bias.renewals.1);
+            let id = self.tenants.begin_lease(ttl, renewals);
             self.tenants.holding[tenant] = Some(id);
-            return (id, Some(propose(&Command::LeaseGrant(Grant { id, ttl: ttl as i64 }))));
+            self.registers.grant_asked(id, now);
+            return Some((
+                Errand::about(id, now),
+                propose(&Command::LeaseGrant(Grant { id, ttl: ttl as i64 })),
+            ));
         };
         let lease = self.tenants.leases.get_mut(&id).expect("what is held was granted");
         if lease.renewals_left > 0 {
             lease.renewals_left -= 1;
-            return (id, Some(Work::Ask(Question::KeepAlive(id))));
+            return Some((Errand::about(id, now), Work::Ask(Question::KeepAlive(id))));
         }
         self.tenants.holding[tenant] = None;
-        let revokes = self.rng.chance(200_000);
-        (id, revokes.then(|| propose(&Command::LeaseRevoke(Revoke { id, guard: None }))))
+        self.rng.chance(300_000).then(|| self.revocation(id))
     }
 
-    fn compaction(&mut self, host: usize) -> Work {
+    fn revocation(&mut self, id: LeaseId) -> (Errand, Work) {
+        let sent = self.agenda.now();
+        let operation = self.note_end(id);
+        let work = propose(&Command::LeaseRevoke(Revoke { id, guard: None }));
+        (Errand { id, sent, what: What::Revoke(operation) }, work)
+    }
+
+    /// From now on a lease may end: an operation whose outcome is unknown until somebody is told.
+    fn note_end(&mut self, id: LeaseId) -> usize {
+        let invoked = self.agenda.now();
+        self.registers.end_possible(id, invoked);
+        let request = Asked::EndLease(id);
+        let outcome = Outcome::Unknown;
+        let client = LANDLORD;
+        self.clients.history.push(Operation { client, invoked, returned: None, request, outcome });
+        self.clients.history.len() - 1
+    }
+
+    fn compaction(&mut self, host: usize) -> (Errand, Work) {
+        let sent = self.agenda.now();
         let back = self.rng.between(0, 20) as i64;
-        let revision = Revision(self.process(host).member.apply.revision().0 - back);
+        let newest_delete = self.truth.deletes.last().copied().filter(|_| self.settings.bias.compact_deletes);
+        let back = Revision(self.process(host).member.apply.revision().0 - back);
+        let revision = newest_delete.unwrap_or(back);
         self.truth.compactions.insert(revision);
-        propose(&Command::Compact(Compact { revision, physical: self.rng.chance(500_000) }))
+        let what = What::Compaction(self.registers.compaction_asked(revision, sent));
+        let physical = self.rng.chance(500_000);
+        (Errand { id: LeaseId::NONE, sent, what }, propose(&Command::Compact(Compact { revision, physical })))
+    }
+
+    /// The log may say that leases have expired.
+    pub fn lease_ends(&mut self, entry: &Entry) -> Checked {
+        let now = self.agenda.now();
+        for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
+            let Some(Command::LeaseRevoke(Revoke { id, guard: Some(guard) })) =
+                Command::decode(proposal.command)
+            else {
+                continue;
+            };
+            let believed = guard.term == entry.at.term || planted(Mutant::RevokeWithoutGuard);
+            if believed && self.tenants.expired(id, now) {
+                self.tally.expired += 1;
+                self.note_end(id);
+                self.tenants.check(id)?;
+                if self.calm {
+                    self.tenants.check_not_late(id, self.quiet_since)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     pub fn errand(&mut self, host: usize, errand: Errand, work: Work) -> Checked {
@@ -156,13 +254,30 @@ impl World {
         process.tokens += 1;
         let token = Token(process.tokens);
         process.errands.insert(token, errand);
+        if matches!(errand.what, What::Lease) {
+            self.tenants.touch(errand.id, errand.sent);
+        }
         self.drive(host, Input::Request(node::Request { token, deadline, work }))
     }
 
     pub fn tell_tenant(&mut self, host: usize, token: Token, reply: &Result<Reply, Code>) {
-        if let Some(errand) = self.process(host).errands.remove(&token)
-            && let Err(violation) = self.tenants.answered(errand, reply)
-        {
+        let Some(errand) = self.process(host).errands.remove(&token) else { return };
+        let now = self.agenda.now();
+        match errand.what {
+            What::Lease => self.sessions.heard(errand.id, reply),
+            What::Revoke(operation) => {
+                let operation = &mut self.clients.history[operation];
+                operation.outcome = outcome_of(reply.clone());
+                operation.returned = (operation.outcome != Outcome::Unknown).then_some(now);
+            }
+            What::Compaction(number) if reply.is_ok() => self.registers.compacted(number, now),
+            What::Compaction(_) => {}
+        }
+        if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = reply {
+            self.registers.granted(*id, now);
+            self.clients.workload.add_lease(*id);
+        }
+        if let Err(violation) = self.tenants.answered(errand, reply) {
             self.broken.get_or_insert(violation);
         }
     }
@@ -180,7 +295,7 @@ impl World {
     }
 }
 
-fn propose(command: &Command) -> Work {
+pub fn propose(command: &Command) -> Work {
     let mut bytes = Vec::new();
     command.encode(&mut bytes);
     Work::Propose(bytes.into())

@@ -1,11 +1,13 @@
-//! Where the operations of unknown fate landed: the world sees the committed log, its clients do not.
-//! Each entry is carried out on the model when the first member commits it. The judge takes the result as a
-//! hint for what to try first and checks every step of it, so a wrong hint can waste its time but not
-//! mislead it.
+//! What the committed log means, carried out on the model when the first member commits an entry; its clients do not
+//! see it. The judge of watches believes it. The judge of the order takes where operations landed
+//! as a hint for what to try first and checks every step of it, so a wrong hint can waste its time but not mislead it.
 
-use crate::history::Operation;
-use crate::model::{State, step};
-use base::{Boot, Index, NodeId, ProposalId, Revision};
+use crate::history::{Asked, Operation};
+use crate::model::{State, carry_out};
+use base::limits::SESSION_REPLIES_MAX;
+use base::{Boot, Index, LeaseId, NodeId, Position, ProposalId, Revision};
+use coord::request::Request;
+use coord::{Command, Compact, Guard, RequestId, Revoke};
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Truth {
     /// Revisions that somebody asked to compact at.
     pub compactions: BTreeSet<Revision>,
+    /// Revisions in which some key was deleted.
+    pub deletes: BTreeSet<Revision>,
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
@@ -20,18 +24,33 @@ pub struct Truth {
     /// The newest start of each member, and the mark below which its proposals are over.
     marks: BTreeMap<NodeId, (Boot, u64)>,
     landed: BTreeMap<usize, Revision>,
+    /// Where each lease was granted in the log, and at which revision it ended.
+    granted: BTreeMap<LeaseId, Index>,
+    ended: BTreeMap<LeaseId, Revision>,
+    sessions: BTreeMap<LeaseId, Known>,
+}
+
+/// The requests of a session that were carried out; those below the mark are forgotten.
+#[derive(Default)]
+struct Known {
+    low: u64,
+    seqs: BTreeSet<u64>,
 }
 
 impl Truth {
     pub fn new() -> Truth {
         Truth {
             compactions: BTreeSet::new(),
+            deletes: BTreeSet::new(),
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
             seen: BTreeSet::new(),
             marks: BTreeMap::new(),
             landed: BTreeMap::new(),
+            granted: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            sessions: BTreeMap::new(),
         }
     }
 
@@ -40,23 +59,82 @@ impl Truth {
         self.asked.insert(id, operation);
     }
 
-    pub fn committed(&mut self, entry: &Entry, history: &[Operation]) {
+    pub fn committed(&mut self, entry: &Entry) {
         if entry.at.index <= self.applied {
             return;
         }
         self.applied = entry.at.index;
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            if !self.counts(proposal.id, proposal.low) {
-                continue;
-            }
-            let Some(operation) = self.asked.get(&proposal.id).copied() else { continue };
-            if let Ok((after, _)) = step(&self.state, &history[operation].request) {
-                if after.revision() > self.state.revision() {
-                    self.landed.insert(operation, after.revision());
-                }
-                self.state = after;
+            if self.counts(proposal.id, proposal.low)
+                && let Some(command) = Command::decode(proposal.command)
+                && let Some(command) = self.unless_repeated(command)
+            {
+                self.carry_out(entry.at, proposal.id, command);
             }
         }
+    }
+
+    /// What a client's request asks for, unless it was carried out or can no longer be known.
+    fn unless_repeated(&mut self, command: Command) -> Option<Command> {
+        let Command::Once(once) = &command else { return Some(command) };
+        let RequestId { session, seq, low } = once.id;
+        if !self.state.has_lease(session) {
+            return None;
+        }
+        let known = self.sessions.entry(session).or_default();
+        let fresh = seq >= known.low && known.seqs.insert(seq);
+        if !fresh {
+            return None;
+        }
+        known.low = known.low.max(low);
+        while known.seqs.len() > SESSION_REPLIES_MAX || known.seqs.first().is_some_and(|seq| *seq < known.low)
+        {
+            known.low = known.low.max(known.seqs.pop_first().map_or(0, |oldest| oldest + 1));
+        }
+        Some(once.command().clone())
+    }
+
+    fn carry_out(&mut self, at: Position, id: ProposalId, command: Command) {
+        let asked = match command {
+            Command::Put(put) => Asked::Kv(Request::Put(put)),
+            Command::Delete(delete) => Asked::Kv(Request::Delete(delete)),
+            Command::Txn(txn) => Asked::Kv(Request::Txn(txn)),
+            Command::LeaseGrant(grant) => {
+                if !self.state.has_lease(grant.id) {
+                    self.granted.insert(grant.id, at.index);
+                    self.state = self.state.grant(grant.id);
+                }
+                return;
+            }
+            Command::LeaseRevoke(Revoke { id, guard }) => {
+                let current = self.granted.get(&id).map(|granted| Guard { term: at.term, granted: *granted });
+                if guard.is_some() && guard != current {
+                    return;
+                }
+                Asked::EndLease(id)
+            }
+            Command::Compact(Compact { revision, .. }) => {
+                if revision > self.state.floor() && revision <= self.state.revision() {
+                    self.state = self.state.compact(revision);
+                }
+                return;
+            }
+            _ => return,
+        };
+        let Ok((after, _)) = carry_out(&self.state, &asked) else { return };
+        if let Asked::EndLease(lease) = asked {
+            self.sessions.remove(&lease);
+            self.ended.insert(lease, after.revision());
+        }
+        if after.revision() > self.state.revision()
+            && let Some(operation) = self.asked.get(&id)
+        {
+            self.landed.insert(*operation, after.revision());
+        }
+        if self.state.keys().keys().any(|key| !after.keys().contains_key(key)) {
+            self.deletes.insert(after.revision());
+        }
+        self.state = after;
     }
 
     fn counts(&mut self, id: ProposalId, low: u64) -> bool {
@@ -79,8 +157,11 @@ impl Truth {
         self.state.revision()
     }
 
-    pub fn landed(&self, operation: usize) -> Option<Revision> {
-        self.landed.get(&operation).copied()
+    pub fn landed(&self, number: usize, operation: &Operation) -> Option<Revision> {
+        match &operation.request {
+            Asked::Kv(_) => self.landed.get(&number).copied(),
+            Asked::EndLease(lease) => self.ended.get(lease).copied(),
+        }
     }
 }
 

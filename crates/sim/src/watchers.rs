@@ -2,6 +2,7 @@
 //! or slowly. When its member dies, or by whim, it goes to another and resumes each watch behind the last
 //! revision it saw whole. What every watch asked for and saw becomes a record that the judge reads.
 
+use crate::scenario::Starts;
 use crate::world::{Checked, Event, World};
 use base::{KeyRange, Revision, Rng};
 use bytes::Bytes;
@@ -143,7 +144,7 @@ impl World {
         }
         self.watchers.streams += 1;
         let stream = StreamId(self.watchers.streams);
-        let slow = self.rng.chance(300_000);
+        let slow = self.rng.chance(self.settings.bias.slow_watchers);
         self.watchers.by_stream.insert(stream, watcher);
         self.watchers.all[watcher].connection = Some(Connection {
             host,
@@ -175,10 +176,19 @@ impl World {
 
     fn create_any_watch(&mut self, watcher: usize) {
         let newest = self.truth.revision();
-        let start = match self.rng.between(0, 4) {
+        let usual = match self.rng.between(0, 4) {
             0 => Revision::ZERO,
             1 => Revision(newest.0 + self.rng.between(1, 40) as i64),
             _ => Revision(self.rng.between(1, newest.0 as u64 + 1) as i64),
+        };
+        let start = match self.settings.bias.starts {
+            Starts::Anywhere => usual,
+            Starts::Zero => Revision::ZERO,
+            Starts::FarAhead => Revision(newest.0 + self.rng.between(50, 101) as i64),
+            Starts::AtCompaction => {
+                let compacted = self.truth.compactions.last().copied();
+                compacted.filter(|revision| *revision > Revision::ZERO).unwrap_or(usual)
+            }
         };
         let wanted = Wanted::draw(&mut self.rng);
         self.create_watch(watcher, wanted, start);
@@ -269,7 +279,8 @@ impl World {
         if self.clients.stopped {
             return Ok(());
         }
-        let pause = self.rng.between(200_000, 4_000_000);
+        let (shortest, longest) = self.settings.bias.whims;
+        let pause = self.rng.between(shortest, longest);
         self.agenda.after(pause, Event::Whim { watcher });
         let Some(connection) = &self.watchers.all[watcher].connection else { return Ok(()) };
         let (host, stream) = (connection.host, connection.stream);

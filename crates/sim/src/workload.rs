@@ -1,36 +1,56 @@
 //! What the clients ask for: a few keys that everybody fights over, every value written once only, so that
 //! whoever reads one knows which write it came from.
 
+use crate::scenario::Mix;
 use base::{KeyRange, LeaseId, Revision, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
 
 const KEYS: u64 = 8;
+/// How many leases are remembered.
+const LEASES: usize = 6;
 
 pub struct Workload {
     values: u64,
     /// A revision that some answer showed, to compare with.
     seen: Revision,
+    /// Leases that were granted lately and may live.
+    pub leases: Vec<LeaseId>,
 }
 
 impl Workload {
     pub fn new() -> Workload {
-        Workload { values: 0, seen: Revision::EMPTY_STORE }
+        Workload { values: 0, seen: Revision::EMPTY_STORE, leases: Vec::new() }
     }
 
-    pub fn next(&mut self, rng: &mut Rng) -> Request {
+    pub fn next(&mut self, rng: &mut Rng, mix: Mix) -> Request {
+        if mix == Mix::Usual || rng.chance(400_000) {
+            return self.usual(rng);
+        }
+        match mix {
+            Mix::Usual => unreachable!("it was just ruled out"),
+            Mix::Deletes if rng.chance(500_000) => delete(rng),
+            Mix::Deletes => self.put(rng),
+            Mix::SameKeys => self.same_key_again(rng),
+            Mix::LookingBack => self.put_and_look_back(rng),
+        }
+    }
+
+    fn usual(&mut self, rng: &mut Rng) -> Request {
         match rng.between(0, 100) {
             0..35 => self.put(rng),
             35..55 => {
                 let key = key(rng);
                 range(rng, KeyRange::single(key), false)
             }
-            55..63 => range(rng, everything(), false),
-            63..68 => range(rng, everything(), true),
+            55..60 => range(rng, everything(), false),
+            60..65 => range(rng, everything(), true),
+            65..68 => self.past_range(rng),
             68..76 => delete(rng),
             76..84 => self.compare_and_set(rng),
-            84..92 => self.create(rng),
+            84..91 => self.create(rng),
+            91..93 => self.put_and_look_back(rng),
             _ => self.move_together(rng),
         }
     }
@@ -61,7 +81,37 @@ impl Workload {
     }
 
     fn put_to(&mut self, rng: &mut Rng, key: Bytes, prev_kv: bool) -> Put {
-        Put { key, value: Some(self.value(rng)), lease: Some(LeaseId::NONE), prev_kv }
+        let leased = !self.leases.is_empty() && rng.chance(250_000);
+        let lease = if leased { *rng.pick(&self.leases) } else { LeaseId::NONE };
+        Put { key, value: Some(self.value(rng)), lease: Some(lease), prev_kv }
+    }
+
+    /// A lease to put keys under; the oldest are forgotten.
+    pub fn add_lease(&mut self, id: LeaseId) {
+        self.leases.push(id);
+        if self.leases.len() > LEASES {
+            self.leases.remove(0);
+        }
+    }
+
+    /// A revision that may be gone, or not yet there.
+    fn past(&self, rng: &mut Rng) -> Revision {
+        Revision((self.seen.0 + 5 - rng.between(0, 40) as i64).max(1))
+    }
+
+    fn past_range(&mut self, rng: &mut Rng) -> Request {
+        let revision = self.past(rng);
+        let serializable = rng.chance(300_000);
+        Request::Range(Range { revision, serializable, ..Range::of(everything()) })
+    }
+
+    /// A write that is refused together with its look into the past.
+    fn put_and_look_back(&mut self, rng: &mut Rng) -> Request {
+        let key = key(rng);
+        let put = Request::Put(self.put_to(rng, key, false));
+        let back = Request::Range(Range { revision: self.past(rng), ..Range::of(everything()) });
+        let success = if rng.chance(500_000) { vec![put, back] } else { vec![back, put] };
+        Request::Txn(Txn { compares: vec![], success, failure: vec![] })
     }
 
     fn compare_and_set(&mut self, rng: &mut Rng) -> Request {
@@ -86,6 +136,23 @@ impl Workload {
         let put = Request::Put(self.put_to(rng, key, false));
         let remove = Request::Delete(Delete { keys, prev_kv: true });
         Request::Txn(Txn { compares: vec![compare], success: vec![put], failure: vec![remove] })
+    }
+
+    /// One key, named in compares, both branches, ranges and a transaction within.
+    fn same_key_again(&mut self, rng: &mut Rng) -> Request {
+        let name = key(rng);
+        let keys = || KeyRange::single(name.clone());
+        let look = || Request::Range(Range::of(keys()));
+        let compare = Compare { keys: keys(), relation: Relation::Less, target: Target::Mod(self.seen) };
+        let put = Request::Put(self.put_to(rng, name.clone(), true));
+        let other = Request::Put(self.put_to(rng, name.clone(), false));
+        let inner = Txn { compares: vec![compare.clone()], success: vec![look(), put], failure: vec![other] };
+        let last = Request::Put(self.put_to(rng, name.clone(), false));
+        Request::Txn(Txn {
+            compares: vec![compare.clone(), compare],
+            success: vec![look(), Request::Txn(inner), look()],
+            failure: vec![look(), last, look()],
+        })
     }
 
     /// Two keys in one revision, read back inside the same transaction.

@@ -8,6 +8,9 @@ use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
+use crate::registers::Registers;
+use crate::scenario::Bias;
+use crate::sessions::{self, Sessions};
 use crate::settings::Settings;
 use crate::tally::Tally;
 use crate::tenants::{Errand, TENANTS, Tenants};
@@ -33,6 +36,8 @@ pub struct World {
     pub oracle: Oracle,
     pub truth: Truth,
     pub tenants: Tenants,
+    pub sessions: Sessions,
+    pub registers: Registers,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -40,6 +45,8 @@ pub struct World {
     pub trace: u64,
     /// Faults have stopped for good.
     pub calm: bool,
+    /// Since then nothing was broken, mended, started or elected.
+    pub quiet_since: u64,
 }
 
 /// Everything that can happen. Those with a `life` happen to one life of a process only.
@@ -58,7 +65,9 @@ pub enum Event {
     Arrive { host: usize, life: u32, operation: usize },
     Hold { host: usize, life: u32, hold: HoldId },
     Piece { host: usize, life: u32, hold: HoldId },
-    GiveUp { operation: usize },
+    GiveUp { operation: usize, attempt: u32 },
+    Retry { operation: usize },
+    Session { client: usize },
     Watch { watcher: usize },
     Consume { watcher: usize, stream: StreamId },
     Whim { watcher: usize },
@@ -74,9 +83,9 @@ pub enum Event {
 pub type Checked = Result<(), Violation>;
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub fn new(seed: u64, bias: Bias) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng);
+        let settings = Settings::draw(&mut rng, bias);
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
@@ -91,11 +100,14 @@ impl World {
             oracle: Oracle::default(),
             truth: Truth::new(),
             tenants: Tenants::default(),
+            sessions: Sessions::default(),
+            registers: Registers::default(),
             broken: None,
             settings,
             tally: Tally::default(),
             trace: mix(seed),
             calm: false,
+            quiet_since: 0,
         };
         for host in 0..world.hosts.len() {
             let delay = world.rng.between(0, 50_000);
@@ -104,6 +116,10 @@ impl World {
         for client in 0..world.settings.clients {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Ask { client });
+        }
+        for client in (0..world.settings.clients).filter(|client| sessions::is_careful(*client)) {
+            let delay = world.rng.between(300_000, 1_500_000);
+            world.agenda.after(delay, Event::Session { client });
         }
         for watcher in 0..world.settings.watchers {
             let delay = world.rng.between(500_000, 5_000_000);
@@ -154,7 +170,9 @@ impl World {
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
             Event::Hold { host, hold, .. } => self.hold(host, hold),
             Event::Piece { host, hold, .. } => self.piece(host, hold),
-            Event::GiveUp { operation } => self.give_up(operation),
+            Event::GiveUp { operation, attempt } => self.give_up(operation, attempt),
+            Event::Retry { operation } => self.retry(operation),
+            Event::Session { client } => self.keep_session(client),
             Event::Watch { watcher } => self.connect_watcher(watcher),
             Event::Consume { stream, .. } => self.consume(stream),
             Event::Whim { watcher } => self.have_whim(watcher),
@@ -214,6 +232,7 @@ impl World {
                 return Err(Violation { checker: Checker::Restart, what });
             }
         };
+        self.quiet_since = now;
         machine.life += 1;
         machine.paused = false;
         let life = machine.life;
@@ -274,8 +293,8 @@ impl World {
         }
         for entry in &committed {
             self.oracle.committed(id, entry)?;
-            self.truth.committed(entry, &self.clients.history);
-            self.tenants.committed(self.agenda.now(), entry)?;
+            self.truth.committed(entry);
+            self.lease_ends(entry)?;
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -322,6 +341,7 @@ impl World {
                 let id = self.hosts[host].id;
                 self.oracle.leads(term, id)?;
                 self.tally.elections += 1;
+                self.quiet_since = self.agenda.now();
             }
             Note::Installed(_) => self.tally.snapshots += 1,
             Note::Leadership { .. } | Note::CaughtUp => {}
@@ -466,8 +486,7 @@ impl World {
         }
         let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
         for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
-            let delay = self.rng.between(10, 1_000);
-            self.agenda.after(delay, Event::Report { host, life, input });
+            self.report(host, input);
         }
         if let Some(flush) = out.flush {
             self.process(host).flush = Some(flush);
@@ -475,11 +494,21 @@ impl World {
             self.agenda.after(delay, Event::Flush { host, life });
         }
         if index > before || !out.finished.is_empty() {
-            let input = Input::Applied { index, finished: out.finished };
-            let delay = self.rng.between(10, 1_000);
-            self.agenda.after(delay, Event::Report { host, life, input });
+            self.report(host, Input::Applied { index, finished: out.finished });
         }
         Ok(())
+    }
+
+    /// Apply tells consensus something. There is one queue between the two, so what is said first is heard first: the
+    /// lessor counts on it when it takes back what it has proposed.
+    fn report(&mut self, host: usize, input: Input) {
+        let now = self.agenda.now();
+        let delay = self.rng.between(10, 1_000);
+        let life = self.hosts[host].life;
+        let process = self.process(host);
+        process.reported_at = process.reported_at.max(now + delay);
+        let delay = process.reported_at - now;
+        self.agenda.after(delay, Event::Report { host, life, input });
     }
 
     fn flush(&mut self, host: usize) -> Checked {
@@ -582,7 +611,9 @@ impl Event {
             Event::Report { host, .. } => (6, *host),
             Event::Ask { client } => (7, *client),
             Event::Arrive { host, operation, .. } => (8, host + operation * 8),
-            Event::GiveUp { operation } => (9, *operation),
+            Event::GiveUp { operation, .. } => (9, *operation),
+            Event::Retry { operation } => (23, *operation),
+            Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),

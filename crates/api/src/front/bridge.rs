@@ -149,9 +149,10 @@ fn request_of(head: Head, body: Body) -> Option<Request<Body>> {
     *request.method_mut() = Method::from_bytes(&head.method).ok()?;
     let mut uri = axum::http::uri::Parts::default();
     uri.path_and_query = Some(PathAndQuery::from_maybe_shared(head.path).ok()?);
-    if !head.authority.is_empty() {
+    // Clients of etcd 3.4 put a whole URL there when they speak to a single member; nobody here needs to know.
+    if let Ok(authority) = Authority::from_maybe_shared(head.authority) {
         uri.scheme = Some(Scheme::try_from(&*head.scheme).ok()?);
-        uri.authority = Some(Authority::from_maybe_shared(head.authority).ok()?);
+        uri.authority = Some(authority);
     }
     *request.uri_mut() = Uri::from_parts(uri).ok()?;
     let headers = request.headers_mut();
@@ -252,5 +253,37 @@ fn complete(headers: &mut HeaderMap, body: &Body, last: bool) {
     headers.remove("proxy-connection");
     if let Some(len) = http_body::Body::size_hint(body).exact().filter(|_| !last) {
         headers.entry(CONTENT_LENGTH).or_insert_with(|| len.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(authority: &'static str, path: &'static str) -> Option<Request<Body>> {
+        let head = Head {
+            method: Bytes::from_static(b"POST"),
+            scheme: Bytes::from_static(b"http"),
+            path: Bytes::from_static(path.as_bytes()),
+            authority: Bytes::from_static(authority.as_bytes()),
+            fields: vec![Field::from_static("a", "1"), Field::from_static("a", "2")],
+        };
+        request_of(head, Body::empty())
+    }
+
+    #[test]
+    fn a_head_becomes_a_request_of_http() {
+        let request = request("host:1", "/a/b?c").unwrap();
+        assert_eq!((request.method(), request.version()), (&Method::POST, Version::HTTP_2));
+        assert_eq!(request.uri(), "http://host:1/a/b?c");
+        assert_eq!(request.headers().get_all("a").iter().count(), 2);
+    }
+
+    #[test]
+    fn whoever_puts_a_url_where_its_authority_belongs_is_served() {
+        for authority in ["", "http://127.0.0.1:2379", "https://host"] {
+            assert_eq!(request(authority, "/a").unwrap().uri(), "/a", "{authority}");
+        }
+        assert!(request("host", "no path").is_none());
     }
 }

@@ -19,6 +19,8 @@ use tonic::{Code, Request, Status};
 
 /// Headers that begin so are meant for the call.
 const METADATA_PREFIX: &str = "grpc-metadata-";
+/// And so do our own, as they are.
+const OUR_PREFIX: &str = "althing-";
 pub const JSON: &str = "application/json";
 
 /// A call that is asked once and answered once.
@@ -99,7 +101,10 @@ pub fn read<Q: Message + Name + Default + Frugal>(
 
 pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
-        let name = name.as_str().strip_prefix(METADATA_PREFIX)?;
+        let name = match name.as_str() {
+            ours if ours.starts_with(OUR_PREFIX) => ours,
+            other => other.strip_prefix(METADATA_PREFIX)?,
+        };
         Some((HeaderName::try_from(name).ok()?, value.clone()))
     });
     MetadataMap::from_headers(meant.collect())

@@ -3,11 +3,11 @@
 //! that could have been refused here.
 
 use crate::grpc::pieces::{self, Large, Protobuf, Shape};
-use crate::grpc::{kv, refusal, who};
+use crate::grpc::{kv, once, refusal, who};
 use base::{Code, Revision};
-use coord::Compact;
 use coord::reply::{Body, RangeReply, Reply};
 use coord::request::{Limits, Range, Request as Ask};
+use coord::{Command, Compact};
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::{
@@ -36,6 +36,21 @@ impl KvService {
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let Reply { revision, body } = self.handle.submit(ask).await.map_err(refusal::render)?;
+        Ok((who::header(&self.handle, revision), body))
+    }
+
+    /// The same for what may change something: with an identity of the client's it may be sent again.
+    async fn submit_change(
+        &self,
+        metadata: &MetadataMap,
+        ask: Ask,
+    ) -> Result<(ResponseHeader, Body), Status> {
+        let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
+        ask.validate(&self.limits).map_err(refusal::render)?;
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        let command = Command::from_request(ask).expect("a range is submitted without an identity");
+        let reply = self.handle.submit_once(id, command).await.map_err(refusal::render)?;
+        let Reply { revision, body } = once::whole(reply)?;
         Ok((who::header(&self.handle, revision), body))
     }
 
@@ -101,7 +116,7 @@ impl Kv for KvService {
     async fn put(&self, request: Request<PutRequest>) -> Result<Response<PutResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let put = kv::parse_put(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Put(put)).await? {
+        match self.submit_change(&metadata, Ask::Put(put)).await? {
             (header, Body::Put(reply)) => Ok(Response::new(kv::render_put(header, reply))),
             (_, other) => unreachable!("a put is answered by a put, not {other:?}"),
         }
@@ -113,7 +128,7 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let delete = kv::parse_delete(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Delete(delete)).await? {
+        match self.submit_change(&metadata, Ask::Delete(delete)).await? {
             (header, Body::Delete(reply)) => Ok(Response::new(kv::render_delete(header, reply))),
             (_, other) => unreachable!("a delete is answered by a delete, not {other:?}"),
         }
@@ -122,7 +137,7 @@ impl Kv for KvService {
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let txn = kv::parse_txn(wire).map_err(refusal::render)?;
-        match self.submit(&metadata, Ask::Txn(txn)).await? {
+        match self.submit_change(&metadata, Ask::Txn(txn)).await? {
             (header, Body::Txn(reply)) => Ok(Response::new(kv::render_txn(header, reply))),
             (_, other) => unreachable!("a transaction is answered by a transaction, not {other:?}"),
         }

@@ -2,9 +2,11 @@
 //! A keep-alive stream answers each request in its order and ends with its client; that a lease is gone is an
 //! answer (TTL 0 or -1), not an error.
 
-use crate::grpc::{refusal, who};
+use crate::grpc::farewell::Farewell;
+use crate::grpc::{once, refusal, who};
 use base::{Code, LeaseId};
 use coord::reply::{Body, LeaseTime, Reply};
+use coord::{Command, Grant, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
@@ -42,8 +44,15 @@ impl LeaseService {
         requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
     ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
         self.check(metadata)?;
+        let farewell = Farewell::asked(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
-        tokio::spawn(keep_alive(self.handle.clone(), requests, sender));
+        let handle = self.handle.clone();
+        tokio::spawn(async move {
+            let parting = keep_alive(&handle, requests, sender, farewell).await;
+            if let Some(farewell) = parting {
+                farewell.part(handle).await;
+            }
+        });
         Ok(Box::pin(ReceiverStream::new(receiver)))
     }
 }
@@ -55,8 +64,14 @@ impl Lease for LeaseService {
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
         self.check(request.metadata())?;
+        let request_id = once::request_id(request.metadata())?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
-        let reply = self.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
+        let id = LeaseId(id);
+        let answer = match request_id {
+            None => self.handle.grant_lease(id, ttl).await,
+            Some(request) => self.handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
+        };
+        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
             Body::LeaseGranted { id, ttl } => {
@@ -71,8 +86,13 @@ impl Lease for LeaseService {
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
         self.check(request.metadata())?;
-        let id = LeaseId(request.into_inner().id);
-        let reply = self.handle.revoke_lease(id).await.map_err(refusal::render)?;
+        let request_id = once::request_id(request.metadata())?;
+        let revoke = Revoke { id: LeaseId(request.into_inner().id), guard: None };
+        let answer = match request_id {
+            None => self.handle.revoke_lease(revoke.id).await,
+            Some(request) => self.handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
+        };
+        let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(who::header(&self.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
@@ -97,7 +117,7 @@ impl Lease for LeaseService {
         let reply = self.handle.ask(question).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
-            Body::LeaseTime(LeaseTime { ttl, granted, keys }) => {
+            Body::LeaseTime(LeaseTime { ttl, granted, keys, .. }) => {
                 Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
             }
             other => unreachable!("a question for time is answered by time, not {other:?}"),
@@ -121,35 +141,46 @@ impl Lease for LeaseService {
     }
 }
 
-/// Ends with the client's last request, with its going away, or with the first refusal.
+/// Ends with the client's last request, with its going away, or with the first refusal; what is to be done then is
+/// given back.
 async fn keep_alive(
-    handle: Handle,
+    handle: &Handle,
     mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,
     answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
-) {
+    mut farewell: Option<Farewell>,
+) -> Option<Farewell> {
     loop {
         let request = tokio::select! {
             request = requests.next() => request,
-            () = answers.closed() => return,
+            () = answers.closed() => return farewell,
         };
         let answer = match request {
-            None => return,
-            Some(Ok(request)) => renew(&handle, request.id).await,
+            None => return farewell,
+            Some(Ok(request)) => renew(handle, request.id, &mut farewell).await,
             Some(Err(status)) => Err(status),
         };
         let ends = answer.is_err();
         if answers.send(answer).await.is_err() || ends {
-            return;
+            return farewell;
         }
     }
 }
 
-async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+async fn renew(
+    handle: &Handle,
+    id: i64,
+    farewell: &mut Option<Farewell>,
+) -> Result<LeaseKeepAliveResponse, Status> {
     let answer = handle.ask(Question::KeepAlive(LeaseId(id))).await;
     let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
     let header = Some(who::header(handle, revision));
     match body {
-        Body::LeaseRenewed { ttl } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
+        Body::LeaseRenewed { ttl, renewal } => {
+            if let Some(farewell) = farewell {
+                farewell.renewed(LeaseId(id), ttl, renewal)?;
+            }
+            Ok(LeaseKeepAliveResponse { header, id, ttl })
+        }
         other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
     }
 }

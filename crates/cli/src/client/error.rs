@@ -3,20 +3,20 @@
 use crate::args::USAGE;
 use base::code::Grpc;
 use std::process::ExitCode;
-use tonic::Status;
+use tonic::Code;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
     Usage(String),
-    #[error("no endpoint can be reached: {reason}")]
-    Unreachable { reason: String },
-    #[error("context deadline exceeded: no answer in time; a write may still happen")]
-    TimedOut,
-    #[error("{}", .0.message())]
-    Refused(Box<Status>),
+    #[error(transparent)]
+    Call(#[from] client::Error),
     #[error("unhealthy cluster")]
     Unhealthy,
+    #[error("watch is canceled by the server: {0}")]
+    WatchEnded(client::Error),
+    #[error("command {command:?} error ({reason})")]
+    Command { command: String, reason: String },
     #[error("cannot write the answer: {0}")]
     Output(std::io::Error),
     #[error("cannot read standard input: {0}")]
@@ -28,21 +28,29 @@ impl Error {
     pub fn exit_code(&self) -> ExitCode {
         let number = match self {
             Error::Usage(_) => USAGE,
-            Error::Unreachable { .. } | Error::Unhealthy => Grpc::Unavailable.exit_code(),
-            Error::TimedOut => Grpc::DeadlineExceeded.exit_code(),
-            Error::Refused(status) => {
-                Grpc::from_number(status.code() as u8).map_or(1, |code| code.exit_code())
-            }
-            Error::Output(_) | Error::Input(_) => 1,
+            Error::Unhealthy => Grpc::Unavailable.exit_code(),
+            Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
+            Error::Command { .. } | Error::Output(_) | Error::Input(_) => 1,
         };
         ExitCode::from(number)
     }
 
-    /// A refusal tells more than a connection that failed after it.
-    pub(super) fn or_rather(self, later: Error) -> Error {
-        match self {
-            Error::Refused(_) => self,
-            _ => later,
+    /// The server answered with this code.
+    pub fn is_refusal(&self, code: Code) -> bool {
+        matches!(self, Error::Call(client::Error::Refused(status)) if status.code() == code)
+    }
+}
+
+fn exit_code_of(error: &client::Error) -> u8 {
+    match error {
+        client::Error::BadEndpoint { .. } => USAGE,
+        client::Error::Unreachable { .. } => Grpc::Unavailable.exit_code(),
+        client::Error::TimedOut => Grpc::DeadlineExceeded.exit_code(),
+        client::Error::Refused(status) => {
+            Grpc::from_number(status.code() as u8).map_or(1, |code| code.exit_code())
         }
+        client::Error::Compacted { .. } => Grpc::OutOfRange.exit_code(),
+        client::Error::LeaseGone { .. } => Grpc::NotFound.exit_code(),
+        client::Error::Canceled { .. } => 1,
     }
 }

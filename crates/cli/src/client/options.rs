@@ -1,6 +1,7 @@
 //! The options that every client verb has: whom to ask, how long to wait, how to print.
 
-use super::{Error, duration};
+use super::{Client, Error, duration};
+use ::client::Config;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -37,7 +38,18 @@ pub enum Format {
 }
 
 impl Options {
-    pub fn endpoints(&self) -> Result<Vec<String>, Error> {
+    /// Connects when it is first asked for something.
+    pub fn client(&self) -> Result<Client, Error> {
+        self.client_of(self.endpoints())
+    }
+
+    /// The same for endpoints that come from elsewhere.
+    pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
+        let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout);
+        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout })?)
+    }
+
+    fn endpoints(&self) -> Vec<String> {
         let mut endpoints = self.endpoints.clone();
         for variable in ENDPOINT_VARIABLES {
             if endpoints.is_empty() {
@@ -49,11 +61,6 @@ impl Options {
         if endpoints.is_empty() {
             endpoints.push(ENDPOINT_DEFAULT.to_owned());
         }
-        for endpoint in &endpoints {
-            if endpoint.starts_with("https://") || endpoint.starts_with("unix") {
-                return Err(Error::Usage(format!("{endpoint}: only plain http endpoints are spoken to yet")));
-            }
-        }
-        Ok(endpoints)
+        endpoints
     }
 }

@@ -1,10 +1,13 @@
 //! The fields format: a line for every field, its name quoted, keys and values quoted as Go quotes them.
 
 use super::quote::quote;
-use super::{EndpointHealth, EndpointStatus};
+use super::{EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
-use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseHeader, TxnResponse};
+use proto::etcdserverpb::{
+    AlarmResponse, DeleteRangeResponse, LeaseLeasesResponse, LeaseTimeToLiveResponse, Member, PutResponse,
+    RangeResponse, ResponseHeader, TxnResponse, WatchResponse,
+};
 use proto::mvccpb::KeyValue;
 use std::fmt::Display;
 
@@ -72,7 +75,68 @@ pub fn healths(all: &[EndpointHealth]) -> String {
     all.iter().map(one).collect()
 }
 
-fn header(header: Option<ResponseHeader>) -> String {
+pub fn hashes(all: &[EndpointHash]) -> String {
+    let one = |one: &EndpointHash| {
+        let endpoint = field("Endpoint", quote(one.endpoint.as_bytes()));
+        header(one.hash.header) + &endpoint + &field("Hash", one.hash.hash) + "\n"
+    };
+    all.iter().map(one).collect()
+}
+
+pub fn watch(response: &WatchResponse) -> String {
+    let mut text = header(response.header);
+    for event in &response.events {
+        text.push_str(&field("Type", event.r#type().as_str_name()));
+        event.prev_kv.iter().for_each(|kv| text.push_str(&key_value("Prev", kv)));
+        event.kv.iter().for_each(|kv| text.push_str(&key_value("", kv)));
+    }
+    text
+}
+
+/// One that was granted or kept alive.
+pub fn lease(told: Option<ResponseHeader>, id: i64, ttl: i64) -> String {
+    header(told) + &field("ID", id) + &field("TTL", ttl)
+}
+
+pub fn time_to_live(response: &LeaseTimeToLiveResponse) -> String {
+    let keys: String = response.keys.iter().map(|key| field("Key", quote(key))).collect();
+    lease(response.header, response.id, response.ttl) + &field("GrantedTTL", response.granted_ttl) + &keys
+}
+
+pub fn leases(response: &LeaseLeasesResponse) -> String {
+    let ids: String = response.leases.iter().map(|lease| field("ID", lease.id)).collect();
+    header(response.header) + &ids
+}
+
+pub fn members(told: Option<ResponseHeader>, members: &[Member]) -> String {
+    let urls = |name: &str, urls: &[String]| {
+        urls.iter().map(|url| field(name, quote(url.as_bytes()))).collect::<String>()
+    };
+    let one = |member: &Member| {
+        [
+            field("ID", member.id),
+            field("Name", quote(member.name.as_bytes())),
+            urls("PeerURL", &member.peer_ur_ls),
+            urls("ClientURL", &member.client_ur_ls),
+            field("IsLearner", member.is_learner),
+            "\n".to_owned(),
+        ]
+        .concat()
+    };
+    header(told) + &members.iter().map(one).collect::<String>()
+}
+
+pub fn alarms(response: &AlarmResponse) -> String {
+    let mut text = header(response.header);
+    for alarm in &response.alarms {
+        text.push_str(&field("MemberID", alarm.member_id));
+        text.push_str(&field("AlarmType", alarm.alarm().as_str_name()));
+        text.push('\n');
+    }
+    text
+}
+
+pub fn header(header: Option<ResponseHeader>) -> String {
     let header = header.unwrap_or_default();
     [
         field("ClusterID", header.cluster_id),

@@ -1,13 +1,16 @@
 //! The JSON format as Go's encoder writes etcd's messages: fields in their order, none that is empty, bytes in
 //! base64, numbers bare.
 
-use super::{EndpointHealth, EndpointStatus};
+use super::{EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use proto::etcdserverpb::response_op::Response;
-use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, ResponseHeader, TxnResponse};
-use proto::mvccpb::KeyValue;
+use proto::etcdserverpb::{
+    AlarmResponse, DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
+    LeaseTimeToLiveResponse, Member, PutResponse, RangeResponse, ResponseHeader, TxnResponse, WatchResponse,
+};
+use proto::mvccpb::{Event, KeyValue};
 
 pub fn line(json: &str) -> String {
     format!("{json}\n")
@@ -86,6 +89,104 @@ pub fn health(one: &EndpointHealth) -> String {
         .end()
 }
 
+pub fn hash(one: &EndpointHash) -> String {
+    let inner = Object::default()
+        .header(one.hash.header)
+        .number("hash", one.hash.hash)
+        .number("compact_revision", one.hash.compact_revision)
+        .number("hash_revision", one.hash.hash_revision)
+        .end();
+    Object::default().text("Endpoint", &one.endpoint).raw("HashKV", &inner).end()
+}
+
+/// Here etcdctl prints a structure of its own, with capitals and with what is empty.
+pub fn watch(response: &WatchResponse) -> String {
+    let event = |event: &Event| {
+        Object::default()
+            .number("type", event.r#type)
+            .maybe("kv", event.kv.as_ref().map(key_value))
+            .maybe("prev_kv", event.prev_kv.as_ref().map(key_value))
+            .end()
+    };
+    Object::default()
+        .raw("Header", &Object::default().header_fields(response.header.unwrap_or_default()).end())
+        .raw("Events", &list(response.events.iter().map(event)))
+        .raw("CompactRevision", &response.compact_revision.to_string())
+        .raw("Canceled", &response.canceled.to_string())
+        .raw("Created", &response.created.to_string())
+        .end()
+}
+
+pub fn header_alone(header: Option<ResponseHeader>) -> String {
+    Object::default().header(header).end()
+}
+
+/// The answers about leases have the header's fields among their own.
+pub fn granted(response: &LeaseGrantResponse) -> String {
+    Object::default()
+        .header_fields(response.header.unwrap_or_default())
+        .raw("ID", &response.id.to_string())
+        .raw("TTL", &response.ttl.to_string())
+        .raw("Error", &quoted(&response.error))
+        .end()
+}
+
+pub fn kept(response: &LeaseKeepAliveResponse) -> String {
+    Object::default()
+        .header_fields(response.header.unwrap_or_default())
+        .raw("ID", &response.id.to_string())
+        .raw("TTL", &response.ttl.to_string())
+        .end()
+}
+
+pub fn time_to_live(response: &LeaseTimeToLiveResponse) -> String {
+    let key = |key: &[u8]| format!("\"{}\"", STANDARD.encode(key));
+    let keys = match &response.keys[..] {
+        [] => "null".to_owned(),
+        keys => list(keys.iter().map(|one| key(one))),
+    };
+    Object::default()
+        .header_fields(response.header.unwrap_or_default())
+        .raw("id", &response.id.to_string())
+        .raw("ttl", &response.ttl.to_string())
+        .raw("granted-ttl", &response.granted_ttl.to_string())
+        .raw("keys", &keys)
+        .end()
+}
+
+pub fn leases(response: &LeaseLeasesResponse) -> String {
+    let lease = |id: i64| Object::default().raw("id", &id.to_string()).end();
+    Object::default()
+        .header_fields(response.header.unwrap_or_default())
+        .raw("leases", &list(response.leases.iter().map(|one| lease(one.id))))
+        .end()
+}
+
+pub fn members(header: Option<ResponseHeader>, new: Option<&Member>, all: &[Member]) -> String {
+    Object::default()
+        .header(header)
+        .maybe("member", new.map(member))
+        .items("members", all.iter().map(member))
+        .end()
+}
+
+fn member(member: &Member) -> String {
+    Object::default()
+        .number("ID", member.id)
+        .text("name", &member.name)
+        .items("peerURLs", member.peer_ur_ls.iter().map(|url| quoted(url)))
+        .items("clientURLs", member.client_ur_ls.iter().map(|url| quoted(url)))
+        .flag("isLearner", member.is_learner)
+        .end()
+}
+
+pub fn alarms(response: &AlarmResponse) -> String {
+    let alarms = response.alarms.iter();
+    let alarm = alarms
+        .map(|one| Object::default().number("memberID", one.member_id).number("alarm", one.alarm).end());
+    Object::default().header(response.header).items("alarms", alarm).end()
+}
+
 fn key_value(kv: &KeyValue) -> String {
     Object::default()
         .bytes("key", &kv.key)
@@ -119,15 +220,15 @@ impl Object {
     }
 
     fn header(self, header: Option<ResponseHeader>) -> Object {
-        let json = header.map(|header| {
-            Object::default()
-                .number("cluster_id", header.cluster_id)
-                .number("member_id", header.member_id)
-                .number("revision", header.revision)
-                .number("raft_term", header.raft_term)
-                .end()
-        });
+        let json = header.map(|header| Object::default().header_fields(header).end());
         self.maybe("header", json)
+    }
+
+    fn header_fields(self, header: ResponseHeader) -> Object {
+        self.number("cluster_id", header.cluster_id)
+            .number("member_id", header.member_id)
+            .number("revision", header.revision)
+            .number("raft_term", header.raft_term)
     }
 
     fn number<N: Default + PartialEq + ToString>(self, name: &str, number: N) -> Object {

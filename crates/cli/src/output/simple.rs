@@ -1,9 +1,13 @@
 //! The simple format: keys and values as they are, a line each, whatever bytes they hold.
 
-use super::{EndpointHealth, EndpointStatus, Shown, status_columns};
+use super::quote::quote;
+use super::{EndpointHash, EndpointHealth, EndpointStatus, Shown, member_columns, status_columns};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
-use proto::etcdserverpb::{DeleteRangeResponse, PutResponse, RangeResponse, TxnResponse};
+use proto::etcdserverpb::{
+    AlarmMember, DeleteRangeResponse, LeaseLeasesResponse, LeaseTimeToLiveResponse, Member,
+    MemberAddResponse, PutResponse, RangeResponse, TxnResponse, WatchResponse,
+};
 use proto::mvccpb::KeyValue;
 
 /// The simple format of keys and values.
@@ -45,6 +49,21 @@ impl Simple {
         text
     }
 
+    /// Progress, which has no events, is told as well.
+    pub fn watch(self, response: &WatchResponse) -> Vec<u8> {
+        if response.events.is_empty() {
+            let revision = response.header.map_or(0, |header| header.revision);
+            return format!("progress notify: {revision}\n").into_bytes();
+        }
+        let mut text = vec![];
+        for event in &response.events {
+            text.extend(format!("{}\n", event.r#type().as_str_name()).as_bytes());
+            text.extend(self.pairs(event.prev_kv.as_slice()));
+            text.extend(self.pairs(event.kv.as_slice()));
+        }
+        text
+    }
+
     fn pairs(self, kvs: &[KeyValue]) -> Vec<u8> {
         let mut text = vec![];
         for kv in kvs {
@@ -80,4 +99,60 @@ pub fn healths(all: &[EndpointHealth]) -> String {
         error => format!("{} is unhealthy: failed to commit proposal: {error}\n", one.endpoint),
     };
     all.iter().map(line).collect()
+}
+
+pub fn hashes(all: &[EndpointHash]) -> String {
+    all.iter().map(|one| format!("{}, {}\n", one.endpoint, one.hash.hash)).collect()
+}
+
+pub fn time_to_live(response: &LeaseTimeToLiveResponse, keys: bool) -> Vec<u8> {
+    let id = response.id;
+    if response.granted_ttl == 0 && response.ttl == -1 {
+        return format!("lease {id:016x} already expired\n").into_bytes();
+    }
+    let (granted, left) = (response.granted_ttl, response.ttl);
+    let mut text = format!("lease {id:016x} granted with TTL({granted}s), remaining({left}s)").into_bytes();
+    if keys {
+        text.extend(b", attached keys([");
+        text.extend(response.keys.join(&b' '));
+        text.extend(b"])");
+    }
+    text.push(b'\n');
+    text
+}
+
+pub fn leases(response: &LeaseLeasesResponse) -> String {
+    let ids: String = response.leases.iter().map(|lease| format!("{:016x}\n", lease.id)).collect();
+    format!("found {} leases\n{ids}", response.leases.len())
+}
+
+pub fn members(members: &[Member]) -> String {
+    members.iter().map(|member| member_columns(member).join(", ") + "\n").collect()
+}
+
+pub fn member_added(name: &str, response: &MemberAddResponse) -> String {
+    let new = response.member.clone().unwrap_or_default();
+    let cluster = response.header.map_or(0, |header| header.cluster_id);
+    let named = |member: &Member| {
+        let name = if member.id == new.id { name } else { &member.name };
+        member.peer_ur_ls.iter().map(|url| format!("{name}={url}")).collect::<Vec<_>>()
+    };
+    let all: Vec<String> = response.members.iter().flat_map(named).collect();
+    let quoted = |text: &str| quote(text.as_bytes());
+    format!(
+        "Member {:16x} added to cluster {cluster:16x}\n\n\
+         ETCD_NAME={}\nETCD_INITIAL_CLUSTER={}\nETCD_INITIAL_ADVERTISE_PEER_URLS={}\n\
+         ETCD_INITIAL_CLUSTER_STATE=\"existing\"\n",
+        new.id,
+        quoted(name),
+        quoted(&all.join(",")),
+        quoted(&new.peer_ur_ls.join(",")),
+    )
+}
+
+/// The blank at the end is etcdctl's.
+pub fn alarms(alarms: &[AlarmMember]) -> String {
+    let line =
+        |one: &AlarmMember| format!("memberID:{} alarm:{} \n", one.member_id, one.alarm().as_str_name());
+    alarms.iter().map(line).collect()
 }

@@ -1,10 +1,13 @@
 //! Tables drawn with plus, minus and bar, heads centred and cells to the right, as etcdctl draws them.
 
 use super::quote::quote;
-use super::{EndpointHealth, EndpointStatus, status_columns};
+use super::{EndpointHash, EndpointHealth, EndpointStatus, member_columns, status_columns};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
-use proto::etcdserverpb::{DeleteRangeResponse, TxnResponse};
+use proto::etcdserverpb::{
+    AlarmMember, DeleteRangeResponse, LeaseLeasesResponse, LeaseTimeToLiveResponse, Member, TxnResponse,
+    WatchResponse,
+};
 use proto::mvccpb::KeyValue;
 
 const KEY_HEADS: [&str; 6] = ["KEY", "VALUE", "VERSION", "CREATE REVISION", "MOD REVISION", "LEASE"];
@@ -21,18 +24,62 @@ const STATUS_HEADS: [&str; 10] = [
     "ERRORS",
 ];
 
+const MEMBER_HEADS: [&str; 6] = ["ID", "STATUS", "NAME", "PEER ADDRS", "CLIENT ADDRS", "IS LEARNER"];
+
 pub fn keys(kvs: &[KeyValue]) -> String {
-    let row = |kv: &KeyValue| {
-        vec![
-            readable(&kv.key),
-            readable(&kv.value),
-            kv.version.to_string(),
-            kv.create_revision.to_string(),
-            kv.mod_revision.to_string(),
-            format!("{:x}", kv.lease),
-        ]
-    };
-    draw(&KEY_HEADS, kvs.iter().map(row).collect())
+    draw(&KEY_HEADS, kvs.iter().map(key_columns).collect())
+}
+
+fn key_columns(kv: &KeyValue) -> Vec<String> {
+    vec![
+        readable(&kv.key),
+        readable(&kv.value),
+        kv.version.to_string(),
+        kv.create_revision.to_string(),
+        kv.mod_revision.to_string(),
+        format!("{:x}", kv.lease),
+    ]
+}
+
+/// A row for every event, and one before it for what was there, if that was asked for.
+pub fn events(response: &WatchResponse) -> String {
+    let mut rows = vec![];
+    for event in &response.events {
+        let what = event.r#type().as_str_name();
+        for (what, kv) in [("before", &event.prev_kv), (what, &event.kv)] {
+            rows.extend(kv.iter().map(|kv| [vec![what.to_owned()], key_columns(kv)].concat()));
+        }
+    }
+    draw(&[&["EVENT"], &KEY_HEADS[..]].concat(), rows)
+}
+
+pub fn lease(id: i64, ttl: i64) -> String {
+    draw(&["ID", "TTL"], vec![vec![format!("{id:016x}"), ttl.to_string()]])
+}
+
+pub fn time_to_live(response: &LeaseTimeToLiveResponse) -> String {
+    let keys: Vec<String> = response.keys.iter().map(|key| readable(key)).collect();
+    let (granted, left) = (response.granted_ttl.to_string(), response.ttl.to_string());
+    let row = vec![format!("{:016x}", response.id), granted, left, keys.join(", ")];
+    draw(&["ID", "GRANTED TTL", "TTL", "KEYS"], vec![row])
+}
+
+pub fn leases(response: &LeaseLeasesResponse) -> String {
+    draw(&["ID"], response.leases.iter().map(|lease| vec![format!("{:016x}", lease.id)]).collect())
+}
+
+pub fn members(members: &[Member]) -> String {
+    draw(&MEMBER_HEADS, members.iter().map(member_columns).collect())
+}
+
+pub fn alarms(alarms: &[AlarmMember]) -> String {
+    let row = |one: &AlarmMember| vec![format!("{:x}", one.member_id), one.alarm().as_str_name().to_owned()];
+    draw(&["MEMBER", "ALARM"], alarms.iter().map(row).collect())
+}
+
+pub fn hashes(all: &[EndpointHash]) -> String {
+    let row = |one: &EndpointHash| vec![one.endpoint.clone(), one.hash.hash.to_string()];
+    draw(&["ENDPOINT", "HASH"], all.iter().map(row).collect())
 }
 
 pub fn deleted(response: &DeleteRangeResponse) -> String {

@@ -1,10 +1,8 @@
 //! `althing del`: deletes a key or a range of keys, and tells how many there were.
 
-use super::{Client, Error, Extent, Options, Printer, print, range_of};
-use crate::client::Kind;
+use super::{Error, Extent, Options, Printer, print, range_of};
 use clap::Args;
 use proto::etcdserverpb::DeleteRangeRequest;
-use proto::etcdserverpb::kv_client::KvClient;
 use std::ffi::OsString;
 
 const EXAMPLE: &str = "\
@@ -35,15 +33,7 @@ pub struct Del {
 
 impl Del {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
-        let request = self.request()?;
-        let response = Client::new(options)?
-            .call(Kind::Write, |channel| {
-                let request = request.clone();
-                async move {
-                    KvClient::new(channel).max_decoding_message_size(usize::MAX).delete_range(request).await
-                }
-            })
-            .await?;
+        let response = options.client()?.delete(self.request()?).await?;
         print(&Printer::new(options).delete(&response))
     }
 

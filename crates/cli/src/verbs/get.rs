@@ -1,11 +1,10 @@
 //! `althing get`: reads a key or a range of keys.
 
-use super::{Client, Error, Extent, Options, Printer, print, range_of};
-use crate::client::{Format, Kind};
+use super::{Error, Extent, Options, Printer, print, range_of};
+use crate::client::Format;
 use crate::output::Shown;
 use clap::{Args, ValueEnum};
 use proto::etcdserverpb::RangeRequest;
-use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use std::ffi::OsString;
 
@@ -75,16 +74,7 @@ impl Get {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let mut printer = Printer::new(options);
         printer.shown = self.shown(printer.format())?;
-        let request = self.request()?;
-        let response =
-            Client::new(options)?
-                .call(Kind::Read, |channel| {
-                    let request = request.clone();
-                    async move {
-                        KvClient::new(channel).max_decoding_message_size(usize::MAX).range(request).await
-                    }
-                })
-                .await?;
+        let response = options.client()?.range(self.request()?).await?;
         print(&printer.range(&response))
     }
 

@@ -1,10 +1,8 @@
 //! `althing put`: writes a key. A value that is not on the command line is read from standard input.
 
-use super::{Client, Error, Options, Printer, bytes_of, print};
-use crate::client::Kind;
+use super::{Error, Options, Printer, bytes_of, parse_lease, print};
 use clap::Args;
 use proto::etcdserverpb::PutRequest;
-use proto::etcdserverpb::kv_client::KvClient;
 use std::ffi::OsString;
 use std::io::Read;
 
@@ -34,10 +32,6 @@ pub struct Put {
     ignore_lease: bool,
 }
 
-fn parse_lease(text: &str) -> Result<i64, String> {
-    i64::from_str_radix(text, 16).map_err(|_| format!("bad lease ID ({text}), expecting ID in Hex"))
-}
-
 impl Put {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let value = match (&self.value, self.ignore_value) {
@@ -45,13 +39,7 @@ impl Put {
             (None, true) => vec![],
             (None, false) => read_value()?,
         };
-        let request = self.request(value)?;
-        let response = Client::new(options)?
-            .call(Kind::Write, |channel| {
-                let request = request.clone();
-                async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).put(request).await }
-            })
-            .await?;
+        let response = options.client()?.put(self.request(value)?).await?;
         print(&Printer::new(options).put(&response))
     }
 

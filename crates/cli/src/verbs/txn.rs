@@ -2,15 +2,12 @@
 //! Three paragraphs, each ended by an empty line: compares, what to do when all hold, what to do otherwise.
 
 mod compare;
-mod words;
 
 use super::del::Del;
 use super::get::Get;
 use super::put::Put;
-use super::{Client, Error, Options, Printer, print};
-use crate::client::Kind;
+use super::{Error, Options, Printer, print, words};
 use clap::{Args, Parser};
-use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::request_op::Request;
 use proto::etcdserverpb::{RequestOp, TxnRequest};
 use std::io::BufRead;
@@ -42,12 +39,7 @@ pub struct Txn {
 impl Txn {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let request = self.read(&mut std::io::stdin().lock())?;
-        let response = Client::new(options)?
-            .call(Kind::Write, |channel| {
-                let request = request.clone();
-                async move { KvClient::new(channel).max_decoding_message_size(usize::MAX).txn(request).await }
-            })
-            .await?;
+        let response = options.client()?.txn(request).await?;
         print(&Printer::new(options).txn(&response))
     }
 

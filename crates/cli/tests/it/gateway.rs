@@ -1,9 +1,17 @@
 //! The JSON gateway as curl meets it: names, numbers, statuses and words are those of etcd.
 
-use crate::differential::RealEtcd;
-use crate::process::{PATIENCE, Plan, http_at};
+use crate::process::{PATIENCE, Plan, http_at, until};
+use differ::server::Server;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
+
+/// Listening when this returns.
+fn start_etcd(binary: &str) -> Server {
+    let etcd = Server::etcd(std::path::Path::new(binary)).unwrap();
+    let address: SocketAddr = etcd.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
+    until("etcd listens", || TcpStream::connect(address).ok());
+    etcd
+}
 
 fn without_ids(body: &str) -> String {
     // The header is first; what it says of cluster, member and term differs from run to run.
@@ -151,7 +159,7 @@ fn watch_lines(address: SocketAddr, body: &str) -> impl Iterator<Item = String> 
 fn a_watch_is_a_line_of_json_for_each_response() {
     let member = Plan::single().start_ready();
     let mut addresses = vec![member.client];
-    let etcd = std::env::var("ETCD").ok().map(|binary| RealEtcd::start(&binary));
+    let etcd = std::env::var("ETCD").ok().map(|binary| start_etcd(&binary));
     addresses.extend(
         etcd.iter().map(|etcd| etcd.endpoint.strip_prefix("http://").unwrap().parse::<SocketAddr>().unwrap()),
     );
@@ -241,7 +249,7 @@ fn the_gateway_answers_as_etcds_does() {
         );
         return;
     };
-    let etcd = RealEtcd::start(&binary);
+    let etcd = start_etcd(&binary);
     let theirs = etcd.endpoint.strip_prefix("http://").unwrap().parse().unwrap();
     let ours = Plan::single().start_ready();
     for (path, body) in QUESTIONS {

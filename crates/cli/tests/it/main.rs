@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
 mod chaos;
+mod client;
 mod cluster;
 mod config;
 mod dev;
@@ -16,10 +17,13 @@ mod gateway;
 mod http;
 mod large;
 mod lease;
+mod lease_events;
 mod log;
 mod malformed;
+mod once;
 mod process;
 mod raw;
 mod tour;
 mod verbs;
+mod verbs_watch;
 mod watch;

@@ -7,6 +7,7 @@ mod generate;
 mod leases;
 mod model;
 mod mutants;
+mod once;
 mod put_and_delete;
 mod ranges;
 mod reload;

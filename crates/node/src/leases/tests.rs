@@ -50,9 +50,10 @@ impl World {
         self.at.index = self.at.index.next();
         let id = ProposalId { origin: NodeId(1), boot: Boot(1), seq: self.at.index.0 };
         let proposal = Proposal { id, low: 0, command };
-        let applied = self.state.apply(&NoRecords, self.at, &proposal);
-        assert!(matches!(applied, Applied::Done { .. }));
-        self.lessor.on_applied(self.now, &proposal.command, &self.state, &mut self.said);
+        let Applied::Done { reply, .. } = self.state.apply(&NoRecords, self.at, &proposal) else {
+            panic!("it is new");
+        };
+        self.lessor.on_applied(self.now, &proposal.command, &reply, &self.state, &mut self.said);
     }
 
     fn grant(&mut self, id: i64, ttl: i64) {
@@ -97,7 +98,7 @@ impl World {
 
 fn renewed(answer: Answer) -> i64 {
     match answer {
-        Some(Reply { body: Body::LeaseRenewed { ttl }, .. }) => ttl,
+        Some(Reply { body: Body::LeaseRenewed { ttl, .. }, .. }) => ttl,
         other => panic!("not a renewal: {other:?}"),
     }
 }
@@ -232,4 +233,93 @@ fn after_an_election_leases_end_one_after_the_other() {
     leading.timers.values().for_each(|timer| *by_second.entry(timer.due.0 / 1_000_000).or_default() += 1);
     assert!(by_second.values().all(|count| *count <= LEASE_EXPIRIES_PER_SECOND_MAX), "{by_second:?}");
     assert!(leading.timers.values().all(|timer| timer.due >= Instant::ZERO.after(Duration::from_secs(3))));
+}
+
+#[test]
+fn leases_that_end_soon_are_named_until_they_are_renewed_or_have_ended() {
+    let mut world = World::leading();
+    for (id, ttl) in [(1, 5), (2, 3), (3, 60)] {
+        world.grant(id, ttl);
+    }
+    let ending = |world: &mut World| match world.ask(Question::Ending { within_ms: 2_000 }) {
+        Some(Some(Reply { body: Body::LeasesEnding(list), .. })) => {
+            list.iter().map(|ending| (ending.id.0, ending.left_ms)).collect::<Vec<_>>()
+        }
+        other => panic!("answered at once, not {other:?}"),
+    };
+    assert!(ending(&mut world).is_empty());
+    world.pass(1_000);
+    assert_eq!(ending(&mut world), [(2, 2_000)]);
+    world.pass(1_900);
+    assert_eq!(ending(&mut world), [(2, 100)]);
+    assert_eq!(world.keep_alive(2), Some(3));
+    world.pass(200);
+    assert_eq!(ending(&mut world), [(1, 1_900)]);
+    let proposed = world.pass(1_900);
+    assert_eq!(ending(&mut world), [(2, 900), (1, 0)], "its end is proposed and may yet fail");
+    world.apply_all(proposed);
+    assert_eq!(ending(&mut world), [(2, 900)]);
+}
+
+#[test]
+fn a_renewal_has_a_name_that_no_other_has() {
+    let mut world = World::leading();
+    world.grant(1, 60);
+    world.grant(2, 60);
+    let renew = |world: &mut World, id| match world.ask(Question::KeepAlive(LeaseId(id))) {
+        Some(Some(Reply { body: Body::LeaseRenewed { renewal, .. }, .. })) => renewal,
+        other => panic!("answered at once, not {other:?}"),
+    };
+    let last = |world: &mut World, id| match world.ask(Question::TimeToLive { id: LeaseId(id), keys: false })
+    {
+        Some(Some(Reply { body: Body::LeaseTime(time), .. })) => time.renewal,
+        other => panic!("answered at once, not {other:?}"),
+    };
+    let first = renew(&mut world, 1);
+    assert_eq!(last(&mut world, 1), first);
+    renew(&mut world, 2);
+    assert_eq!(last(&mut world, 1), first, "another lease was renewed");
+    assert_ne!(renew(&mut world, 1), first);
+    world.lead(Some(Term(TERM.0 + 1)));
+    assert_ne!(last(&mut world, 1), first, "another leader knows nothing of it");
+}
+
+/// Neither a turn nor a proposal grows with the number of leases that end at once.
+#[test]
+fn a_hundred_thousand_leases_end_together_without_a_stall() {
+    const LEASES: i64 = 100_000;
+    let mut world = World::leading();
+    for id in 1..=LEASES {
+        world.grant(id, 10);
+    }
+    world.pass(9_900);
+    let mut turns = 0;
+    let mut proposals = 0;
+    while world.state.lease_count() > 0 {
+        let proposed = world.pass(100);
+        assert!(
+            proposed.len() <= base::limits::LEASE_REVOKES_IN_FLIGHT_MAX,
+            "{} in one turn",
+            proposed.len()
+        );
+        proposals += proposed.len();
+        turns += 1;
+        world.apply_all(proposed);
+    }
+    assert_eq!(proposals, LEASES as usize, "each is proposed once");
+    assert!(turns <= LEASES as usize / base::limits::LEASE_REVOKES_IN_FLIGHT_MAX + 2, "{turns} turns");
+}
+
+#[test]
+fn a_checkpoint_that_the_log_takes_back_after_the_election_does_not_shorten_the_lease() {
+    let mut world = World::new(Duration::from_secs(300));
+    world.grant(7, 10);
+    let checkpoint = |remaining| {
+        Command::LeaseCheckpoint(vec![coord::Checkpoint { id: LeaseId(7), granted: Index(1), remaining }])
+    };
+    world.apply(checkpoint(2));
+    world.lead(Some(TERM));
+    // The leader before had renewed it after this, and crashed.
+    world.apply(checkpoint(0));
+    assert!(world.pass(10_000).is_empty());
 }

@@ -1,8 +1,8 @@
 //! The definition of linearizability, tried out in every order: hopeless beyond a dozen operations, and too
 //! simple to be wrong. The real checker is measured against it.
 
-use crate::history::{Operation, Outcome, may_change, tells_of_the_state};
-use crate::model::{State, step};
+use crate::history::{Operation, Outcome, agrees, leases_of, may_change, tells_of_the_state};
+use crate::model::{State, carry_out};
 use crate::serializable::is_serializable;
 use base::Revision;
 
@@ -17,7 +17,7 @@ pub fn is_lawful(history: &[Operation]) -> bool {
         .filter(|operation| is_serializable(&operation.request) && operation.reply().is_some())
         .collect();
     let remaining: Vec<&Operation> = history.iter().filter(places).collect();
-    extend(&State::empty(), &remaining, &mut Vec::new(), &stale)
+    extend(&State::with_leases(leases_of(history)), &remaining, &mut Vec::new(), &stale)
 }
 
 /// `made` holds, for each revision made so far, when its maker was invoked.
@@ -36,8 +36,8 @@ fn extend(
         if remaining.iter().any(|other| other.deadline() < operation.invoked) {
             return false;
         }
-        let after = match (step(state, &operation.request), &operation.outcome) {
-            (Ok((after, reply)), Outcome::Done(told)) if reply == *told => after,
+        let after = match (carry_out(state, &operation.request), &operation.outcome) {
+            (Ok((after, reply)), Outcome::Done(told)) if agrees(told, &reply) => after,
             (Ok((after, _)), Outcome::Unknown) => after,
             (Err(code), Outcome::Refused(told)) if code == *told => state.clone(),
             _ => return false,
@@ -61,5 +61,5 @@ pub fn is_lawfully_stale(read: &Operation, state: &State, made: &[(Revision, u64
     let known =
         made.iter().all(|(revision, invoked)| *revision > told.revision || *invoked <= read.deadline());
     let then = state.at(told.revision);
-    known && then.is_some_and(|then| step(then, &read.request).is_ok_and(|(_, reply)| reply == *told))
+    known && then.is_some_and(|then| carry_out(then, &read.request).is_ok_and(|(_, reply)| reply == *told))
 }

@@ -4,7 +4,7 @@
 
 use super::Stuck;
 use crate::facts::Facts;
-use crate::history::{Operation, Outcome, may_change, tells_of_the_state};
+use crate::history::{Operation, Outcome, is_vague, may_change, tells_of_the_state};
 use crate::serializable::is_serializable;
 use base::Revision;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,10 @@ pub struct Plan<'a> {
     answers: BTreeMap<Revision, Vec<usize>>,
     /// Refusals that tell of the state, by invocation: they carry no revision.
     pub refusals: Vec<usize>,
-    /// Mutations that may have happened, by invocation.
+    /// Mutations that may have happened, by invocation; and those that did, but may have made a revision or not.
     pub unknown: Vec<usize>,
+    /// Revision → the slots in `unknown` of the latter, by the revision that they were told.
+    vague: BTreeMap<Revision, Vec<usize>>,
     /// Revision → the earliest return among all that is placed there or later.
     earliest_return: BTreeMap<Revision, u64>,
     /// The highest revision that anybody was told of.
@@ -38,6 +40,7 @@ impl<'a> Plan<'a> {
             answers: BTreeMap::new(),
             refusals: Vec::new(),
             unknown: Vec::new(),
+            vague: BTreeMap::new(),
             earliest_return: BTreeMap::new(),
             last: Revision::EMPTY_STORE,
         };
@@ -53,6 +56,10 @@ impl<'a> Plan<'a> {
 
     pub fn answers(&self, revision: Revision) -> &[usize] {
         self.answers.get(&revision).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn vague(&self, revision: Revision) -> &[usize] {
+        self.vague.get(&revision).map_or(&[], Vec::as_slice)
     }
 
     /// The earliest return among what is placed at this revision or later: what is placed before it must
@@ -77,6 +84,11 @@ impl<'a> Plan<'a> {
         for at in by_invocation {
             let operation = &history[at];
             match &operation.outcome {
+                Outcome::Done(reply) if is_vague(&reply.body) => {
+                    self.check_possible(at, reply.revision, Revision::EMPTY_STORE)?;
+                    self.vague.entry(reply.revision).or_default().push(self.unknown.len());
+                    self.unknown.push(at);
+                }
                 Outcome::Done(reply) => self.place(at, reply.revision)?,
                 Outcome::Unknown if may_change(&operation.request) => self.unknown.push(at),
                 // A member that lags refuses a serializable read lawfully, as of some older state.
@@ -91,14 +103,19 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    fn place(&mut self, at: usize, revision: Revision) -> Result<(), Stuck> {
-        let makes = self.history[at].made_revision().is_some();
-        let lowest = if makes { Revision::EMPTY_STORE.next() } else { Revision::EMPTY_STORE };
+    fn check_possible(&mut self, at: usize, revision: Revision, lowest: Revision) -> Result<(), Stuck> {
         if revision < lowest {
             let reason = "no store can have answered with this revision".to_owned();
             return Err(Stuck { revision, blamed: vec![at], reason });
         }
         self.last = self.last.max(revision);
+        Ok(())
+    }
+
+    fn place(&mut self, at: usize, revision: Revision) -> Result<(), Stuck> {
+        let makes = self.history[at].made_revision().is_some();
+        let lowest = if makes { Revision::EMPTY_STORE.next() } else { Revision::EMPTY_STORE };
+        self.check_possible(at, revision, lowest)?;
         if !makes {
             self.answers.entry(revision).or_default().push(at);
         } else if let Some(other) = self.writes.insert(revision, at) {
@@ -111,7 +128,8 @@ impl<'a> Plan<'a> {
     /// The revisions alone order all acknowledged operations. None may come after one that was invoked
     /// after it had returned. A serializable read owes this only to the mutations whose effect it shows.
     fn respect_real_time(&self) -> Result<(), Stuck> {
-        let revisions: BTreeSet<Revision> = self.writes.keys().chain(self.answers.keys()).copied().collect();
+        let told = self.writes.keys().chain(self.answers.keys()).chain(self.vague.keys());
+        let revisions: BTreeSet<Revision> = told.copied().collect();
         let (mut of_any, mut of_mutations) = (None, None);
         for revision in revisions {
             if let Some(write) = self.write(revision) {
@@ -119,7 +137,7 @@ impl<'a> Plan<'a> {
                 of_any = self.later_invoked(of_any, write);
                 of_mutations = self.later_invoked(of_mutations, write);
             }
-            for answer in self.answers(revision).iter().copied() {
+            for answer in self.told_at(revision) {
                 if is_serializable(&self.history[answer].request) {
                     self.may_follow(answer, of_mutations, revision)?;
                 } else {
@@ -129,6 +147,15 @@ impl<'a> Plan<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Answers without effect, and vague ones: should one of these have made the revision, the search sees to it
+    /// that it comes first.
+    fn told_at(&self, revision: Revision) -> Vec<usize> {
+        let vague = self.vague(revision).iter().map(|slot| self.unknown[*slot]);
+        let mut told: Vec<usize> = self.answers(revision).iter().copied().chain(vague).collect();
+        told.sort_by_key(|at| self.history[*at].invoked);
+        told
     }
 
     fn later_invoked(&self, left: Option<usize>, right: usize) -> Option<usize> {
@@ -151,7 +178,12 @@ impl<'a> Plan<'a> {
     fn look_ahead(&mut self) {
         self.made = self.writes.keys().copied().collect();
         let answers = self.answers.iter().flat_map(|(revision, all)| all.iter().map(|at| (*revision, *at)));
-        for (revision, at) in answers.chain(self.writes.iter().map(|(revision, at)| (*revision, *at))) {
+        let vague = self
+            .vague
+            .iter()
+            .flat_map(|(revision, all)| all.iter().map(|slot| (*revision, self.unknown[*slot])));
+        let writes = self.writes.iter().map(|(revision, at)| (*revision, *at));
+        for (revision, at) in answers.chain(vague).chain(writes) {
             let earliest = self.earliest_return.entry(revision).or_insert(u64::MAX);
             *earliest = (*earliest).min(self.history[at].deadline());
         }

@@ -3,9 +3,9 @@
 
 use super::naive::{is_lawful, is_lawfully_stale};
 use super::{Linearization, Verdict, check};
-use crate::history::{History, Outcome, may_change};
+use crate::history::{History, Outcome, leases_of, may_change};
 use crate::lawful::{Shape, history};
-use crate::model::{State, step};
+use crate::model::{State, carry_out};
 use crate::serializable::is_serializable;
 use base::{Code, Revision, Rng};
 use bytes::Bytes;
@@ -50,13 +50,13 @@ fn the_order_found_explains_every_answer_and_respects_real_time() {
 fn replay(history: &History, found: &Linearization) {
     let stale = |at: &usize| is_serializable(&history[*at].request);
     let order: Vec<usize> = found.order.iter().copied().filter(|at| !stale(at)).collect();
-    let mut state = State::empty();
+    let mut state = State::with_leases(leases_of(history));
     let mut made: Vec<(Revision, u64)> = Vec::new();
     let mut earliest_return = u64::MAX;
     for at in &order {
         let operation = &history[*at];
         let before = state.revision();
-        match (step(&state, &operation.request), &operation.outcome) {
+        match (carry_out(&state, &operation.request), &operation.outcome) {
             (Ok((after, reply)), Outcome::Done(told)) => {
                 assert_eq!(reply, *told);
                 state = after;
@@ -89,7 +89,7 @@ fn short_histories_are_judged_as_the_definition_judges_them() {
         let expected = is_lawful(&history);
         let verdict = check(&history);
         assert!(!matches!(verdict, Verdict::Undecided(_)), "seed {seed}");
-        assert_eq!(accepted(&verdict), expected, "seed {seed}, {kind:?}: {history:#?} {verdict:?}");
+        assert_eq!(accepted(&verdict), expected, "seed {seed}, {kind:?}:\n{} {verdict:?}", told(&history));
         if expected { lawful += 1 } else { unlawful += 1 }
     }
     assert!(lawful > 300 && unlawful > 2_000, "{lawful} lawful, {unlawful} unlawful");
@@ -170,7 +170,7 @@ fn corrupt(history: &mut History, rng: &mut Rng) -> Option<Kind> {
             }
             Kind::AnsweredFromThePast => {
                 let past = Revision((reply.revision.0 - rng.between(1, 9) as i64).max(1));
-                match honest.state.at(past).map(|then| step(then, &request)) {
+                match honest.state.at(past).map(|then| carry_out(then, &request)) {
                     Some(Ok((_, old))) if old.body != reply.body && !may_change(&request) => {
                         reply.body = old.body;
                         true
@@ -213,4 +213,8 @@ fn change(kv: &mut KeyValue, rng: &mut Rng) {
         2 => kv.mod_revision.0 -= 1,
         _ => kv.value = Bytes::from_static(b"invented"),
     }
+}
+
+fn told(history: &History) -> String {
+    history.iter().map(|operation| format!("  {operation}\n")).collect()
 }

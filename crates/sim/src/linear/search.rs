@@ -4,7 +4,8 @@
 
 use super::plan::Plan;
 use super::{Linearization, Stuck, Verdict, explain};
-use crate::model::{State, step};
+use crate::history::{Outcome, agrees, leases_of};
+use crate::model::{State, carry_out};
 use crate::serializable::is_serializable;
 use crate::show;
 use base::Revision;
@@ -64,7 +65,7 @@ impl<'a> Search<'a> {
 
     pub fn run(mut self) -> Verdict {
         let mut path = Path {
-            state: State::empty(),
+            state: State::with_leases(leases_of(self.plan.history)),
             placed: 0,
             latest: 0,
             used: Bits::none(self.plan.unknown.len()),
@@ -106,6 +107,7 @@ impl<'a> Search<'a> {
             let next = path.state.revision().next();
             let refused = self.place_refusals(path)?;
             self.place_answers(path)?;
+            self.place_vague(path)?;
             path.latest = path.latest.max(refused);
             let history = self.plan.history;
             self.order[group..].sort_by_key(|at| history[*at].invoked);
@@ -138,13 +140,29 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// Those that were told this revision without saying whether they made it, and did not.
+    fn place_vague(&mut self, path: &mut Path) -> Result<(), Stuck> {
+        let revision = path.state.revision();
+        for slot in self.plan.vague(revision).iter().copied() {
+            if path.used.has(slot) {
+                continue;
+            }
+            let at = self.plan.unknown[slot];
+            path.state = self.follow(at, &path.state, revision)?;
+            path.used.set(slot);
+            self.order.push(at);
+            path.latest = path.latest.max(self.plan.history[at].invoked);
+        }
+        Ok(())
+    }
+
     /// The state after an acknowledged operation, if the model answers as the store did.
     fn follow(&mut self, at: usize, state: &State, revision: Revision) -> Result<State, Stuck> {
         self.steps += 1;
         let operation = &self.plan.history[at];
         let told = operation.reply().expect("only acknowledged operations are placed by revision");
-        let right = match step(state, &operation.request) {
-            Ok((after, reply)) if reply == *told => return Ok(after),
+        let right = match carry_out(state, &operation.request) {
+            Ok((after, reply)) if agrees(told, &reply) => return Ok(after),
             Ok((_, reply)) => show::reply(&reply),
             Err(code) => format!("refused: {code}"),
         };
@@ -181,8 +199,8 @@ impl<'a> Search<'a> {
     fn refuses(&mut self, at: usize, state: &State) -> bool {
         self.steps += 1;
         let operation = &self.plan.history[at];
-        let refusal = step(state, &operation.request).err();
-        refusal.map(crate::history::Outcome::Refused).as_ref() == Some(&operation.outcome)
+        let refusal = carry_out(state, &operation.request).err();
+        refusal.map(Outcome::Refused).as_ref() == Some(&operation.outcome)
     }
 
     /// What may fill the gap after this path, unless the same gap was entered before.
@@ -204,6 +222,7 @@ impl<'a> Search<'a> {
         let invoked_by = self.plan.earliest_return(revision);
         let mut candidates: Vec<usize> = (0..self.plan.unknown.len())
             .filter(|slot| !path.used.has(*slot))
+            .filter(|slot| self.may_make(self.plan.unknown[*slot], revision))
             .filter(|slot| self.plan.history[self.plan.unknown[*slot]].invoked <= invoked_by)
             .collect();
         // Best is one that was seen to land here, worst one seen elsewhere; between equals, the youngest.
@@ -214,6 +233,11 @@ impl<'a> Search<'a> {
         });
         self.give_up(self.empty_gap(&path));
         Some(Choice { path, candidates })
+    }
+
+    /// Whoever was told a revision made that one or none.
+    fn may_make(&self, at: usize, revision: Revision) -> bool {
+        self.plan.history[at].reply().is_none_or(|told| told.revision == revision)
     }
 
     /// What to say if nothing fills the gap after this path.
@@ -248,7 +272,7 @@ impl<'a> Search<'a> {
     fn try_filling(&mut self, path: &Path, slot: usize) -> Option<Path> {
         self.steps += 1;
         let at = self.plan.unknown[slot];
-        let (after, _) = step(&path.state, &self.plan.history[at].request).ok()?;
+        let (after, _) = carry_out(&path.state, &self.plan.history[at].request).ok()?;
         let effective = after.revision() > path.state.revision();
         if !effective || !self.plan.facts.agree(&after, |from, until| self.plan.gaps(from, until)) {
             return None;

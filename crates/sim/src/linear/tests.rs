@@ -2,12 +2,12 @@
 
 use super::{Verdict, check, check_within};
 use crate::durable::{final_read, read_everything};
-use crate::history::Operation;
+use crate::history::{Asked, Operation};
 use crate::phrases::{
     compare, delete, deleted, done, found, kv, one, put, range, refused, span, txn, unknown, was, went,
 };
-use base::{Code, Revision};
-use coord::reply::{Body, RangeReply, Reply};
+use base::{Code, LeaseId, Revision};
+use coord::reply::{Body, KeyValue, RangeReply, Reply};
 use coord::request::{Put, Range, Relation, Request, Target};
 
 fn write(key: &str, value: &str) -> Request {
@@ -100,7 +100,7 @@ fn a_write_that_was_never_acknowledged_may_be_there_or_not() {
 fn a_write_cannot_be_seen_before_it_is_asked_for() {
     let seen = done(0, 1, read("a"), 2, found(vec![kv("a", "1", 2, 2, 1)]));
     reject(&[seen.clone(), unknown(5, write("a", "1"))], "no operation of unknown fate fits");
-    let seen = Operation { request: stale_read("a"), ..seen };
+    let seen = Operation { request: stale_read("a").into(), ..seen };
     reject(&[seen.clone(), unknown(5, write("a", "1"))], "no operation of unknown fate fits");
     reject(&[seen, done(5, 6, write("a", "1"), 2, was(None))], "invoked after");
 }
@@ -258,4 +258,58 @@ fn a_search_without_budget_is_undecided() {
         .collect();
     assert!(matches!(check_within(&history, 10), Verdict::Undecided(_)));
     assert!(matches!(check_within(&history, u64::MAX), Verdict::Violation(_)));
+}
+
+fn leased(key: &str, value: &str, lease: i64) -> Request {
+    Request::Put(Put { lease: Some(LeaseId(lease)), ..put(key, value) })
+}
+
+fn end(lease: i64) -> Asked {
+    Asked::EndLease(LeaseId(lease))
+}
+
+#[test]
+fn a_lease_ends_with_all_of_its_keys_in_one_revision() {
+    let both = [
+        done(0, 1, leased("a", "1", 5), 2, was(None)),
+        done(2, 3, leased("b", "1", 5), 3, was(None)),
+        done(4, 5, end(5), 4, Body::LeaseRevoked),
+    ];
+    let gone = done(6, 7, Request::Range(range(span("a", "c"))), 4, found(vec![]));
+    accept(&[&both[..], &[gone]].concat());
+    let one_left = KeyValue { lease: LeaseId(5), ..kv("b", "1", 3, 3, 1) };
+    let half = done(6, 7, Request::Range(range(span("a", "c"))), 4, found(vec![one_left]));
+    reject(&[&both[..], &[half]].concat(), "no operation of unknown fate fits");
+}
+
+#[test]
+fn a_lease_that_expires_explains_a_revision_and_one_without_keys_explains_none() {
+    let put = done(0, 1, leased("a", "1", 5), 2, was(None));
+    let seen = done(20, 30, read("a"), 3, found(vec![]));
+    accept(&[put.clone(), unknown(10, end(5)), seen.clone()]);
+    reject(&[put.clone(), seen.clone()], "more revisions are unaccounted for");
+    reject(&[put, unknown(10, end(6)), seen], "no operation of unknown fate fits");
+}
+
+#[test]
+fn a_key_that_was_moved_to_no_lease_outlives_it() {
+    let moved = [done(0, 1, leased("a", "1", 5), 2, was(None)), done(2, 3, write("a", "2"), 3, was(None))];
+    let end = |revision| done(4, 5, end(5), revision, Body::LeaseRevoked);
+    let stays = done(6, 7, read("a"), 3, found(vec![kv("a", "2", 2, 3, 2)]));
+    accept(&[&moved[..], &[end(3), stays]].concat());
+    let gone = done(6, 7, read("a"), 4, found(vec![]));
+    reject(&[&moved[..], &[end(4), gone]].concat(), "");
+}
+
+#[test]
+fn an_ended_lease_is_not_used_again_and_its_end_is_not_put_off() {
+    let ended = done(2, 3, end(5), 1, Body::LeaseRevoked);
+    reject(&[ended.clone(), done(4, 5, leased("a", "1", 5), 2, was(None))], "lease");
+    accept(&[ended, done(4, 5, write("a", "1"), 2, was(None))]);
+    let late = [
+        done(0, 1, leased("a", "1", 5), 2, was(None)),
+        done(2, 3, end(5), 3, Body::LeaseRevoked),
+        done(4, 5, read("a"), 2, found(vec![KeyValue { lease: LeaseId(5), ..kv("a", "1", 2, 2, 1) }])),
+    ];
+    reject(&late, "");
 }

@@ -56,6 +56,7 @@ impl Journal {
         if reply.is_some() {
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
+        let request = request.into();
         self.operations.lock().unwrap().push(Operation { client, invoked, returned, request, outcome });
         reply
     }

@@ -1,4 +1,4 @@
-//! Splits a line of a transaction into words: bare, 'in single quotes', or "in double quotes" with Go's escapes.
+//! Splits a line of a transaction, or of `watch -i`, into words: bare, 'in single quotes', or "in double quotes" with Go's escapes.
 
 use crate::output::quote::unquote;
 use std::ffi::OsString;

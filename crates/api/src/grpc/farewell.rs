@@ -1,0 +1,65 @@
+//! Leases that go with the connection of whoever keeps them: only for a keep-alive stream that asks for it.
+//! The renewals of the stream go in; when it has ended, and the grace has passed without another renewal of a lease,
+//! through whichever member, that lease is revoked. What cannot be known (no leader, another leader) revokes nothing:
+//! the lease's own time is always there.
+
+use crate::grpc::refusal;
+use base::limits::LEASES_HELD_MAX;
+use base::{Code, LeaseId};
+use coord::reply::{Body, Renewal, Reply};
+use server::{Handle, Question};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+/// The grace in milliseconds.
+const REVOKE_ON_DISCONNECT: &str = "althing-revoke-on-disconnect";
+const GRACE_MS_MAX: u64 = 3_600_000;
+
+pub struct Farewell {
+    grace: Duration,
+    /// The last renewal that this stream brought about.
+    held: BTreeMap<LeaseId, Renewal>,
+}
+
+impl Farewell {
+    /// `None` for a stream that did not ask.
+    pub fn asked(metadata: &MetadataMap) -> Result<Option<Farewell>, Status> {
+        let Some(value) = metadata.get(REVOKE_ON_DISCONNECT) else { return Ok(None) };
+        let grace_ms: Option<u64> = value.to_str().ok().and_then(|text| text.parse().ok());
+        let grace_ms = grace_ms.filter(|grace| *grace <= GRACE_MS_MAX).ok_or_else(|| {
+            let words = format!("{REVOKE_ON_DISCONNECT} takes milliseconds, at most {GRACE_MS_MAX}");
+            Status::invalid_argument(words)
+        })?;
+        Ok(Some(Farewell { grace: Duration::from_millis(grace_ms), held: BTreeMap::new() }))
+    }
+
+    /// A lease that is gone is held no longer.
+    pub fn renewed(&mut self, id: LeaseId, ttl: i64, renewal: Renewal) -> Result<(), Status> {
+        if ttl <= 0 {
+            self.held.remove(&id);
+        } else if self.held.len() < LEASES_HELD_MAX || self.held.contains_key(&id) {
+            self.held.insert(id, renewal);
+        } else {
+            return Err(refusal::render(Code::TooManyRequests));
+        }
+        Ok(())
+    }
+
+    /// The stream has ended.
+    pub async fn part(self, handle: Handle) {
+        if self.held.is_empty() {
+            return;
+        }
+        tokio::time::sleep(self.grace).await;
+        for (id, renewal) in self.held {
+            let question = Question::TimeToLive { id, keys: false };
+            let Ok(Reply { body: Body::LeaseTime(time), .. }) = handle.ask(question).await else { continue };
+            if time.ttl >= 0 && time.renewal == renewal {
+                // If it has ended meanwhile, that was wanted.
+                let _ = handle.revoke_lease(id).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `althing member`: lists the members of the cluster, and asks for changes of it.
+
+use super::{Error, Options, Printer, parse_member, print};
+use clap::{Args, Subcommand};
+use proto::etcdserverpb::{MemberAddRequest, MemberUpdateRequest};
+
+const LIST_EXAMPLE: &str = "\
+Example:
+  althing member list -w table";
+const ADD_EXAMPLE: &str = "\
+Example:
+  althing member add d --peer-urls http://10.0.0.4:2380";
+const ID_EXAMPLE: &str = "\
+Example:
+  althing member list                        tells the ids
+  althing member remove 8e9e05c52164694d";
+const UPDATE_EXAMPLE: &str = "\
+Example:
+  althing member update 8e9e05c52164694d --peer-urls http://10.0.0.5:2380";
+
+#[derive(Subcommand)]
+pub enum Member {
+    /// Lists all members
+    #[command(after_help = LIST_EXAMPLE)]
+    List(Options),
+    /// Adds a member
+    #[command(after_help = ADD_EXAMPLE)]
+    Add {
+        /// How the new member will be called
+        name: String,
+        #[command(flatten)]
+        peer: Peer,
+        /// Without a vote, until it is promoted
+        #[arg(long)]
+        learner: bool,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Removes a member
+    #[command(after_help = ID_EXAMPLE)]
+    Remove(Named),
+    /// Changes where a member listens for its peers
+    #[command(after_help = UPDATE_EXAMPLE)]
+    Update {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        peer: Peer,
+    },
+    /// Gives a learner its vote
+    #[command(after_help = ID_EXAMPLE)]
+    Promote(Named),
+}
+
+#[derive(Args)]
+pub struct Named {
+    /// The id of the member, hexadecimal
+    #[arg(value_parser = parse_member)]
+    id: u64,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Args)]
+pub struct Peer {
+    /// Where it listens for its peers
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', required = true)]
+    peer_urls: Vec<String>,
+}
+
+impl Member {
+    pub async fn run(&self) -> Result<(), Error> {
+        match self {
+            Member::List(options) => {
+                let list = options.client()?.members().await?;
+                print(&Printer::new(options).members(&list))
+            }
+            Member::Add { name, peer, learner, options } => {
+                let request = MemberAddRequest { peer_ur_ls: peer.peer_urls.clone(), is_learner: *learner };
+                let added = options.client()?.add_member(request).await?;
+                print(&Printer::new(options).member_added(name, &added))
+            }
+            Member::Remove(Named { id, options }) => {
+                let removed = options.client()?.remove_member(*id).await?;
+                let printer = Printer::new(options);
+                print(&printer.member_changed(*id, "removed from", removed.header, &removed.members))
+            }
+            Member::Update { named: Named { id, options }, peer } => {
+                let request = MemberUpdateRequest { id: *id, peer_ur_ls: peer.peer_urls.clone() };
+                let updated = options.client()?.update_member(request).await?;
+                let printer = Printer::new(options);
+                print(&printer.member_changed(*id, "updated in", updated.header, &updated.members))
+            }
+            Member::Promote(Named { id, options }) => {
+                let promoted = options.client()?.promote_member(*id).await?;
+                let printer = Printer::new(options);
+                print(&printer.member_changed(*id, "promoted in", promoted.header, &promoted.members))
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! `althing watch -i`: lines of standard input begin watches, which all go on side by side. A line that cannot be
+//! read is told and passed over; the end of the input ends them all.
+
+use super::{Subject, follow};
+use crate::client::{Client, Error, Options};
+use crate::output::Printer;
+use crate::verbs::words;
+use clap::Parser;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+
+/// Lines that are read ahead.
+const LINES_WAITING: usize = 16;
+
+#[derive(Parser)]
+#[command(no_binary_name = true, disable_help_subcommand = true, disable_help_flag = true)]
+enum Line {
+    Watch(Subject),
+    Progress,
+}
+
+pub async fn run(options: &Options) -> Result<(), Error> {
+    let client = options.client()?;
+    let printer = Arc::new(Printer::new(options));
+    let mut lines = read_lines();
+    let mut bells: Vec<Arc<Notify>> = vec![];
+    while let Some(line) = lines.recv().await {
+        let line = line.map_err(Error::Input)?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        match parse(&line) {
+            Ok(Line::Progress) => bells.iter().for_each(|bell| bell.notify_one()),
+            Ok(Line::Watch(subject)) => match begin(&client, subject, &printer) {
+                Ok(bell) => bells.push(bell),
+                Err(error) => tell(&error),
+            },
+            Err(error) => tell(&error),
+        }
+    }
+    Ok(())
+}
+
+fn begin(client: &Client, subject: Subject, printer: &Arc<Printer>) -> Result<Arc<Notify>, Error> {
+    let watcher = client.watch(subject.request()?);
+    let (bell, printer) = (Arc::new(Notify::new()), printer.clone());
+    let rung = bell.clone();
+    tokio::spawn(async move {
+        if let Err(error) = follow(watcher, &printer, &subject.command, &rung).await {
+            tell(&error);
+        }
+    });
+    Ok(bell)
+}
+
+fn parse(line: &[u8]) -> Result<Line, Error> {
+    let shown = String::from_utf8_lossy(line.trim_ascii()).into_owned();
+    let words = words::split(line).ok_or_else(|| Error::Usage(format!("a quote is not closed: {shown}")))?;
+    Line::try_parse_from(words).map_err(|error| {
+        let why = error.to_string();
+        let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        Error::Usage(format!("invalid line: {shown} ({why}); a line is `watch [flags] KEY` or `progress`"))
+    })
+}
+
+fn tell(error: &Error) {
+    // The other watches go on.
+    let _ = writeln!(std::io::stderr(), "{error}");
+}
+
+/// Standard input waits in a thread of its own, which ends with the process.
+fn read_lines() -> mpsc::Receiver<std::io::Result<Vec<u8>>> {
+    let (sender, lines) = mpsc::channel(LINES_WAITING);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().split(b'\n') {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_read_as_on_the_command_line() {
+        let Ok(Line::Watch(subject)) = parse(b"watch \"a b\" --prefix --rev 3 --prev-kv -- echo 'x y'")
+        else {
+            panic!("a watch")
+        };
+        let request = subject.request().unwrap();
+        assert_eq!((&request.key[..], &request.range_end[..]), (&b"a b"[..], &b"a c"[..]));
+        assert!(request.start_revision == 3 && request.prev_kv && !request.progress_notify);
+        assert_eq!(subject.command, ["echo", "x y"]);
+        assert!(matches!(parse(b" progress "), Ok(Line::Progress)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told() {
+        for line in [&b"fly"[..], b"watch --rev x a", b"watch \"a", b"watch a -w json"] {
+            let Err(error) = parse(line) else { panic!("{line:?}") };
+            assert!(error.to_string().contains("line") || error.to_string().contains("quote"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The connection: several endpoints, one of which answers and is kept while it does.
+//! A call goes in; its answer comes out, or the reason why there is none. A read moves on to the next endpoint
+//! whenever one is unavailable; a write does so only when it is certain that nobody executed it.
+
+use crate::Error;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+/// The pause after all endpoints have been tried in vain.
+pub(crate) const ROUND_PAUSE: Duration = Duration::from_millis(50);
+/// A connection whose other end is silent is asked so often whether it is there; etcd allows no more than every
+/// five seconds.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whether a call may be made again when it is not known what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Read,
+    Write,
+}
+
+/// Whom to ask, and how long to wait.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `HOST:PORT`, with or without `http://`.
+    pub endpoints: Vec<String>,
+    /// How long it may take to find one that can be reached.
+    pub dial_timeout: Duration,
+    /// How long an answer may take.
+    pub call_timeout: Duration,
+}
+
+/// Cheap to clone; clones share the connection.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    config: Config,
+    chosen: Mutex<Chosen>,
+}
+
+/// The endpoint that is asked first, and the connection to it if there is one.
+#[derive(Clone, Debug, Default)]
+struct Chosen {
+    nth: usize,
+    channel: Option<Channel>,
+}
+
+impl Client {
+    /// Connects when it is first asked for something.
+    pub fn new(config: Config) -> Result<Client, Error> {
+        if config.endpoints.is_empty() {
+            return Err(Error::Unreachable { reason: "no endpoint is given".to_owned() });
+        }
+        config.endpoints.iter().try_for_each(|endpoint| address(endpoint).map(drop))?;
+        Ok(Client(Arc::new(Inner { config, chosen: Mutex::default() })))
+    }
+
+    /// One client for each endpoint, to ask every one of them.
+    pub fn each(&self) -> Vec<Client> {
+        let Config { endpoints, dial_timeout, call_timeout } = self.0.config.clone();
+        let alone = |endpoint| {
+            let config = Config { endpoints: vec![endpoint], dial_timeout, call_timeout };
+            Client(Arc::new(Inner { config, chosen: Mutex::default() }))
+        };
+        endpoints.into_iter().map(alone).collect()
+    }
+
+    /// The first endpoint, as it was given.
+    pub fn endpoint(&self) -> &str {
+        &self.0.config.endpoints[0]
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Makes the call on the first endpoint that can be reached and answers.
+    pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(Channel) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let config = &self.0.config;
+        let mut trouble = Error::Unreachable { reason: "none was tried".to_owned() };
+        let dial_deadline = Instant::now() + config.dial_timeout;
+        let mut deadline = None;
+        loop {
+            for _ in 0..config.endpoints.len() {
+                let chosen = match self.connected(deadline.unwrap_or(dial_deadline)).await {
+                    Ok(chosen) => chosen,
+                    Err(error @ Error::BadEndpoint { .. }) => return Err(error),
+                    Err(error) => {
+                        trouble = trouble.or_rather(error);
+                        continue;
+                    }
+                };
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + config.call_timeout);
+                match by(deadline, call(chosen.1)).await {
+                    Err(error) if may_repeat(kind, &error) => {
+                        self.move_on(chosen.0);
+                        trouble = error;
+                    }
+                    outcome => return outcome,
+                }
+            }
+            if Instant::now() + ROUND_PAUSE >= deadline.unwrap_or(dial_deadline) {
+                return Err(trouble);
+            }
+            sleep(ROUND_PAUSE).await;
+        }
+    }
+
+    /// A connection for a stream of its own, on the first endpoint that can be reached, with its place for
+    /// `move_on`.
+    pub(crate) async fn channel(&self) -> Result<(usize, Channel), Error> {
+        let config = &self.0.config;
+        let deadline = Instant::now() + config.dial_timeout;
+        let mut trouble = Error::Unreachable { reason: "none was tried".to_owned() };
+        loop {
+            for _ in 0..config.endpoints.len() {
+                match self.connected(deadline).await {
+                    Err(error @ Error::Unreachable { .. }) => trouble = error,
+                    outcome => return outcome,
+                }
+            }
+            if Instant::now() + ROUND_PAUSE >= deadline {
+                return Err(trouble);
+            }
+            sleep(ROUND_PAUSE).await;
+        }
+    }
+
+    /// The endpoint at this place has failed: the next one is asked from now on.
+    pub(crate) fn move_on(&self, failed: usize) {
+        let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+        if chosen.nth == failed {
+            *chosen = Chosen { nth: (failed + 1) % self.0.config.endpoints.len(), channel: None };
+        }
+    }
+
+    /// The connection that is kept, or a new one to the endpoint whose turn it is.
+    async fn connected(&self, deadline: Instant) -> Result<(usize, Channel), Error> {
+        let chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let nth = chosen.nth;
+        if let Some(channel) = chosen.channel {
+            return Ok((nth, channel));
+        }
+        match self.dial(&self.0.config.endpoints[nth], deadline).await {
+            Ok(channel) => {
+                let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
+                if chosen.nth == nth {
+                    chosen.channel = Some(channel.clone());
+                }
+                Ok((nth, channel))
+            }
+            Err(error) => {
+                self.move_on(nth);
+                Err(error)
+            }
+        }
+    }
+
+    async fn dial(&self, endpoint: &str, deadline: Instant) -> Result<Channel, Error> {
+        let unreachable =
+            |reason: &dyn std::fmt::Display| Error::Unreachable { reason: format!("{endpoint}: {reason}") };
+        let dial_timeout = self.0.config.dial_timeout;
+        let connection = address(endpoint)?
+            .connect_timeout(dial_timeout)
+            .http2_keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        let patience = deadline.saturating_duration_since(Instant::now()).min(dial_timeout);
+        match timeout(patience, connection.connect()).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(error)) => Err(unreachable(&innermost(&error))),
+            Err(_) => Err(unreachable(&"no connection in time")),
+        }
+    }
+}
+
+fn address(endpoint: &str) -> Result<Endpoint, Error> {
+    let bad = |reason: String| Error::BadEndpoint { endpoint: endpoint.to_owned(), reason };
+    if endpoint.starts_with("https://") || endpoint.starts_with("unix") {
+        return Err(bad("only plain http endpoints are spoken to yet".to_owned()));
+    }
+    let address = endpoint.strip_prefix("http://").unwrap_or(endpoint);
+    Endpoint::from_shared(format!("http://{address}")).map_err(|error| bad(error.to_string()))
+}
+
+pub(crate) async fn by<T, F>(deadline: Instant, call: F) -> Result<T, Error>
+where
+    F: Future<Output = Result<Response<T>, Status>>,
+{
+    match tokio::time::timeout_at(deadline, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(status.into()),
+        Err(_) => Err(Error::TimedOut),
+    }
+}
+
+/// An answer leaves it open whether a write happened, unless it says otherwise.
+fn may_repeat(kind: Kind, error: &Error) -> bool {
+    match (kind, error) {
+        (_, Error::Refused(_)) if error.is_certainly_not_executed() => true,
+        (Kind::Read, _) => error.may_be_read_elsewhere(),
+        _ => false,
+    }
+}
+
+/// The error that started it all, which is the one that tells something.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::Code;
+
+    fn refused(code: Code, message: &str) -> Error {
+        Status::new(code, message).into()
+    }
+
+    #[test]
+    fn a_write_is_repeated_only_when_nobody_executed_it() {
+        let unavailable = refused(Code::Unavailable, base::Code::Stopped.message());
+        assert!(may_repeat(Kind::Read, &unavailable));
+        assert!(!may_repeat(Kind::Write, &unavailable));
+        let busy = refused(Code::ResourceExhausted, base::Code::TooManyRequests.message());
+        assert!(may_repeat(Kind::Read, &busy) && may_repeat(Kind::Write, &busy));
+        let full = refused(Code::ResourceExhausted, base::Code::NoSpace.message());
+        assert!(!may_repeat(Kind::Write, &full));
+        assert!(!may_repeat(Kind::Read, &Error::TimedOut));
+        let unsent = Status::from_error(Box::new(tonic::ConnectError("nobody there".into())));
+        assert!(may_repeat(Kind::Write, &unsent.into()));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_before_anything_is_sent() {
+        let config = |endpoint: &str| Config {
+            endpoints: vec![endpoint.to_owned()],
+            dial_timeout: Duration::ZERO,
+            call_timeout: Duration::ZERO,
+        };
+        assert!(Client::new(config("127.0.0.1:2379")).is_ok());
+        assert!(Client::new(config("http://host:1")).is_ok());
+        for bad in ["https://host:1", "unix:///socket", "a b", ""] {
+            let refusal = Client::new(config(bad)).expect_err(bad);
+            assert!(matches!(refusal, Error::BadEndpoint { .. }), "{refusal}");
+        }
+    }
+}

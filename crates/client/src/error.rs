@@ -1,0 +1,83 @@
+//! Why a call has no answer, or not the one that was hoped for.
+
+use tonic::{Code, ConnectError, Status};
+
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    #[error("\"{endpoint}\" is not an endpoint: {reason}")]
+    BadEndpoint { endpoint: String, reason: String },
+    #[error("no endpoint can be reached: {reason}")]
+    Unreachable { reason: String },
+    #[error("context deadline exceeded: no answer in time; a write may still happen")]
+    TimedOut,
+    #[error("{}", .0.message())]
+    Refused(Box<Status>),
+    /// The watch needed revisions that are no longer kept; what is there begins with this one.
+    #[error("{}", base::Code::Compacted.message())]
+    Compacted { revision: i64 },
+    #[error("the watch was cancelled by the server: {reason}")]
+    Canceled { reason: String },
+    #[error("{}", base::Code::LeaseNotFound.message())]
+    LeaseGone { id: i64 },
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Error {
+        Error::Refused(Box::new(status))
+    }
+}
+
+impl Error {
+    /// A refusal tells more than a connection that failed after it.
+    pub(crate) fn or_rather(self, later: Error) -> Error {
+        match self {
+            Error::Refused(_) => self,
+            _ => later,
+        }
+    }
+
+    /// The call was not executed by anybody: no connection came about, or the server had too much to do.
+    pub(crate) fn is_certainly_not_executed(&self) -> bool {
+        let Error::Refused(status) = self else { return matches!(self, Error::Unreachable { .. }) };
+        let busy = status.code() == Code::ResourceExhausted
+            && status.message() == base::Code::TooManyRequests.message();
+        busy || was_never_sent(status)
+    }
+
+    /// Another member, or the same one later, may answer a read.
+    pub(crate) fn may_be_read_elsewhere(&self) -> bool {
+        let Error::Refused(status) = self else { return false };
+        // A status that has a cause was not sent by the server: the connection broke.
+        let broken = std::error::Error::source(status).is_some();
+        status.code() == Code::Unavailable || broken || self.is_certainly_not_executed()
+    }
+
+    /// It is about what was asked, and would be the same everywhere and later.
+    pub(crate) fn is_final(&self) -> bool {
+        match self {
+            Error::Refused(status) => matches!(
+                status.code(),
+                Code::InvalidArgument
+                    | Code::PermissionDenied
+                    | Code::Unauthenticated
+                    | Code::Unimplemented
+                    | Code::FailedPrecondition
+                    | Code::OutOfRange
+                    | Code::NotFound
+            ),
+            Error::Unreachable { .. } | Error::TimedOut => false,
+            _ => true,
+        }
+    }
+}
+
+fn was_never_sent(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        if error.is::<ConnectError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}

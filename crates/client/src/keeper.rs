@@ -1,0 +1,185 @@
+//! Keeps one lease alive, and knows until when its holder may rely on it.
+//! A lease goes in; a standing comes out: held until a deadline, or lost. The deadline is the *send* time of the
+//! last keep-alive that was acknowledged, plus the TTL, less a margin for clocks that run at different speeds; so
+//! it never lies behind the server's, whatever the network did. What is lost stays lost.
+
+use crate::connection::ROUND_PAUSE;
+use crate::lease::{KeepAlives, keep};
+use crate::{Client, Error, Granted};
+use proto::etcdserverpb::LeaseKeepAliveResponse;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+/// A lease is kept alive when so much of its TTL has gone: two more attempts fit before it ends.
+const KEEPS_PER_TTL: u32 = 3;
+/// The part of the TTL by which a holder stops early: far more than clocks drift apart, and a little for the
+/// holder to notice.
+const DRIFT_PARTS: u32 = 20;
+
+/// What a holder may believe.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// The lease is there at least until the deadline.
+    Held { deadline: Instant, kept: LeaseKeepAliveResponse },
+    /// It is gone, or may be: nobody answered in time.
+    Lost(Error),
+}
+
+/// Stops keeping the lease alive when it is dropped; the lease then runs out, unless it is revoked.
+#[derive(Debug)]
+pub struct Keeper {
+    id: i64,
+    standing: watch::Receiver<Standing>,
+    task: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Keeps a lease that was just granted.
+    pub fn of(client: &Client, granted: &Granted) -> Keeper {
+        let response = &granted.response;
+        let kept = LeaseKeepAliveResponse { header: response.header, id: response.id, ttl: response.ttl };
+        Keeper::start(client, kept, granted.asked_at)
+    }
+
+    /// Keeps a lease that is known by its id alone.
+    pub async fn adopt(client: &Client, id: i64) -> Result<Keeper, Error> {
+        let sent_at = Instant::now();
+        let kept = client.keep_lease_once(id).await?;
+        Ok(Keeper::start(client, kept, sent_at))
+    }
+
+    fn start(client: &Client, kept: LeaseKeepAliveResponse, sent_at: Instant) -> Keeper {
+        let id = kept.id;
+        let ttl = ttl_of(&kept);
+        let (tell, standing) = watch::channel(Standing::Held { deadline: deadline(sent_at, ttl), kept });
+        let task = Task { client: client.clone(), id, stream: None, sent_at, ttl, tell };
+        Keeper { id, standing, task: tokio::spawn(task.run()) }
+    }
+
+    pub fn standing(&self) -> Standing {
+        self.standing.borrow().clone()
+    }
+
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Whether the holder may act now. A deadline that has passed counts, even if nobody was told yet.
+    pub fn is_held(&self) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() < deadline)
+    }
+
+    /// Until when the holder may act, if nothing more is heard; none when the lease is lost.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &*self.standing.borrow() {
+            Standing::Held { deadline, .. } => Some(*deadline),
+            Standing::Lost(_) => None,
+        }
+    }
+
+    /// The next change: kept once more, or lost.
+    pub async fn changed(&mut self) -> Standing {
+        // A task that ended has said before that the lease is lost.
+        let _ = self.standing.changed().await;
+        self.standing.borrow_and_update().clone()
+    }
+
+    /// Waits until the lease is lost, and tells why.
+    pub async fn lost(&mut self) -> Error {
+        loop {
+            let standing = self.standing.borrow_and_update().clone();
+            match standing {
+                Standing::Lost(error) => return error,
+                Standing::Held { deadline, .. } => {
+                    let changed = timeout_at(deadline, self.standing.changed()).await;
+                    if changed.is_err() && !self.is_held() {
+                        return Error::TimedOut;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Task {
+    client: Client,
+    id: i64,
+    /// With the place of the endpoint it leads to.
+    stream: Option<(usize, KeepAlives)>,
+    sent_at: Instant,
+    ttl: Duration,
+    tell: watch::Sender<Standing>,
+}
+
+impl Task {
+    async fn run(mut self) {
+        loop {
+            sleep_until(self.sent_at + self.ttl / KEEPS_PER_TTL).await;
+            match self.keep_in_time().await {
+                Ok(kept) => {
+                    let deadline = deadline(self.sent_at, self.ttl);
+                    self.tell.send_replace(Standing::Held { deadline, kept });
+                }
+                Err(error) => {
+                    self.tell.send_replace(Standing::Lost(error));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Tries until it is acknowledged, refused, or too late.
+    async fn keep_in_time(&mut self) -> Result<LeaseKeepAliveResponse, Error> {
+        let deadline = deadline(self.sent_at, self.ttl);
+        loop {
+            let sent_at = Instant::now();
+            // An endpoint that says nothing is left while there is time for another.
+            let patience = (sent_at + self.ttl / KEEPS_PER_TTL).min(deadline);
+            match self.keep_once(patience).await {
+                Ok(kept) if kept.ttl > 0 => {
+                    (self.sent_at, self.ttl) = (sent_at, ttl_of(&kept));
+                    return Ok(kept);
+                }
+                Ok(_) => return Err(Error::LeaseGone { id: self.id }),
+                Err(error) if error.is_final() || Instant::now() + ROUND_PAUSE >= deadline => {
+                    return Err(error);
+                }
+                Err(_) => sleep(ROUND_PAUSE).await,
+            }
+        }
+    }
+
+    async fn keep_once(&mut self, patience: Instant) -> Result<LeaseKeepAliveResponse, Error> {
+        let (place, mut stream) = match self.stream.take() {
+            Some(open) => open,
+            None => timeout_at(patience, self.client.keep_alives()).await.map_err(|_| Error::TimedOut)??,
+        };
+        match keep(&mut stream, self.id, patience).await {
+            Ok(kept) => {
+                self.stream = Some((place, stream));
+                Ok(kept)
+            }
+            // An answer that comes late must not be taken for a later one's: the stream is not used again.
+            Err(error) => {
+                self.client.move_on(place);
+                Err(error)
+            }
+        }
+    }
+}
+
+fn ttl_of(kept: &LeaseKeepAliveResponse) -> Duration {
+    Duration::from_secs(kept.ttl.max(0).unsigned_abs())
+}
+
+fn deadline(sent_at: Instant, ttl: Duration) -> Instant {
+    sent_at + ttl - ttl / DRIFT_PARTS
+}

@@ -1,0 +1,40 @@
+//! What operators ask of single members: status, hashes, alarms, defragmentation, who leads.
+
+use crate::{Client, Error, Kind};
+use proto::etcdserverpb::maintenance_client::MaintenanceClient;
+use proto::etcdserverpb::{
+    AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, HashKvRequest, HashKvResponse,
+    MoveLeaderRequest, MoveLeaderResponse, StatusRequest, StatusResponse,
+};
+
+impl Client {
+    pub async fn status(&self) -> Result<StatusResponse, Error> {
+        let call = |channel| async move { MaintenanceClient::new(channel).status(StatusRequest {}).await };
+        self.call(Kind::Read, call).await
+    }
+
+    /// The hash of all keys as of this revision; 0 is the newest.
+    pub async fn hash_kv(&self, revision: i64) -> Result<HashKvResponse, Error> {
+        let request = HashKvRequest { revision };
+        self.call(Kind::Read, |channel| async move { MaintenanceClient::new(channel).hash_kv(request).await })
+            .await
+    }
+
+    pub async fn defragment(&self) -> Result<DefragmentResponse, Error> {
+        let call =
+            |channel| async move { MaintenanceClient::new(channel).defragment(DefragmentRequest {}).await };
+        self.call(Kind::Write, call).await
+    }
+
+    pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, Error> {
+        self.call(Kind::Write, |channel| async move { MaintenanceClient::new(channel).alarm(request).await })
+            .await
+    }
+
+    /// Only the leader can do it: this client must speak to it alone.
+    pub async fn move_leader(&self, target_id: u64) -> Result<MoveLeaderResponse, Error> {
+        let request = MoveLeaderRequest { target_id };
+        let call = |channel| async move { MaintenanceClient::new(channel).move_leader(request).await };
+        self.call(Kind::Write, call).await
+    }
+}

@@ -1,0 +1,188 @@
+//! What the clients' sessions were answered, so that whoever asks again hears the same.
+//! Requests with an id go in by log order, with the answers they got; for a repetition the kept answer comes out.
+//! A session is a lease: its table comes with the first request and goes with the lease, in the same step. Of each
+//! session the last answers are kept; below them nothing is known any more, so nothing is carried out.
+
+use crate::kept::{self, Answer};
+use crate::leases::Leases;
+use crate::once::{Once, RequestId};
+use crate::rows::{Emit, FORMAT, formatted};
+use base::codec::put_varint;
+use base::limits::{SESSION_REPLIES_MAX, SESSIONS_BYTES_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Code, LeaseId, Table};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub struct Sessions {
+    by_lease: BTreeMap<LeaseId, Session>,
+    /// Of all kept answers.
+    bytes: usize,
+    touched: BTreeSet<Place>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Session {
+    /// What was below is forgotten.
+    low: u64,
+    answers: BTreeMap<u64, Kept>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Kept {
+    fingerprint: u64,
+    /// As `kept` encodes it.
+    answer: Bytes,
+}
+
+/// A row: the session's low mark, or the answer to one of its requests.
+pub(crate) type Place = (LeaseId, Option<u64>);
+
+impl Sessions {
+    /// The answer that a request gets without being carried out, if there is one.
+    pub fn recall(&self, leases: &Leases, once: &Once) -> Option<Answer> {
+        let RequestId { session, seq, .. } = once.id;
+        if leases.get(session).is_none() && !planted(Mutant::UnknownSessionServed) {
+            return Some(Err(Code::SessionUnknown));
+        }
+        if planted(Mutant::RetryCarriedOutAgain) {
+            return None;
+        }
+        let session = self.by_lease.get(&session)?;
+        if seq < session.low {
+            return (!planted(Mutant::ForgottenCarriedOut)).then_some(Err(Code::RequestForgotten));
+        }
+        let kept = match planted(Mutant::ReplyOfAnother) {
+            true => session.answers.range(seq.saturating_sub(1)..=seq).next().map(|(_, kept)| kept)?,
+            false => session.answers.get(&seq)?,
+        };
+        if kept.fingerprint != once.fingerprint() && !planted(Mutant::ReplyOfAnother) {
+            return Some(Err(Code::RequestIdReused));
+        }
+        Some(kept::decode(kept.answer.clone()).expect("only what can be read is kept"))
+    }
+
+    pub fn remember(&mut self, once: &Once, answer: &Answer) {
+        let RequestId { session: lease, seq, low } = once.id;
+        let room = SESSIONS_BYTES_MAX.saturating_sub(self.bytes);
+        let kept = Kept { fingerprint: once.fingerprint(), answer: kept::encode(answer, room) };
+        self.bytes += kept.answer.len();
+        self.touched.extend([(lease, None), (lease, Some(seq))]);
+        let session = self.by_lease.entry(lease).or_default();
+        if let Some(before) = session.answers.insert(seq, kept) {
+            self.bytes -= before.answer.len();
+        }
+        session.low = session.low.max(low);
+        while let Some(entry) = session.answers.first_entry().filter(|entry| *entry.key() < session.low) {
+            self.touched.insert((lease, Some(*entry.key())));
+            self.bytes -= entry.remove().answer.len();
+        }
+        while session.answers.len() > SESSION_REPLIES_MAX {
+            let (oldest, gone) = session.answers.pop_first().expect("there are too many");
+            session.low = oldest + 1;
+            self.touched.insert((lease, Some(oldest)));
+            self.bytes -= gone.answer.len();
+        }
+    }
+
+    /// The lease has ended.
+    pub fn remove(&mut self, lease: LeaseId) {
+        if planted(Mutant::SessionOutlivesLease) {
+            return;
+        }
+        let Some(session) = self.by_lease.remove(&lease) else { return };
+        self.touched.insert((lease, None));
+        for (seq, gone) in session.answers {
+            self.touched.insert((lease, Some(seq)));
+            self.bytes -= gone.answer.len();
+        }
+    }
+
+    /// The planted bug of a snapshot that brings everything but this.
+    pub fn forget_all(&mut self) {
+        *self = Sessions::default();
+    }
+
+    /// Answers that are kept, of all sessions.
+    pub fn answers(&self) -> usize {
+        self.by_lease.values().map(|session| session.answers.len()).sum()
+    }
+
+    /// The rows that were touched since this was last called.
+    pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
+        let mut value = Vec::new();
+        for (lease, seq) in std::mem::take(&mut self.touched) {
+            value.clear();
+            let session = self.by_lease.get(&lease);
+            let written = match seq {
+                None => session.map(|session| session.encode(&mut value)),
+                Some(seq) => {
+                    let kept = session.and_then(|session| session.answers.get(&seq));
+                    kept.filter(|_| !planted(Mutant::RepliesNotWritten)).map(|kept| kept.encode(&mut value))
+                }
+            };
+            emit(Table::Sessions, &key_of((lease, seq)), written.map(|()| value.as_slice()));
+        }
+    }
+
+    /// Takes up a row that was read back; a mark comes before the answers of its session. The words say what is
+    /// wrong with it.
+    pub(crate) fn insert(&mut self, (lease, seq): Place, row: Bytes) -> Result<(), &'static str> {
+        let Some(seq) = seq else {
+            let session = Session::decode(row).ok_or("malformed")?;
+            self.by_lease.insert(lease, session);
+            return Ok(());
+        };
+        let kept = Kept::decode(row).ok_or("malformed")?;
+        let session = self.by_lease.get_mut(&lease).ok_or("an answer without its session")?;
+        if seq < session.low {
+            return Err("an answer below the session's mark");
+        }
+        self.bytes += kept.answer.len();
+        session.answers.insert(seq, kept);
+        Ok(())
+    }
+}
+
+impl Session {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        put_varint(out, self.low);
+    }
+
+    fn decode(row: Bytes) -> Option<Session> {
+        let mut reader = formatted(row)?;
+        let session = Session { low: reader.varint()?, answers: BTreeMap::new() };
+        reader.is_empty().then_some(session)
+    }
+}
+
+impl Kept {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        out.extend_from_slice(&self.fingerprint.to_le_bytes());
+        out.extend_from_slice(&self.answer);
+    }
+
+    fn decode(row: Bytes) -> Option<Kept> {
+        let mut reader = formatted(row)?;
+        let kept = Kept { fingerprint: reader.u64()?, answer: reader.rest() };
+        kept::decode(kept.answer.clone()).map(|_| kept)
+    }
+}
+
+fn key_of((lease, seq): Place) -> Vec<u8> {
+    let mut key = lease.0.to_be_bytes().to_vec();
+    key.extend(seq.into_iter().flat_map(u64::to_be_bytes));
+    key
+}
+
+pub(crate) fn parse_key(row: &[u8]) -> Option<Place> {
+    let (lease, seq) = row.split_first_chunk::<8>()?;
+    let seq = match seq {
+        [] => None,
+        seq => Some(u64::from_be_bytes(seq.try_into().ok()?)),
+    };
+    Some((LeaseId(i64::from_be_bytes(*lease)), seq))
+}

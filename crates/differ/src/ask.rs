@@ -1,0 +1,65 @@
+//! One thing to ask of both servers.
+
+use bytes::Bytes;
+use proto::etcdserverpb::{
+    CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, LeaseTimeToLiveRequest, PutRequest,
+    RangeRequest, TxnRequest, WatchCreateRequest,
+};
+
+#[derive(Clone, Debug)]
+pub enum Ask {
+    Range(RangeRequest),
+    Put(PutRequest),
+    Delete(DeleteRangeRequest),
+    Txn(TxnRequest),
+    Compact(CompactionRequest),
+    Grant(LeaseGrantRequest),
+    Revoke(i64),
+    KeepAlive(i64),
+    TimeToLive(LeaseTimeToLiveRequest),
+    Leases,
+    /// Bytes that no honest client would send; only the code of the refusal is compared.
+    Malformed {
+        path: &'static str,
+        message: Bytes,
+    },
+}
+
+/// What happens on one of the streams of watches.
+#[derive(Clone, Debug)]
+pub enum WatchAsk {
+    Create(WatchCreateRequest),
+    /// One of the watches of the stream, by its place in the order of ids, or one that does not exist.
+    Cancel {
+        nth: u64,
+    },
+    Progress,
+}
+
+/// What is asked at once. Reads do not depend on their order; everything else comes alone.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Reads(Vec<Ask>),
+    Alone(Ask),
+    Watch {
+        stream: usize,
+        ask: WatchAsk,
+    },
+    /// A lease that would expire soon is revoked before it can.
+    ShortLease(LeaseGrantRequest),
+}
+
+impl Step {
+    /// How many operations it counts for.
+    pub fn len(&self) -> u64 {
+        match self {
+            Step::Reads(reads) => reads.len() as u64,
+            Step::Alone(_) | Step::Watch { .. } => 1,
+            Step::ShortLease(_) => 2,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,337 @@
+//! One round: two fresh servers are asked the same things until the operations are used up or an answer
+//! differs. Events are compared at barriers: a first watch of everything tells what has happened, so that it is
+//! known how many events every other watch owes. Whatever would race with events (a compaction, the beginning
+//! and the end of a watch) waits for such a barrier.
+
+use crate::Difference;
+use crate::ask::{Ask, Step, WatchAsk};
+use crate::compare::{Essence, essence, refusal};
+use crate::dice::{Dice, STREAMS};
+use crate::side::Side;
+use proto::etcdserverpb::watch_create_request::FilterType;
+use proto::etcdserverpb::watch_request::RequestUnion;
+use proto::etcdserverpb::{
+    LeaseGrantRequest, WatchCancelRequest, WatchCreateRequest, WatchProgressRequest, WatchResponse,
+};
+use proto::mvccpb::Event;
+use proto::mvccpb::event::EventType;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::task::JoinSet;
+use tonic::Status;
+
+/// The stream and the watch that sees everything.
+const REFERENCE: (usize, i64) = (0, 0);
+/// Watches on one stream at most; beyond it, the first is cancelled.
+const WATCHES_MAX: usize = 6;
+/// Events are compared at least so often.
+const STEPS_PER_BARRIER: u64 = 64;
+/// A watch that no stream has.
+const NOBODY: i64 = 1_000;
+
+type Outcome<T> = Result<T, Box<Difference>>;
+
+/// Asks both so many times; counts what it has asked in `done`.
+pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
+    let mut round = Round::connect(theirs, ours, seed).await?;
+    round.create(REFERENCE.0, everything()).await?;
+    let mut asked = 0;
+    while asked < ops {
+        let step = round.dice.step();
+        asked += step.len();
+        done.fetch_add(step.len(), Ordering::Relaxed);
+        round.step += 1;
+        round.perform(step).await?;
+        if round.step.is_multiple_of(STEPS_PER_BARRIER) {
+            round.barrier().await?;
+        }
+    }
+    round.barrier().await
+}
+
+struct Round {
+    theirs: Side,
+    ours: Side,
+    dice: Dice,
+    seed: u64,
+    step: u64,
+    /// The floor of readable revisions, as etcd counts it.
+    compacted: i64,
+    /// Every event, as the reference told them.
+    history: Vec<Happened>,
+    watches: [BTreeMap<i64, Watched>; STREAMS],
+}
+
+/// An event, reduced to what decides who hears of it.
+struct Happened {
+    key: Vec<u8>,
+    revision: i64,
+    deleted: bool,
+}
+
+/// A watch that is alive, and what of the history it has been heard to tell.
+struct Watched {
+    create: WatchCreateRequest,
+    heard: usize,
+}
+
+/// Whether a watch of this kind tells of the event.
+fn wants(create: &WatchCreateRequest, event: &Happened) -> bool {
+    let filter = if event.deleted { FilterType::Nodelete } else { FilterType::Noput };
+    // An empty key is the first of all.
+    let from: &[u8] = if create.key.is_empty() { b"\0" } else { &create.key };
+    let in_range = match &create.range_end[..] {
+        b"" => event.key == from,
+        b"\0" => event.key[..] >= *from,
+        end => event.key[..] >= *from && event.key[..] < *end,
+    };
+    in_range && event.revision >= create.start_revision && !create.filters.contains(&(filter as i32))
+}
+
+fn everything() -> WatchCreateRequest {
+    WatchCreateRequest { key: "\0".into(), range_end: "\0".into(), prev_kv: true, ..Default::default() }
+}
+
+impl Round {
+    async fn connect(theirs: &str, ours: &str, seed: u64) -> Outcome<Round> {
+        let (theirs, ours) = tokio::join!(Side::connect(theirs), Side::connect(ours));
+        let watches = std::array::from_fn(|_| BTreeMap::new());
+        let dice = Dice::new(seed);
+        match (theirs, ours) {
+            (Ok(theirs), Ok(ours)) => {
+                Ok(Round { theirs, ours, dice, seed, step: 0, compacted: -1, history: vec![], watches })
+            }
+            (theirs, ours) => {
+                let text = |side: Result<Side, String>| side.err().unwrap_or_else(|| "connected".to_owned());
+                let (theirs, ours) = (text(theirs), text(ours));
+                Err(Box::new(Difference { seed, step: 0, request: "connect".to_owned(), theirs, ours }))
+            }
+        }
+    }
+
+    async fn perform(&mut self, step: Step) -> Outcome<()> {
+        match step {
+            Step::Reads(reads) => self.read_all(reads).await,
+            Step::Alone(ask) => self.ask(ask).await,
+            Step::ShortLease(grant) => self.short_lease(grant).await,
+            Step::Watch { stream, ask: WatchAsk::Create(create) } => self.create(stream, create).await,
+            Step::Watch { stream, ask: WatchAsk::Cancel { nth } } => {
+                let id = self.watches[stream].keys().nth(nth as usize).copied().unwrap_or(NOBODY);
+                self.cancel(stream, id).await
+            }
+            Step::Watch { stream, ask: WatchAsk::Progress } => self.progress(stream).await,
+        }
+    }
+
+    async fn read_all(&mut self, reads: Vec<Ask>) -> Outcome<()> {
+        let (theirs, ours) = (&self.theirs, &self.ours);
+        let answers = async |side: &Side| {
+            let mut asked = JoinSet::new();
+            for (nth, ask) in reads.iter().cloned().enumerate() {
+                let read = side.reader();
+                asked.spawn(async move { (nth, read.read(ask).await) });
+            }
+            let mut answers = asked.join_all().await;
+            answers.sort_by_key(|(nth, _)| *nth);
+            answers
+        };
+        let (expected, found) = tokio::join!(answers(theirs), answers(ours));
+        for ((nth, expected), (_, found)) in expected.into_iter().zip(found) {
+            self.judge(&reads[nth], expected, found)?;
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, ask: Ask) -> Outcome<()> {
+        if let Ask::Compact(_) = ask {
+            self.barrier().await?;
+        }
+        let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
+        if let (Ask::Compact(compact), Some(_)) = (&ask, expected.revision) {
+            self.compacted = compact.revision;
+            self.dice.floor = compact.revision;
+        }
+        self.judge(&ask, expected, found)
+    }
+
+    async fn short_lease(&mut self, grant: LeaseGrantRequest) -> Outcome<()> {
+        self.ask(Ask::Grant(grant)).await?;
+        self.ask(Ask::Revoke(grant.id)).await
+    }
+
+    async fn create(&mut self, stream: usize, mut create: WatchCreateRequest) -> Outcome<()> {
+        self.barrier().await?;
+        // etcd 3.5.1 forgets deletes of the very revision that is compacted (deviation 30).
+        if create.start_revision == self.compacted {
+            create.start_revision += 1;
+        }
+        // etcd reads the past for its watches in rounds. One that finds nothing there gives no sign of it, and
+        // would race with a compaction: it begins now instead.
+        let past = self.compacted.max(1)..=self.dice.now;
+        if past.contains(&create.start_revision) && self.owed(&create, 0) == 0 {
+            create.start_revision = 0;
+        }
+        if self.watches[stream].len() >= WATCHES_MAX {
+            let first = self.watches[stream].keys().find(|id| (stream, **id) != REFERENCE).copied();
+            self.cancel(stream, first.unwrap_or(NOBODY)).await?;
+        }
+        let created = self.converse(stream, RequestUnion::CreateRequest(create.clone())).await?;
+        if created.canceled {
+            return Ok(());
+        }
+        if create.start_revision != 0 && create.start_revision < self.compacted {
+            self.word(stream, &create).await?;
+            return self.free_the_id(stream, created.watch_id).await;
+        }
+        // What happened before it began is not told, unless it was asked for.
+        let heard = if create.start_revision == 0 { self.history.len() } else { 0 };
+        self.watches[stream].insert(created.watch_id, Watched { create, heard });
+        Ok(())
+    }
+
+    /// etcd holds on to the id of a watch that a compaction ended, until it is cancelled once more (deviation
+    /// 28).
+    async fn free_the_id(&mut self, stream: usize, id: i64) -> Outcome<()> {
+        let watches = &mut self.theirs.watches[stream];
+        watches.send(RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id })).await;
+        let word = watches.word().await;
+        word.map(drop).map_err(|status| self.difference(&id, status.to_string(), "freed".to_owned()))
+    }
+
+    /// How many events of the history, from this place on, such a watch tells.
+    fn owed(&self, create: &WatchCreateRequest, heard: usize) -> usize {
+        self.history[heard..].iter().filter(|event| wants(create, event)).count()
+    }
+
+    async fn cancel(&mut self, stream: usize, id: i64) -> Outcome<()> {
+        if (stream, id) == REFERENCE {
+            return Ok(());
+        }
+        self.barrier().await?;
+        let cancel = RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id });
+        if self.watches[stream].remove(&id).is_none() {
+            // Nothing is said about it; the next word would be out of place.
+            self.theirs.watches[stream].send(cancel.clone()).await;
+            self.ours.watches[stream].send(cancel).await;
+            return Ok(());
+        }
+        self.converse(stream, cancel).await.map(drop)
+    }
+
+    /// As newer versions of etcd, we keep silent unless every watch of the stream has begun (deviation 29).
+    async fn progress(&mut self, stream: usize) -> Outcome<()> {
+        self.barrier().await?;
+        let now = self.dice.now;
+        let mut starts = self.watches[stream].values().map(|watched| watched.create.start_revision);
+        if self.watches[stream].is_empty() || starts.any(|start| start > now) {
+            return Ok(());
+        }
+        self.converse(stream, RequestUnion::ProgressRequest(WatchProgressRequest {})).await.map(drop)
+    }
+
+    /// Sends on both streams, and compares what is said to it.
+    async fn converse(&mut self, stream: usize, union: RequestUnion) -> Outcome<WatchResponse> {
+        self.theirs.watches[stream].send(union.clone()).await;
+        self.ours.watches[stream].send(union.clone()).await;
+        self.word(stream, &union).await
+    }
+
+    async fn word(&mut self, stream: usize, request: &(dyn Debug + Sync)) -> Outcome<WatchResponse> {
+        let (expected, found) =
+            tokio::join!(self.theirs.watches[stream].word(), self.ours.watches[stream].word());
+        let word = found.clone();
+        self.judge(request, essence(expected), essence(found))?;
+        word.map_err(|status| self.difference(request, "the same".to_owned(), status.to_string()))
+    }
+
+    /// Waits until every watch has told what it owes, and compares that.
+    async fn barrier(&mut self) -> Outcome<()> {
+        self.read_reference().await?;
+        for stream in 0..STREAMS {
+            for id in Vec::from_iter(self.watches[stream].keys().copied()) {
+                if (stream, id) != REFERENCE {
+                    self.compare_events(stream, id).await?;
+                }
+            }
+            self.nothing_is_left(stream)?;
+        }
+        Ok(())
+    }
+
+    async fn read_reference(&mut self) -> Outcome<()> {
+        let (stream, id) = REFERENCE;
+        let now = self.dice.now;
+        if self.watches[stream].is_empty() || self.history.last().map_or(1, |last| last.revision) == now {
+            return Ok(());
+        }
+        let (expected, found) = tokio::join!(
+            self.theirs.watches[stream].take_up_to(id, now),
+            self.ours.watches[stream].take_up_to(id, now)
+        );
+        let events = expected.clone().unwrap_or_default();
+        self.judge_events(&format!("every event up to revision {now}"), expected, found)?;
+        self.history.extend(events.iter().map(|event| {
+            let kv = event.kv.clone().unwrap_or_default();
+            let deleted = event.r#type() == EventType::Delete;
+            Happened { key: kv.key.to_vec(), revision: kv.mod_revision, deleted }
+        }));
+        Ok(())
+    }
+
+    async fn compare_events(&mut self, stream: usize, id: i64) -> Outcome<()> {
+        let watched = self.watches[stream].get_mut(&id).expect("only live watches are compared");
+        let heard = std::mem::replace(&mut watched.heard, self.history.len());
+        let create = watched.create.clone();
+        let owed = self.owed(&create, heard);
+        if owed == 0 {
+            return Ok(());
+        }
+        let what = format!("{owed} events of watch {id} on stream {stream}: {create:?}");
+        let (expected, found) = tokio::join!(
+            self.theirs.watches[stream].take_events(id, owed),
+            self.ours.watches[stream].take_events(id, owed)
+        );
+        self.judge_events(&what, expected, found)
+    }
+
+    /// Events and words that nobody waited for are a difference, whoever sent them.
+    fn nothing_is_left(&mut self, stream: usize) -> Outcome<()> {
+        let left = |side: &mut Side| {
+            let watches = &mut side.watches[stream];
+            let events = Vec::from_iter(watches.with_events().filter(|id| (stream, *id) != REFERENCE));
+            format!("{events:?} {:?}", watches.unasked_word())
+        };
+        let (theirs, ours) = (left(&mut self.theirs), left(&mut self.ours));
+        if theirs == ours && ours == "[] None" {
+            return Ok(());
+        }
+        Err(self.difference(&format!("what nobody waited for, on stream {stream}"), theirs, ours))
+    }
+
+    fn judge_events(
+        &mut self,
+        what: &str,
+        expected: Result<Vec<Event>, Status>,
+        found: Result<Vec<Event>, Status>,
+    ) -> Outcome<()> {
+        let text = |outcome: Result<Vec<Event>, Status>| match outcome {
+            Ok(events) => Essence { text: format!("{events:?}"), revision: None },
+            Err(status) => refusal(&status),
+        };
+        self.judge(&what, text(expected), text(found))
+    }
+
+    fn judge(&mut self, request: &(dyn Debug + Sync), expected: Essence, found: Essence) -> Outcome<()> {
+        if expected != found {
+            return Err(self.difference(request, expected.text, found.text));
+        }
+        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
+        Ok(())
+    }
+
+    fn difference(&self, request: &(dyn Debug + Sync), theirs: String, ours: String) -> Box<Difference> {
+        let request = format!("{request:#?}");
+        Box::new(Difference { seed: self.seed, step: self.step, request, theirs, ours })
+    }
+}

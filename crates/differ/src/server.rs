@@ -1,0 +1,57 @@
+//! A server of its own for a round: a process on free ports with a directory that goes when it goes.
+//! etcd and `althing etcd` take the same flags.
+
+use std::io;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+pub struct Server {
+    child: Child,
+    pub endpoint: String,
+    _dir: TempDir,
+}
+
+impl Server {
+    pub fn etcd(binary: &Path) -> io::Result<Server> {
+        Server::start(Command::new(binary), &["--unsafe-no-fsync"])
+    }
+
+    pub fn althing(binary: &Path) -> io::Result<Server> {
+        let mut command = Command::new(binary);
+        command.arg("etcd");
+        Server::start(command, &[])
+    }
+
+    /// It listens a moment later; whoever connects tries until it does.
+    fn start(mut command: Command, extra: &[&str]) -> io::Result<Server> {
+        let dir = TempDir::new()?;
+        let (client, peer) = (url(free_port()?), url(free_port()?));
+        let child = command
+            .args(["--data-dir".as_ref(), dir.path()])
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .args(extra)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Server { child, endpoint: client, _dir: dir })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("http://127.0.0.1:{port}")
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}

@@ -1,0 +1,165 @@
+//! One of the two servers, from the client's side. A request goes in, the essence of its answer comes out.
+
+use crate::PATIENCE;
+use crate::ask::Ask;
+use crate::compare::{Essence, code_alone, essence, refusal};
+use crate::dice::STREAMS;
+use crate::watching::Watches;
+use bytes::{Buf, BufMut, Bytes};
+use client::duplex::Duplex;
+use proto::etcdserverpb::kv_client::KvClient;
+use proto::etcdserverpb::lease_client::LeaseClient;
+use proto::etcdserverpb::{
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseRevokeRequest, RangeRequest,
+};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::client::Grpc;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status};
+
+pub struct Side {
+    kv: KvClient<Channel>,
+    lease: LeaseClient<Channel>,
+    raw: Grpc<Channel>,
+    keep_alives: Duplex<LeaseKeepAliveRequest, LeaseKeepAliveResponse>,
+    pub watches: Vec<Watches>,
+}
+
+impl Side {
+    /// Connects and waits until a linearizable read is answered.
+    pub async fn connect(endpoint: &str) -> Result<Side, String> {
+        let endpoint = Endpoint::from_shared(endpoint.to_owned()).map_err(|error| error.to_string())?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match Side::try_connect(&endpoint).await {
+                Ok(side) => return Ok(side),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Err(_) => sleep(PATIENCE / 2_000).await,
+            }
+        }
+    }
+
+    async fn try_connect(endpoint: &Endpoint) -> Result<Side, String> {
+        let dial = async || endpoint.connect().await.map_err(|error| error.to_string());
+        let channel = dial().await?;
+        let mut kv = KvClient::new(channel.clone()).max_decoding_message_size(usize::MAX);
+        let read = RangeRequest { key: "ready".into(), ..Default::default() };
+        kv.range(read).await.map_err(|status| status.to_string())?;
+        let lease = LeaseClient::new(channel.clone());
+        let mut keeping = lease.clone();
+        let keep_alives = Duplex::open(|requests| async move { keeping.lease_keep_alive(requests).await });
+        // Events that nobody has read yet must not hold up other answers.
+        let events = dial().await?;
+        let watches = (0..STREAMS).map(|_| Watches::open(events.clone())).collect();
+        let raw = Grpc::new(channel);
+        Ok(Side { kv, lease, raw, keep_alives, watches })
+    }
+
+    /// For reads that are asked side by side.
+    pub fn reader(&self) -> Reader {
+        Reader { kv: self.kv.clone(), lease: self.lease.clone() }
+    }
+
+    pub async fn answer(&mut self, ask: Ask) -> Essence {
+        let answered = async {
+            match ask {
+                Ask::Put(put) => essence(inner(self.kv.put(put).await)),
+                Ask::Delete(delete) => essence(inner(self.kv.delete_range(delete).await)),
+                Ask::Txn(txn) => essence(inner(self.kv.txn(txn).await)),
+                Ask::Compact(compact) => essence(inner(self.kv.compact(compact).await)),
+                Ask::Grant(grant) => essence(inner(self.lease.lease_grant(grant).await)),
+                Ask::Revoke(id) => essence(inner(self.lease.lease_revoke(LeaseRevokeRequest { id }).await)),
+                Ask::KeepAlive(id) => self.keep_alive(id).await,
+                Ask::Malformed { path, message } => self.send_raw(path, message).await,
+                read => self.reader().read(read).await,
+            }
+        };
+        in_time(answered).await
+    }
+
+    async fn keep_alive(&mut self, id: i64) -> Essence {
+        match self.keep_alives.send(LeaseKeepAliveRequest { id }).await {
+            Ok(()) => essence(self.keep_alives.next().await),
+            Err(status) => refusal(&status),
+        }
+    }
+
+    async fn send_raw(&mut self, path: &'static str, message: Bytes) -> Essence {
+        if let Err(error) = self.raw.ready().await {
+            return refusal(&Status::unavailable(error.to_string()));
+        }
+        let path = PathAndQuery::from_static(path);
+        match self.raw.unary(tonic::Request::new(message), path, RawCodec).await {
+            Ok(_) => Essence { text: "accepted".to_owned(), revision: None },
+            Err(status) => code_alone(&status),
+        }
+    }
+}
+
+pub struct Reader {
+    kv: KvClient<Channel>,
+    lease: LeaseClient<Channel>,
+}
+
+impl Reader {
+    pub async fn read(mut self, ask: Ask) -> Essence {
+        let answered = async {
+            match ask {
+                Ask::Range(range) => essence(inner(self.kv.range(range).await)),
+                Ask::TimeToLive(request) => essence(inner(self.lease.lease_time_to_live(request).await)),
+                Ask::Leases => essence(inner(self.lease.lease_leases(LeaseLeasesRequest {}).await)),
+                other => panic!("not a read: {other:?}"),
+            }
+        };
+        in_time(answered).await
+    }
+}
+
+fn inner<T>(outcome: Result<Response<T>, Status>) -> Result<T, Status> {
+    outcome.map(Response::into_inner)
+}
+
+async fn in_time(answer: impl Future<Output = Essence>) -> Essence {
+    let late = Essence { text: "no answer".to_owned(), revision: None };
+    timeout(PATIENCE, answer).await.unwrap_or(late)
+}
+
+/// Bytes as they are.
+#[derive(Clone, Copy)]
+struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = RawCodec;
+    type Decoder = RawCodec;
+
+    fn encoder(&mut self) -> RawCodec {
+        RawCodec
+    }
+
+    fn decoder(&mut self) -> RawCodec {
+        RawCodec
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, frame: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(frame.copy_to_bytes(frame.remaining())))
+    }
+}

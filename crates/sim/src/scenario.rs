@@ -1,0 +1,225 @@
+//! Worlds with a bias: what goes wrong and what clients do there is chosen so that one known kind of bug would show.
+//! A scenario is a name, the bias, and a count of how often the thing that it is about happened; a run in which it
+//! never does proves nothing. The judges are those of every world. `STORM` is the world without a bias.
+
+use crate::history::{Asked, Outcome};
+use crate::nemesis::{self, Fault};
+use crate::watchers::Seen;
+use crate::world::World;
+use base::{Code, Revision};
+use coord::request::Request;
+
+#[derive(Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// The class of bugs, by its usual name elsewhere.
+    pub about: &'static str,
+    pub bias: Bias,
+    pub met: fn(&World) -> u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Bias {
+    /// With their weights.
+    pub faults: &'static [(u64, Fault)],
+    /// Between two faults, in µs.
+    pub fault_pause: (u64, u64),
+    /// Of the log nothing is kept for those who lag.
+    pub short_log: bool,
+    /// Clients that take their responses late, in a million.
+    pub slow_watchers: u64,
+    pub starts: Starts,
+    /// Between two whims of a watcher, in µs.
+    pub whims: (u64, u64),
+    /// How often the tenant who compacts does so, in a million.
+    pub compactions: u64,
+    /// Compactions are at the newest delete.
+    pub compact_deletes: bool,
+    pub ttl_seconds: (u64, u64),
+    pub renewals: (u64, u64),
+    pub mix: Mix,
+}
+
+/// Where watches begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starts {
+    Anywhere,
+    Zero,
+    FarAhead,
+    AtCompaction,
+}
+
+/// What clients ask for more often than anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    Usual,
+    Deletes,
+    SameKeys,
+    LookingBack,
+}
+
+const UNBIASED: Bias = Bias {
+    faults: nemesis::STORM,
+    fault_pause: (200_000, 4_000_000),
+    short_log: false,
+    slow_watchers: 300_000,
+    starts: Starts::Anywhere,
+    whims: (200_000, 4_000_000),
+    compactions: 300_000,
+    compact_deletes: false,
+    ttl_seconds: (2, 9),
+    renewals: (0, 12),
+    mix: Mix::Usual,
+};
+
+pub static STORM: Scenario =
+    Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.tally.faults };
+
+pub static ALL: [Scenario; 11] = [
+    Scenario {
+        name: "c5-progress-of-slow-streams",
+        about: "progress is reported before the events it stands for (etcd 15220)",
+        bias: Bias {
+            faults: &[(1, Fault::Kill), (2, Fault::Pause)],
+            slow_watchers: 900_000,
+            whims: (20_000, 400_000),
+            ..UNBIASED
+        },
+        met: |world| seen(world, |_, seen| matches!(seen, Seen::Progress(_))),
+    },
+    Scenario {
+        name: "c6-watch-over-a-snapshot",
+        about: "a watch goes back in time after a partition and a snapshot (etcd 15271)",
+        bias: Bias {
+            faults: &[(6, Fault::IsolateFollower), (1, Fault::Pause)],
+            short_log: true,
+            compactions: 50_000,
+            ..UNBIASED
+        },
+        met: |world| world.tally.snapshots,
+    },
+    Scenario {
+        name: "c7-starved-streams",
+        about: "events are lost for clients that do not take them (etcd 17529)",
+        bias: Bias {
+            faults: &[(1, Fault::Pause), (1, Fault::SlowDisks)],
+            slow_watchers: 1_000_000,
+            compactions: 50_000,
+            ..UNBIASED
+        },
+        met: |world| seen(world, |_, seen| matches!(seen, Seen::Events { .. })),
+    },
+    Scenario {
+        name: "c8-watch-at-a-compacted-delete",
+        about: "a delete at the compacted revision is not delivered (etcd 18089, 19179)",
+        bias: Bias {
+            faults: &[(2, Fault::Kill), (1, Fault::IsolateFollower)],
+            starts: Starts::AtCompaction,
+            whims: (100_000, 1_000_000),
+            compactions: 900_000,
+            compact_deletes: true,
+            mix: Mix::Deletes,
+            ..UNBIASED
+        },
+        met: |world| {
+            let at_delete =
+                |start| world.truth.compactions.contains(start) && world.truth.deletes.contains(start);
+            world.watchers.records.iter().filter(|record| at_delete(&record.start)).count() as u64
+        },
+    },
+    Scenario {
+        name: "c9-watch-of-the-future",
+        about: "a watch of a future revision hears of earlier ones (etcd 20221)",
+        bias: Bias {
+            faults: &[(2, Fault::IsolateFollower), (2, Fault::Pause), (1, Fault::Kill)],
+            starts: Starts::FarAhead,
+            whims: (100_000, 1_000_000),
+            ..UNBIASED
+        },
+        met: |world| seen(world, |start, seen| matches!(seen, Seen::Created(header) if start > *header)),
+    },
+    Scenario {
+        name: "c10-transactions-on-the-compacted",
+        about: "a transaction that reads a compacted revision makes members differ (etcd 18667)",
+        bias: Bias {
+            faults: &[(3, Fault::Kill), (1, Fault::Blackout), (2, Fault::IsolateFollower)],
+            compactions: 900_000,
+            mix: Mix::LookingBack,
+            ..UNBIASED
+        },
+        met: |world| {
+            let refused = world.clients.history.iter().filter(|operation| {
+                matches!(operation.request, Asked::Kv(Request::Txn(_)))
+                    && operation.outcome == Outcome::Refused(Code::Compacted)
+            });
+            refused.count() as u64
+        },
+    },
+    Scenario {
+        name: "c15-same-keys-in-a-transaction",
+        about: "a transaction that names a key several times makes an event twice (etcd 17247)",
+        bias: Bias { faults: &[(1, Fault::Kill), (1, Fault::Pause)], mix: Mix::SameKeys, ..UNBIASED },
+        met: |world| seen(world, |_, seen| matches!(seen, Seen::Events { .. })),
+    },
+    Scenario {
+        name: "c18-old-leader-revokes",
+        about: "a leader that was stopped revokes what its successor renewed (etcd 12528)",
+        bias: Bias {
+            faults: &[(4, Fault::PauseLeader), (1, Fault::IsolateLeader)],
+            fault_pause: (1_000_000, 5_000_000),
+            ttl_seconds: (2, 5),
+            renewals: (6, 30),
+            ..UNBIASED
+        },
+        met: |world| world.tally.elections.saturating_sub(1),
+    },
+    Scenario {
+        name: "c19-revokes-that-fail",
+        about: "the revoke of an expired lease is lost and its keys stay (etcd 9935, 10686)",
+        bias: Bias {
+            faults: &[
+                (2, Fault::OneWay),
+                (2, Fault::SlowDisks),
+                (2, Fault::IsolateLeader),
+                (1, Fault::FailSync),
+            ],
+            ttl_seconds: (2, 4),
+            renewals: (0, 2),
+            ..UNBIASED
+        },
+        met: |world| world.tally.expired,
+    },
+    Scenario {
+        name: "c20-elections-within-a-lease",
+        about: "a lease starts anew with every leader, or ends early (etcd 13294, 17132)",
+        bias: Bias {
+            faults: &[(8, Fault::Transfer), (1, Fault::Kill)],
+            fault_pause: (200_000, 1_500_000),
+            ttl_seconds: (6, 9),
+            renewals: (0, 4),
+            ..UNBIASED
+        },
+        met: |world| world.tally.elections / 3,
+    },
+    Scenario {
+        name: "c23-watch-from-zero",
+        about: "it is not said what a watch from revision zero hears (Jepsen, etcd 3.4.3)",
+        bias: Bias {
+            faults: &[(1, Fault::Kill), (1, Fault::IsolateFollower)],
+            starts: Starts::Zero,
+            whims: (100_000, 1_000_000),
+            ..UNBIASED
+        },
+        met: |world| seen(world, |start, seen| start == Revision::ZERO && matches!(seen, Seen::Created(_))),
+    },
+];
+
+pub fn by_name(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}
+
+/// Counts what watches were sent; the first revision asked for goes with each.
+fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
+    let records = world.watchers.records.iter();
+    records.map(|record| record.seen.iter().filter(|seen| wanted(record.start, seen)).count() as u64).sum()
+}
