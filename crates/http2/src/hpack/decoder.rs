@@ -37,11 +37,11 @@ impl Decoder {
             match first {
                 0x80.. => visit(self.field(integer(&mut block, 7)?)?),
                 0x40.. => {
-                    let field = self.literal(&mut block, 6)?.kept();
+                    let field = self.literal(&mut block, 6)?;
                     self.insert(field.clone());
                     visit(field);
                 }
-                _ => visit(self.literal(&mut block, 4)?.field),
+                _ => visit(self.literal(&mut block, 4)?),
             }
         }
         Ok(())
@@ -54,10 +54,10 @@ impl Decoder {
         }
     }
 
-    fn literal(&self, block: &mut Bytes, prefix: u32) -> Result<Literal, Malformed> {
+    fn literal(&self, block: &mut Bytes, prefix: u32) -> Result<Field, Malformed> {
         let idx = integer(block, prefix)?;
         let name = if idx == 0 { string(block)? } else { self.field(idx)?.name };
-        Ok(Literal { field: Field { name, value: string(block)? }, named: idx != 0 })
+        Ok(Field { name, value: string(block)? })
     }
 
     fn insert(&mut self, field: Field) {
@@ -80,21 +80,6 @@ impl Decoder {
     }
 }
 
-/// A field whose value, and unless it is `named` by a table also its name, lies in the block.
-struct Literal {
-    field: Field,
-    named: bool,
-}
-
-impl Literal {
-    /// For the table, where it must not keep the whole block in memory.
-    fn kept(self) -> Field {
-        let Field { name, value } = self.field;
-        let name = if self.named { name } else { Bytes::copy_from_slice(&name) };
-        Field { name, value: Bytes::copy_from_slice(&value) }
-    }
-}
-
 /// An integer whose first `prefix` bits lie in the first byte.
 fn integer(block: &mut Bytes, prefix: u32) -> Result<usize, Malformed> {
     let mask = (1usize << prefix) - 1;
@@ -112,7 +97,8 @@ fn integer(block: &mut Bytes, prefix: u32) -> Result<usize, Malformed> {
     Err(Malformed)
 }
 
-/// A string, plain or in Huffman's code.
+/// A string, plain or in Huffman's code. It is copied: a field may live long, and must not keep the memory of all
+/// that was read together with it.
 fn string(block: &mut Bytes) -> Result<Bytes, Malformed> {
     let coded = block.first().ok_or(Malformed)? & 0x80 != 0;
     let len = integer(block, 7)?;
@@ -122,6 +108,6 @@ fn string(block: &mut Bytes) -> Result<Bytes, Malformed> {
     let text = block.split_to(len);
     match coded {
         true => huffman::decode(&text).map(Bytes::from),
-        false => Ok(text),
+        false => Ok(Bytes::copy_from_slice(&text)),
     }
 }
