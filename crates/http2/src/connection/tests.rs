@@ -519,7 +519,7 @@ fn noise_is_survived() {
             let mut payload: Vec<u8> = (0..len).map(|_| rng.next_u64() as u8).collect();
             let (kind, mut flags) = ((rng.next_u64() % 11) as u8, rng.next_u64() as u8);
             let stream = (rng.next_u64() % 12) as u32;
-            if rng.next_u64() % 2 == 0 && kind == kind::HEADERS {
+            if rng.next_u64().is_multiple_of(2) && kind == kind::HEADERS {
                 payload = vec![0x83, 0x86, 0x84];
                 flags &= !(flag::PADDED | flag::PRIORITY);
             }

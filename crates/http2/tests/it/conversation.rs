@@ -71,7 +71,7 @@ async fn converse(sizes: Sizes) {
             let client = client.clone();
             async move { ask(client, path, body).await }
         });
-        if rng.next_u64() % 8 == 0 {
+        if rng.next_u64().is_multiple_of(8) {
             let client = client.clone();
             asked.spawn(async move {
                 assert!(ask(client, "/reset", Bytes::new()).await.is_err_and(|error| error.is_reset()));
@@ -157,8 +157,8 @@ async fn requests_given_up_half_way_hurt_nobody_else() {
         let mut ready = client.clone().ready().await.unwrap();
         let request = Request::post("http://test/whole").body(()).unwrap();
         let (answer, mut stream) = ready.send_request(request, false).unwrap();
-        stream.send_data(vec![0; 10_000].into(), nth % 2 == 0).unwrap();
-        if nth % 3 == 0 {
+        stream.send_data(vec![0; 10_000].into(), nth.is_multiple_of(2)).unwrap();
+        if nth.is_multiple_of(3) {
             tokio::task::yield_now().await;
         }
         drop((answer, stream));
