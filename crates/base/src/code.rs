@@ -133,6 +133,16 @@ codes! {
     RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
     RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
     ReplyNotKept = 44, FailedPrecondition, "etcdserver: request was carried out, its reply was too large to keep";
+    /// From here on refusals of the mesh, which etcd has no words for.
+    WrongType = 100, FailedPrecondition, "althing: the key holds a value of another type";
+    FencePassed = 101, FailedPrecondition, "althing: the fencing token has been passed";
+    TooManySiblings = 102, ResourceExhausted, "althing: too many siblings, write with the context of a read";
+    NumberTooLarge = 103, OutOfRange, "althing: the number would be too large";
+    NotInStep = 104, Unavailable, "althing: the node is catching up with its ring";
+    BadQuorum = 105, InvalidArgument, "althing: more replicas asked for than there are copies";
+    TopologyBusy = 106, FailedPrecondition, "althing: the topology does not allow this change now";
+    NegativeAmount = 107, InvalidArgument, "althing: a counter that only grows takes no negative amount";
+    UnknownSpace = 108, NotFound, "althing: no such namespace";
 }
 
 impl fmt::Display for Code {
@@ -161,7 +171,8 @@ mod tests {
             assert!(code.grpc().http_status() >= 400, "{code:?}");
             assert!(code.grpc().exit_code() > 0, "{code:?}");
             assert_eq!(Grpc::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
-            assert!(code.message().starts_with("etcdserver: "), "{code:?}");
+            let prefix = if (*code as u8) < 100 { "etcdserver: " } else { "althing: " };
+            assert!(code.message().starts_with(prefix), "{code:?}");
         }
     }
 }

@@ -93,6 +93,22 @@ pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 
+/// The longest name of a key in the mesh.
+pub const MESH_NAME_BYTES_MAX: usize = 4_096;
+/// A record of the mesh that would grow beyond this is refused.
+pub const MESH_RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
+/// A write that would leave more values side by side is refused.
+pub const MESH_SIBLINGS_MAX: usize = 32;
+/// Operations of one node under way, beyond which further requests are refused.
+pub const MESH_OPERATIONS_MAX: usize = 65_536;
+/// Rows of the mesh in memory, beyond which writes are refused until the store has caught up.
+pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Hints for one replica that are kept at a time.
+pub const MESH_HINTS_MAX: usize = 100_000;
+/// The most keys on a page of a scan, and the most writes in a batch.
+pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
+
+const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);
