@@ -7,7 +7,7 @@ use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::status::Board;
-use crate::waiters::Waiters;
+use crate::waiters::{Caller, Waiters};
 use crate::{apply, consensus, persist, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
@@ -69,7 +69,8 @@ impl Core {
     /// Puts work into the queue whose outcome nobody waits for.
     pub fn submit(&self, deadline: Instant, work: Work) {
         if self.waiters.admit() {
-            let (caller, _) = oneshot::channel();
+            let (sender, _) = oneshot::channel();
+            let caller = Caller::Alone(sender);
             if !self.consensus.push(consensus::Mail::Request { deadline, work, caller }) {
                 self.waiters.dismiss(1);
             }

@@ -107,7 +107,14 @@ fn refusals_are_json_with_the_status_of_their_code() {
     );
     assert_eq!(post("/v3/kv/range", "{nojson").0, 400);
     assert_eq!(post("/v3/maintenance/snapshot", "{}").0, 501);
-    assert_eq!(post("/v3/cluster/member/add", "{}").0, 501);
+    assert_eq!(
+        post("/v3/cluster/member/add", r#"{"peerURLs":["nonsense"]}"#),
+        refusal(400, 3, "etcdserver: given member URLs are invalid")
+    );
+    assert_eq!(
+        post("/v3/cluster/member/remove", r#"{"ID":"5"}"#),
+        refusal(404, 5, "etcdserver: member not found")
+    );
 
     let large = format!(r#"{{"key":"Zm9v","value":"{}"}}"#, "AAAA".repeat(600_000));
     assert_eq!(post("/v3/kv/put", &large), refusal(400, 3, "etcdserver: request is too large"));
