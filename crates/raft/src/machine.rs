@@ -358,10 +358,11 @@ impl Raft {
         true
     }
 
-    /// Every change so far is applied here. What was in the log of a new leader counts as a change until then,
-    /// which also sees to it that something of its own term is committed before it changes anything.
+    /// Every change so far is applied here, whatever a new leader found in its log counts as one, and something of its
+    /// own term is committed.
     pub fn can_change(&self) -> bool {
-        self.is_leader() && !self.node.raft.has_pending_conf()
+        let raft = &self.node.raft;
+        self.is_leader() && !raft.has_pending_conf() && raft.commit_to_current_term()
     }
 
     pub fn config(&self) -> Config {

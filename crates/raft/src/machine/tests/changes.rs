@@ -31,9 +31,19 @@ impl Cluster {
 }
 
 #[test]
-fn a_change_waits_for_the_one_before_it_and_for_a_new_leaders_own_entry() {
-    let mut cluster = Cluster::led_by(NodeId(1));
-    assert!(!cluster.step(NodeId(1), Input::ProposeChange(data("early"))));
+fn a_change_waits_for_a_new_leaders_own_entry_and_for_the_one_before_it() {
+    let mut cluster = Cluster::new();
+    cluster.step(NodeId(1), Input::Campaign);
+    while !cluster.members[&NodeId(1)].is_leader() {
+        for message in std::mem::take(&mut cluster.in_flight) {
+            cluster.step(message.to(), Input::Received(message));
+        }
+    }
+    assert!(
+        !cluster.step(NodeId(1), Input::ProposeChange(data("early"))),
+        "nothing of its term is committed"
+    );
+    cluster.settle();
     cluster.ready();
     assert!(cluster.step(NodeId(1), Input::ProposeChange(data("add 4"))));
     assert!(!cluster.step(NodeId(1), Input::ProposeChange(data("add 5"))));
