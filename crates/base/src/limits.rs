@@ -92,6 +92,10 @@ pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
+/// Backups that are taken from one member at one time.
+pub const BACKUPS_MAX: usize = 4;
+/// How long the receiver of a backup may take nothing.
+pub const BACKUP_IDLE_MILLIS_MAX: u64 = 60_000;
 
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);

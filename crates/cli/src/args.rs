@@ -10,6 +10,7 @@ use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
 use crate::verbs::Verb;
+use crate::verify::Verify;
 use crate::{etcd, serve, verbs};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use std::ffi::OsString;
@@ -60,6 +61,7 @@ pub fn run() -> ExitCode {
             Ok(Other::Bench(bench)) => bench.run(),
             Ok(Other::Dev(dev)) => dev.run(),
             Ok(Other::Completion(completion)) => completion.run(command()),
+            Ok(Other::Verify(verify)) => verify.run(),
             Ok(Other::Verb(verb)) => verbs::run(verb),
             Err(error) => error.exit(),
         },
@@ -72,6 +74,8 @@ enum Other {
     /// Runs a cluster on this machine, to try things out
     Dev(Dev),
     Bench(Bench),
+    /// Checks every checksum in the data directory of a member that does not run
+    Verify(Verify),
     /// Prints a completion script for a shell
     Completion(Completion),
     #[command(flatten)]
@@ -121,7 +125,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     }
     // A verb of two words is followed by both.
     let verb_words = match words.get(end).and_then(|word| word.to_str()) {
-        Some("endpoint" | "lease" | "member" | "alarm") => 2,
+        Some("endpoint" | "lease" | "member" | "alarm" | "snapshot") => 2,
         _ => 1,
     };
     if end > 1 && end + verb_words <= words.len() {

@@ -11,6 +11,7 @@ mod lease;
 mod member;
 mod move_leader;
 mod put;
+mod snapshot;
 mod txn;
 mod version;
 mod watch;
@@ -54,6 +55,9 @@ pub enum Verb {
     /// Lists alarms, and ends them
     #[command(subcommand)]
     Alarm(alarm::Alarm),
+    /// Saves a backup, tells what is in one, and restores one
+    #[command(subcommand)]
+    Snapshot(snapshot::Snapshot),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -94,6 +98,7 @@ async fn run_verb(verb: Verb) -> Result<(), Error> {
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
+        Verb::Snapshot(snapshot) => snapshot.run().await,
         Verb::Version(version) => version.run(),
     }
 }

@@ -3,6 +3,7 @@
 //! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
+use crate::alarms::AlarmCommand;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::once::Once;
 use crate::request::{
@@ -26,6 +27,7 @@ const LEASE_REVOKE: u8 = 5;
 const LEASE_CHECKPOINT: u8 = 6;
 const COMPACT: u8 = 7;
 const ONCE: u8 = 16;
+const ALARM: u8 = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -36,6 +38,7 @@ pub enum Command {
     LeaseRevoke(Revoke),
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
+    Alarm(AlarmCommand),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
 }
@@ -82,6 +85,10 @@ impl Command {
                 put_signed(out, compact.revision.0);
                 out.push(u8::from(compact.physical));
             }
+            Command::Alarm(alarm) => {
+                out.push(ALARM);
+                alarm.encode(out);
+            }
             Command::Once(once) => {
                 out.push(ONCE);
                 once.encode(out);
@@ -112,6 +119,7 @@ impl Command {
             LEASE_REVOKE => Command::LeaseRevoke(Revoke::decode(&mut reader)?),
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
+            ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
             kind => Command::from_request(decode_request(kind, &mut reader, 0)?)?,
         };
         reader.is_empty().then_some(command)

@@ -2,6 +2,7 @@
 //! Reads and writes of the command go through it; a list of changes comes out. Nothing reaches the state
 //! until the whole command has succeeded, so dropping a draft undoes everything.
 
+use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
@@ -15,6 +16,7 @@ use std::iter::Peekable;
 pub struct Draft<'a> {
     index: &'a Index,
     leases: &'a Leases,
+    alarms: &'a Alarms,
     records: &'a dyn Records,
     /// Before the command.
     revision: Revision,
@@ -39,6 +41,10 @@ pub enum Effect {
         remaining: i64,
     },
     Compact(Revision),
+    Alarm {
+        alarm: Alarm,
+        raised: bool,
+    },
 }
 
 /// Which state a range is to be read from.
@@ -53,12 +59,14 @@ impl<'a> Draft<'a> {
     pub fn new(
         index: &'a Index,
         leases: &'a Leases,
+        alarms: &'a Alarms,
         records: &'a dyn Records,
         revisions: Revisions,
     ) -> Draft<'a> {
         Draft {
             index,
             leases,
+            alarms,
             records,
             revision: revisions.current,
             compacted: revisions.compacted,
@@ -75,6 +83,11 @@ impl<'a> Draft<'a> {
     /// The leases before the command; no command uses a lease that it grants or revokes itself.
     pub fn leases(&self) -> &'a Leases {
         self.leases
+    }
+
+    /// The alarms before the command.
+    pub fn alarms(&self) -> &'a Alarms {
+        self.alarms
     }
 
     pub fn add_effect(&mut self, effect: Effect) {

@@ -1,6 +1,7 @@
 //! What the coordination store answers. The header's cluster, member and term are added by the api room;
 //! the revision is the state machine's own and is part of the answer.
 
+use crate::alarms::Alarm;
 use crate::request::Range;
 use base::{LeaseId, Revision, Term};
 use bytes::Bytes;
@@ -25,6 +26,8 @@ pub enum Body {
         ttl: i64,
     },
     LeaseRevoked,
+    /// Those that were asked for, raised, or cleared.
+    Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
     /// The ids of all leases, in their order.

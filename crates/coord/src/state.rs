@@ -2,6 +2,7 @@
 //! Proposals go in by log order and each comes out as an answer and its changes; reads go in and leave no
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
+use crate::alarms::{Alarm, AlarmKind, Alarms};
 use crate::change::{Change, ChangeKind, Records};
 use crate::command::Command;
 use crate::draft::{self, Draft, Effect, Revisions};
@@ -13,6 +14,7 @@ use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
+use crate::rows::{Logged, change_bytes};
 use crate::sessions::Sessions;
 use crate::{range, txn};
 use base::checksum::hash64;
@@ -25,6 +27,10 @@ pub struct State {
     pub(crate) origins: Origins,
     pub(crate) leases: Leases,
     pub(crate) sessions: Sessions,
+    pub(crate) alarms: Alarms,
+    /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
+    /// no part of what they must agree on.
+    pub(crate) stored_bytes: u64,
     /// Where in the log the removal of what was compacted goes on.
     pub(crate) sweep: Option<Place>,
     pub(crate) revision: Revision,
@@ -52,6 +58,8 @@ impl State {
             origins: Origins::default(),
             leases: Leases::default(),
             sessions: Sessions::default(),
+            alarms: Alarms::default(),
+            stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
             compacted: Revision::ZERO,
@@ -109,7 +117,11 @@ impl State {
         command: &Command,
     ) -> (Answer, Vec<Change>, Vec<Effect>) {
         let mut draft = self.draft(records);
-        let (body, (changes, effects)) = match txn::run_command(&mut draft, at, command) {
+        let outcome = match self.alarms.refusal(command) {
+            Some(code) => Err(code),
+            None => txn::run_command(&mut draft, at, command),
+        };
+        let (body, (changes, effects)) = match outcome {
             Ok(body) => (Ok(body), draft.into_parts()),
             Err(code) => (Err(code), Default::default()),
         };
@@ -142,7 +154,7 @@ impl State {
 
     pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
-        Draft::new(&self.index, &self.leases, records, revisions)
+        Draft::new(&self.index, &self.leases, &self.alarms, records, revisions)
     }
 
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -172,12 +184,27 @@ impl State {
                 self.sessions.remove(id);
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
+            Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
             Effect::Compact(revision) => {
                 self.compacted = revision;
                 // From the start: what an earlier compaction kept may have been replaced since.
                 self.sweep = Some((Revision::ZERO, 0));
             }
         }
+    }
+
+    pub fn alarms(&self) -> impl Iterator<Item = Alarm> {
+        self.alarms.iter()
+    }
+
+    /// Whether a command is refused whatever it says.
+    pub fn has_no_space(&self) -> bool {
+        self.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace)
+    }
+
+    /// What the rows of all changes take in the store, those of the past included; pages and indexes add to it.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
     }
 
     /// Answers that are kept for clients who may ask again.
@@ -203,6 +230,7 @@ impl State {
                 Some(current) => self.index.put(&change.key, current),
                 None => self.index.delete(&change.key, change.revision),
             }
+            self.stored_bytes += change_bytes(&Logged::of(change));
             self.revision = change.revision;
         }
     }
@@ -229,6 +257,10 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
         Effect::Revoke(id) => hash_numbers(hash, &[5, id.0 as u64]),
         Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
         Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
+        Effect::Alarm { alarm, raised } => {
+            let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
+            hash_numbers(hash_numbers(hash, &[24]), &numbers)
+        }
     }
 }
 

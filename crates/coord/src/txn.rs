@@ -2,6 +2,7 @@
 //! A request and a draft go in; the body of the answer comes out and the draft holds the writes. The first
 //! refusal ends everything, and the caller drops the draft: a transaction has all of its effects or none.
 
+use crate::alarms;
 use crate::change::{ChangeKind, Record};
 use crate::command::Command;
 use crate::compaction;
@@ -30,6 +31,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
+        Command::Alarm(alarm) => Ok(alarms::run(draft, *alarm)),
         Command::Once(once) => once::run(draft, at, once),
     }
 }

@@ -18,6 +18,7 @@ pub struct Params {
     pub flush_interval: Duration,
     pub flush_bytes: usize,
     pub range_bytes: usize,
+    pub quota_bytes: u64,
     pub leases: node::leases::Params,
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
@@ -50,6 +51,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
         range_bytes: params.range_bytes,
+        quota_bytes: params.quota_bytes,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
     };

@@ -13,8 +13,8 @@ use disk::{Disk, Store, StoreView};
 use node::{Flush, SnapshotOrder, Stage};
 use std::sync::Arc;
 
-const LIVE: &str = "store.redb";
-const STAGED: &str = "store.staged";
+pub(crate) const LIVE: &str = "store.redb";
+pub(crate) const STAGED: &str = "store.staged";
 
 pub struct Vault {
     disk: Arc<dyn Disk>,
@@ -165,7 +165,7 @@ impl Vault {
     pub fn snapshot(&self, order: SnapshotOrder) -> Result<SnapshotStream, Error> {
         let view = self.store.view()?;
         let at = position_of(&view)?;
-        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(view, self.params.chunk_bytes)))
+        Ok(SnapshotStream::new(order, at, chunk::Chunks::new(Arc::new(view), self.params.chunk_bytes)))
     }
 }
 

@@ -9,6 +9,7 @@ use crate::overlay::Overlay;
 use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
+use crate::space::Space;
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
@@ -36,6 +37,8 @@ pub struct Params {
     pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
+    /// More than this is not stored, by the rows of changes; zero sets no bound.
+    pub quota_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -80,6 +83,7 @@ pub struct Apply {
     waiting: Vec<ReadBatch>,
     hub: Hub,
     lessor: Lessor,
+    space: Space,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
     holds: pieces::Holds,
@@ -102,6 +106,7 @@ impl Apply {
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
+            space: Space::new(params.me, params.quota_bytes),
             physical: Vec::new(),
             holds: pieces::Holds::default(),
             counts: Counts::default(),
@@ -138,6 +143,7 @@ impl Apply {
         }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
+        self.watch_space(now, out);
         self.flush_when_due(now, view, out);
     }
 
@@ -162,6 +168,15 @@ impl Apply {
         }
         if !commands.is_empty() {
             out.proposals.push(Proposals { term, commands });
+        }
+    }
+
+    fn watch_space(&mut self, now: Instant, out: &mut Output) {
+        let Some(term) = self.lessor.term() else { return };
+        if let Some(command) = self.space.tick(now, &self.state) {
+            let mut bytes = Vec::new();
+            Command::Alarm(command).encode(&mut bytes);
+            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
         }
     }
 
@@ -382,6 +397,15 @@ impl Apply {
 
     pub fn applied_index(&self) -> Index {
         self.applied.index
+    }
+
+    /// What the rows of all changes take in the store.
+    pub fn stored_bytes(&self) -> u64 {
+        self.state.stored_bytes()
+    }
+
+    pub fn alarms(&self) -> impl Iterator<Item = coord::Alarm> {
+        self.state.alarms()
     }
 
     pub fn lease_count(&self) -> usize {

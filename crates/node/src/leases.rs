@@ -166,7 +166,11 @@ impl Lessor {
                     self.on_lease(now, *id, state, said);
                 }
             }
-            Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
+            Command::Put(_)
+            | Command::Delete(_)
+            | Command::Txn(_)
+            | Command::Compact(_)
+            | Command::Alarm(_) => {}
         }
     }
 

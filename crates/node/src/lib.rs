@@ -16,6 +16,7 @@ mod past;
 mod pending;
 pub mod question;
 mod reads;
+mod space;
 mod staging;
 
 pub use apply::{Apply, Flush};

@@ -5,6 +5,7 @@
 
 use crate::core::Core;
 use crate::fatal::fatal;
+use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
@@ -51,6 +52,7 @@ pub(crate) struct Loop {
     outlets: Outlets,
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
+    space: Space,
 }
 
 impl Loop {
@@ -60,6 +62,7 @@ impl Loop {
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
+        let space = Space::new(core.quota_bytes);
         let new = Loop {
             core,
             machine,
@@ -72,6 +75,7 @@ impl Loop {
             out,
             outlets,
             compacting: None,
+            space,
         };
         new.show();
         new
@@ -161,6 +165,8 @@ impl Loop {
             self.step(now, Input::Tick);
             self.core.board.set_watches(self.machine.watch_counts());
             self.tell_tallies(now);
+            self.core.board.set_space(&self.machine);
+            self.space.tell(self.machine.stored_bytes(), self.core.board.has_no_space());
         }
     }
 

@@ -44,6 +44,15 @@ pub enum Error {
     )]
     Illegible { path: PathBuf, file: &'static str },
 
+    #[error(
+        "the data directory {path} (--data-dir) is not empty: a backup is restored into a new one",
+        path = path.display()
+    )]
+    NotEmpty { path: PathBuf },
+
+    #[error("there is no directory {path}", path = path.display())]
+    NoDirectory { path: PathBuf },
+
     #[error(transparent)]
     Engine(#[from] engine::Error),
 

@@ -3,7 +3,7 @@
 //! spares the callers and the next start.
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
@@ -27,14 +27,15 @@ use node::Input;
 use node::member::{cluster_id, member_id};
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
-const UNINDEXED_KEYS_MAX: usize = 100_000;
+pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
@@ -77,14 +78,14 @@ impl Server {
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
-        let roster = Roster::new(&config)?;
-        let Directory { disk, lock } = Directory::open(&config)?;
+        let roster = Roster::new(&config.name, &config.initial_cluster, &config.cluster_token)?;
+        let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
-        let metrics = Metrics::new(&roster.identity);
-        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), config.response_bytes_max));
+        let metrics = Metrics::new(&roster.identity, config.quota_bytes);
+        let core = Arc::new(Core::new(clock, metrics, Members::new(&config), &config));
         let params = peer::Params {
             cluster: roster.identity.cluster,
             me: roster.identity.member,
@@ -191,45 +192,44 @@ impl Threads {
 }
 
 /// Who is in the cluster, as this member sees it.
-struct Roster {
-    identity: Identity,
+pub(crate) struct Roster {
+    pub identity: Identity,
     voters: Vec<NodeId>,
     /// With their addresses.
     others: Vec<(NodeId, String)>,
 }
 
 impl Roster {
-    fn new(config: &Config) -> Result<Roster, Error> {
-        let id_of = |name: &str| member_id(&config.cluster_token, name);
-        let me = id_of(&config.name);
-        let voters: Vec<NodeId> = config.initial_cluster.iter().map(|member| id_of(&member.name)).collect();
+    pub fn new(name: &str, members: &[config::Member], token: &str) -> Result<Roster, Error> {
+        let id_of = |name: &str| member_id(token, name);
+        let me = id_of(name);
+        let voters: Vec<NodeId> = members.iter().map(|member| id_of(&member.name)).collect();
         if !voters.contains(&me) {
-            return Err(Error::NotAMember { name: config.name.clone() });
+            return Err(Error::NotAMember { name: name.to_owned() });
         }
-        let with_address = voters.iter().copied().zip(&config.initial_cluster);
+        let with_address = voters.iter().copied().zip(members);
         let others = with_address
             .filter(|(id, _)| *id != me)
             .map(|(id, member)| (id, member.peer_addr.clone()))
             .collect();
-        let cluster = cluster_id(&config.cluster_token, &voters);
-        let identity = Identity { cluster, member: me, name: config.name.clone() };
+        let cluster = cluster_id(token, &voters);
+        let identity = Identity { cluster, member: me, name: name.to_owned() };
         Ok(Roster { identity, voters, others })
     }
 }
 
 /// The data directory, owned by this process for as long as the lock lives.
-struct Directory {
-    disk: Arc<dyn Disk>,
-    lock: Box<dyn DirLock>,
+pub(crate) struct Directory {
+    pub disk: Arc<dyn Disk>,
+    pub lock: Box<dyn DirLock>,
 }
 
 impl Directory {
-    fn open(config: &Config) -> Result<Directory, Error> {
-        let path = &config.data_dir;
-        let trouble = |action| move |source| Error::DataDir { action, path: path.clone(), source };
-        let disk = RealDisk::open(path.clone()).map_err(trouble("open or create files"))?;
+    pub fn open(path: &Path) -> Result<Directory, Error> {
+        let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
+        let disk = RealDisk::open(path.to_owned()).map_err(trouble("open or create files"))?;
         let lock = disk.lock().map_err(|source| match source.kind() {
-            io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
+            io::ErrorKind::WouldBlock => Error::InUse { path: path.to_owned() },
             _ => trouble("take the lock")(source),
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
@@ -267,6 +267,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
         range_bytes: RANGE_WHOLE_BYTES_MAX,
+        quota_bytes: config.quota_bytes,
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,

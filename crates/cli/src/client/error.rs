@@ -19,6 +19,12 @@ pub enum Error {
     Command { command: String, reason: String },
     #[error("cannot write the answer: {0}")]
     Output(std::io::Error),
+    #[error("{file}: {reason}")]
+    File { file: String, reason: std::io::Error },
+    #[error("the backup came without its SHA-256, or with another: save it again")]
+    Digest,
+    #[error(transparent)]
+    Offline(#[from] server::Error),
     #[error("cannot read standard input: {0}")]
     Input(std::io::Error),
 }
@@ -30,6 +36,7 @@ impl Error {
             Error::Usage(_) => USAGE,
             Error::Unhealthy => Grpc::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
+            Error::File { .. } | Error::Digest | Error::Offline(_) => 1,
             Error::Command { .. } | Error::Output(_) | Error::Input(_) => 1,
         };
         ExitCode::from(number)

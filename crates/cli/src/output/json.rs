@@ -1,7 +1,7 @@
 //! The JSON format as Go's encoder writes etcd's messages: fields in their order, none that is empty, bytes in
 //! base64, numbers bare.
 
-use super::{EndpointHash, EndpointHealth, EndpointStatus};
+use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -185,6 +185,15 @@ pub fn alarms(response: &AlarmResponse) -> String {
     let alarm = alarms
         .map(|one| Object::default().number("memberID", one.member_id).number("alarm", one.alarm).end());
     Object::default().header(response.header).items("alarms", alarm).end()
+}
+
+pub fn backup(status: &BackupStatus) -> String {
+    Object::default()
+        .raw("hash", &status.hash.to_string())
+        .raw("revision", &status.revision.to_string())
+        .raw("totalKey", &status.total_key.to_string())
+        .raw("totalSize", &status.total_size.to_string())
+        .end()
 }
 
 fn key_value(kv: &KeyValue) -> String {

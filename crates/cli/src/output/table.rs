@@ -1,7 +1,7 @@
 //! Tables drawn with plus, minus and bar, heads centred and cells to the right, as etcdctl draws them.
 
 use super::quote::quote;
-use super::{EndpointHash, EndpointHealth, EndpointStatus, member_columns, status_columns};
+use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus, member_columns, status_columns};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
@@ -39,6 +39,12 @@ fn key_columns(kv: &KeyValue) -> Vec<String> {
         kv.mod_revision.to_string(),
         format!("{:x}", kv.lease),
     ]
+}
+
+pub fn backup(status: &BackupStatus, size: String) -> String {
+    let BackupStatus { hash, revision, total_key, .. } = status;
+    let row = vec![format!("{hash:x}"), revision.to_string(), total_key.to_string(), size];
+    draw(&["HASH", "REVISION", "TOTAL KEYS", "TOTAL SIZE"], vec![row])
 }
 
 /// A row for every event, and one before it for what was there, if that was asked for.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod backup;
 mod chaos;
 mod client;
 mod cluster;
@@ -23,6 +24,7 @@ mod malformed;
 mod once;
 mod process;
 mod raw;
+mod space;
 mod tour;
 mod verbs;
 mod verbs_watch;
