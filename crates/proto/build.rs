@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new("proto");
     println!("cargo:rerun-if-changed=proto");
-    let files =
-        ["rpc.proto", "cluster.proto", "health.proto", "watch.proto", "lease.proto", "lease_events.proto"]
-            .map(|file| root.join(file));
+    let etcd =
+        ["rpc.proto", "cluster.proto", "watch.proto", "lease.proto", "v3lock.proto", "v3election.proto"];
+    let files = etcd
+        .into_iter()
+        .chain(["health.proto", "lock.proto", "lease_events.proto"])
+        .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;
     // The same knowledge for whoever works on messages without knowing their types.
     let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo tells where to write")?);

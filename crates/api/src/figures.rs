@@ -141,6 +141,8 @@ fn cluster() -> Family<Labels, Gauge> {
     family
 }
 
+type Times = Family<Labels, Histogram, fn() -> Histogram>;
+
 /// The figures of all calls, by method.
 #[derive(Default)]
 struct Calls {
@@ -148,7 +150,7 @@ struct Calls {
     handled: Family<Labels, Counter>,
     received: Family<Labels, Counter>,
     sent: Family<Labels, Counter>,
-    seconds: Option<Family<Labels, Histogram, fn() -> Histogram>>,
+    seconds: Option<Times>,
 }
 
 /// Prometheus' own choice, which etcd takes as it is.
@@ -167,8 +169,7 @@ impl Calls {
             registry.register(name, help, family.clone());
         }
         if timed {
-            let seconds: Family<Labels, Histogram, fn() -> Histogram> =
-                Family::new_with_constructor(|| Histogram::new(SECONDS));
+            let seconds: Times = Family::new_with_constructor(|| Histogram::new(SECONDS));
             registry.register("grpc_server_handling_seconds", "How long calls take", seconds.clone());
             calls.seconds = Some(seconds);
         }

@@ -10,8 +10,11 @@ mod transcoder;
 pub use transcoder::Transcoder;
 
 use crate::grpc::cluster::ClusterService;
+use crate::grpc::election::ElectionService;
+use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
+use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::WatchService;
 use answer::{refuse_method, refuse_path, server_stream, unary};
@@ -22,6 +25,9 @@ use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::maintenance_server::Maintenance;
+use proto::lock::lock_service_server::LockService;
+use proto::v3electionpb::election_server::Election;
+use proto::v3lockpb::lock_server::Lock;
 use range::range;
 use std::sync::Arc;
 
@@ -32,6 +38,9 @@ pub struct Services {
     pub maintenance: Arc<MaintenanceService>,
     pub lease: Arc<LeaseService>,
     pub watch: WatchService,
+    pub lock: Arc<EtcdLockService>,
+    pub election: Arc<ElectionService>,
+    pub locks: Arc<Locks>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -48,7 +57,7 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch } = services;
+    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks } = services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -75,6 +84,19 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v3/maintenance/snapshot" server_stream maintenance Maintenance::snapshot;
         "/v3/maintenance/transfer-leadership" unary maintenance Maintenance::move_leader;
         "/v3/maintenance/downgrade" unary maintenance Maintenance::downgrade;
+        "/v3/lock/lock" unary lock Lock::lock;
+        "/v3/lock/unlock" unary lock Lock::unlock;
+        "/v3/election/campaign" unary election Election::campaign;
+        "/v3/election/proclaim" unary election Election::proclaim;
+        "/v3/election/leader" unary election Election::leader;
+        "/v3/election/observe" server_stream election Election::observe;
+        "/v3/election/resign" unary election Election::resign;
+        "/v1/lock/lock" unary locks LockService::lock;
+        "/v1/lock/try" unary locks LockService::try_lock;
+        "/v1/lock/unlock" unary locks LockService::unlock;
+        "/v1/lock/inspect" unary locks LockService::inspect;
+        "/v1/lock/list" unary locks LockService::list;
+        "/v1/lock/fence" unary locks LockService::fence;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
     let router = router

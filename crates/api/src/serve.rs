@@ -6,10 +6,13 @@ use crate::door::{CONNECTIONS_MAX, Door};
 use crate::figures::Figures;
 use crate::gateway::{self, Transcoder};
 use crate::grpc::cluster::ClusterService;
+use crate::grpc::election::ElectionService;
+use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::health::HealthService;
 use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::lease_events::LeaseEventService;
+use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
@@ -25,6 +28,9 @@ use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
 use proto::etcdserverpb::maintenance_server::MaintenanceServer;
 use proto::health::health_server::HealthServer;
+use proto::lock::lock_service_server::LockServiceServer;
+use proto::v3electionpb::election_server::ElectionServer;
+use proto::v3lockpb::lock_server::LockServer;
 use server::Handle;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +146,9 @@ fn routes(parts: Parts) -> Routes {
         maintenance: Arc::new(MaintenanceService::new(handle.clone())),
         lease: Arc::new(LeaseService::new(handle.clone())),
         watch: WatchService { handle: handle.clone(), message_bytes_max, stopping: stopping.clone() },
+        lock: Arc::new(EtcdLockService::new(handle.clone(), stopping.clone())),
+        election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
+        locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -149,6 +158,13 @@ fn routes(parts: Parts) -> Routes {
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
     let maintenance =
         MaintenanceServer::from_arc(services.maintenance).max_decoding_message_size(message_bytes_max);
+    let lock = LockServer::from_arc(services.lock).max_decoding_message_size(message_bytes_max);
+    let election = ElectionServer::from_arc(services.election)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    let locks = LockServiceServer::from_arc(services.locks)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
     let health =
         HealthServer::new(HealthService::new(stopping.clone())).max_decoding_message_size(message_bytes_max);
     let lease_events = LeaseServiceServer::new(LeaseEventService::new(handle.clone(), stopping))
@@ -163,6 +179,9 @@ fn routes(parts: Parts) -> Routes {
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)
         .route_service(&path_of::<LeaseServiceServer<LeaseEventService>>(), lease_events)
+        .route_service(&path_of::<LockServer<EtcdLockService>>(), lock)
+        .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
+        .route_service(&path_of::<LockServiceServer<Locks>>(), locks)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -133,6 +133,28 @@ codes! {
     RequestIdReused = 42, InvalidArgument, "etcdserver: request id was used for another request";
     RequestIdMalformed = 43, InvalidArgument, "etcdserver: malformed request id";
     ReplyNotKept = 44, FailedPrecondition, "etcdserver: request was carried out, its reply was too large to keep";
+    NotLockHolder = 50, FailedPrecondition, "althing: not lock holder";
+    /// The answer names both tokens.
+    Fenced = 51, FailedPrecondition, "althing: fencing token is stale";
+    BadFence = 52, InvalidArgument, "althing: malformed fence";
+    UnknownToken = 53, OutOfRange, "althing: fencing token was never granted";
+    /// Somebody deleted the key of a waiting call.
+    LockLost = 54, FailedPrecondition, "althing: place in the lock queue was deleted";
+    HolderIdTooLong = 55, InvalidArgument, "althing: holder id is too long";
+    /// etcd's lock and election services answer in Go's own words, without a code.
+    NotElected = 56, Unknown, "election: not leader";
+    NoElectedLeader = 57, Unknown, "election: no leader";
+    MissingLeaderKey = 58, Unknown, "\"leader\" field must be provided";
+    /// From here on refusals of the mesh, which etcd has no words for.
+    WrongType = 100, FailedPrecondition, "althing: the key holds a value of another type";
+    FencePassed = 101, FailedPrecondition, "althing: the fencing token has been passed";
+    TooManySiblings = 102, ResourceExhausted, "althing: too many siblings, write with the context of a read";
+    NumberTooLarge = 103, OutOfRange, "althing: the number would be too large";
+    NotInStep = 104, Unavailable, "althing: the node is catching up with its ring";
+    BadQuorum = 105, InvalidArgument, "althing: more replicas asked for than there are copies";
+    TopologyBusy = 106, FailedPrecondition, "althing: the topology does not allow this change now";
+    NegativeAmount = 107, InvalidArgument, "althing: a counter that only grows takes no negative amount";
+    UnknownSpace = 108, NotFound, "althing: no such namespace";
 }
 
 impl fmt::Display for Code {
@@ -161,7 +183,9 @@ mod tests {
             assert!(code.grpc().http_status() >= 400, "{code:?}");
             assert!(code.grpc().exit_code() > 0, "{code:?}");
             assert_eq!(Grpc::from_number(code.grpc() as u8), Some(code.grpc()), "{code:?}");
-            assert!(code.message().starts_with("etcdserver: "), "{code:?}");
+            let origin = code.message().split_once(": ").map(|(origin, _)| origin);
+            let in_our_words = matches!(origin, Some("etcdserver" | "althing"));
+            assert!(in_our_words || code.grpc() == Grpc::Unknown, "{code:?}");
         }
     }
 }

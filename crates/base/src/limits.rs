@@ -88,6 +88,12 @@ pub const SESSION_REPLIES_MAX: usize = 64;
 pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
 /// Kept answers of all sessions; when they take more, only revisions are kept.
 pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Calls that one place in the queue of a lock keeps count of.
+pub const LOCK_CALLS_MAX: usize = 16;
+/// Lock calls of one process that are under way or wait for their turn.
+pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
+/// What a client may call itself.
+pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 /// One chunk of a streamed snapshot.
@@ -97,6 +103,22 @@ pub const BACKUPS_MAX: usize = 4;
 /// How long the receiver of a backup may take nothing.
 pub const BACKUP_IDLE_MILLIS_MAX: u64 = 60_000;
 
+/// The longest name of a key in the mesh.
+pub const MESH_NAME_BYTES_MAX: usize = 4_096;
+/// A record of the mesh that would grow beyond this is refused.
+pub const MESH_RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
+/// A write that would leave more values side by side is refused.
+pub const MESH_SIBLINGS_MAX: usize = 32;
+/// Operations of one node under way, beyond which further requests are refused.
+pub const MESH_OPERATIONS_MAX: usize = 65_536;
+/// Rows of the mesh in memory, beyond which writes are refused until the store has caught up.
+pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Hints for one replica that are kept at a time.
+pub const MESH_HINTS_MAX: usize = 100_000;
+/// The most keys on a page of a scan, and the most writes in a batch.
+pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
+
+const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);

@@ -115,6 +115,55 @@ mutants! {
     WatchLostOverInstall = "watch-lost-over-install",
     /// A watch on a future revision is sent what comes before it.
     WatchFutureEarly = "watch-future-early",
+    /// The end of a lease leaves its waiting places in the queues of locks.
+    DeadWaiterGranted = "dead-waiter-granted",
+    /// Whoever waits for a lock is forgotten when the leader changes.
+    HandOverLost = "hand-over-lost",
+    /// A fence holds, whatever its token.
+    StaleFenceAccepted = "stale-fence-accepted",
+    /// The second in the queue is told that it holds the lock.
+    DoubleGrant = "double-grant",
+    /// A call that was cancelled stays in the queue.
+    CancelledWaiterStays = "cancelled-waiter-stays",
+    /// A node counts its dots from one again after a restart.
+    DotsReused = "dots-reused",
+    /// A partition settles in its new place although the old replicas still serve the old epoch.
+    EpochSkipped = "epoch-skipped",
+    /// A replica acknowledges a record of the mesh before it is durable.
+    StoredBeforePersist = "stored-before-persist",
+    /// An operation on a mergeable value leaves its origin before it is durable there.
+    MergeableSentEarly = "mergeable-sent-early",
+    /// A read answers with the first reply, whatever it asked for.
+    ReadNotCounted = "read-not-counted",
+    /// A read answers without bringing stale replicas up to date.
+    ReadNotRepaired = "read-not-repaired",
+    /// Anti-entropy passes over deletes.
+    TombstoneNotSynced = "tombstone-not-synced",
+    /// Tombstones go when this node has them, whether the others have them or not.
+    PurgeUnstable = "purge-unstable",
+    /// A record whose tombstone is gone is taken for new.
+    PurgedReturns = "purged-returns",
+    /// A replica takes writes under a fence that has been passed.
+    FenceIgnored = "fence-ignored",
+    /// A write keeps its stamp although a replica holds a later one.
+    SkewKept = "skew-kept",
+}
+
+impl Mutant {
+    /// Those of the mesh, which the room itself hunts in a world of its own.
+    pub const OF_MESH: &'static [Mutant] = &[
+        Mutant::DotsReused,
+        Mutant::EpochSkipped,
+        Mutant::StoredBeforePersist,
+        Mutant::MergeableSentEarly,
+        Mutant::ReadNotCounted,
+        Mutant::ReadNotRepaired,
+        Mutant::TombstoneNotSynced,
+        Mutant::PurgeUnstable,
+        Mutant::PurgedReturns,
+        Mutant::FenceIgnored,
+        Mutant::SkewKept,
+    ];
 }
 
 #[cfg(feature = "mutants")]

@@ -22,10 +22,14 @@ pub enum Table {
     Leases = 5,
     /// lease, number of a request → what was answered; lease → the number below which that is forgotten.
     Sessions = 6,
+    /// key in the queue of a lock → who stands behind it.
+    Claims = 7,
+    /// resource → the highest token that it has seen, and of which lock.
+    Fences = 8,
 }
 
 impl Table {
-    pub const ALL: [Table; 7] = [
+    pub const ALL: [Table; 9] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -33,6 +37,8 @@ impl Table {
         Table::Origins,
         Table::Leases,
         Table::Sessions,
+        Table::Claims,
+        Table::Fences,
     ];
 
     pub fn from_number(number: u8) -> Option<Table> {

@@ -125,7 +125,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     }
     // A verb of two words is followed by both.
     let verb_words = match words.get(end).and_then(|word| word.to_str()) {
-        Some("endpoint" | "lease" | "member" | "alarm" | "snapshot") => 2,
+        Some("endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import") => 2,
         _ => 1,
     };
     if end > 1 && end + verb_words <= words.len() {

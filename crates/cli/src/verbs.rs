@@ -7,6 +7,7 @@ mod defrag;
 mod del;
 mod endpoint;
 mod get;
+mod import;
 mod lease;
 mod member;
 mod move_leader;
@@ -58,6 +59,9 @@ pub enum Verb {
     /// Saves a backup, tells what is in one, and restores one
     #[command(subcommand)]
     Snapshot(snapshot::Snapshot),
+    /// Copies what another store holds into this one
+    #[command(subcommand)]
+    Import(import::Import),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -99,6 +103,7 @@ async fn run_verb(verb: Verb) -> Result<(), Error> {
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,
+        Verb::Import(import) => import.run().await,
         Verb::Version(version) => version.run(),
     }
 }

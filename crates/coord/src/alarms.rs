@@ -171,6 +171,9 @@ impl Command {
         match self {
             Command::Put(_) | Command::LeaseGrant(_) => true,
             Command::Txn(txn) => puts(txn),
+            // A place in the queue is a key.
+            Command::LockAcquire(_) => true,
+            Command::Fenced(fenced) => grows(&fenced.request),
             Command::Once(once) => once.command().grows(),
             _ => false,
         }
@@ -178,9 +181,13 @@ impl Command {
 }
 
 fn puts(txn: &Txn) -> bool {
-    txn.success.iter().chain(&txn.failure).any(|request| match request {
+    txn.success.iter().chain(&txn.failure).any(grows)
+}
+
+fn grows(request: &Request) -> bool {
+    match request {
         Request::Put(_) => true,
-        Request::Txn(nested) => puts(nested),
+        Request::Txn(txn) => puts(txn),
         Request::Range(_) | Request::Delete(_) => false,
-    })
+    }
 }

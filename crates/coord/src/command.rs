@@ -5,6 +5,7 @@
 
 use crate::alarms::AlarmCommand;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
+use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
 use crate::once::Once;
 use crate::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
@@ -17,7 +18,7 @@ use bytes::Bytes;
 /// The layout that this code writes; the first byte of every command.
 const FORMAT: u8 = 1;
 
-// Kinds of commands and of operations share one numbering. 8 and above are free for locks and auth.
+// Kinds of commands and of operations share one numbering. 13 to 15 are kept for locks.
 const RANGE: u8 = 0;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
@@ -26,6 +27,11 @@ const LEASE_GRANT: u8 = 4;
 const LEASE_REVOKE: u8 = 5;
 const LEASE_CHECKPOINT: u8 = 6;
 const COMPACT: u8 = 7;
+const LOCK_ACQUIRE: u8 = 8;
+const LOCK_RELEASE: u8 = 9;
+const LOCK_LEAVE: u8 = 10;
+const FENCED: u8 = 11;
+const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
 const ALARM: u8 = 24;
 
@@ -39,6 +45,11 @@ pub enum Command {
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
     Alarm(AlarmCommand),
+    LockAcquire(Acquire),
+    LockRelease(Release),
+    LockLeave(Leave),
+    Fenced(Fenced),
+    FenceCheck(CheckFence),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
 }
@@ -89,6 +100,27 @@ impl Command {
                 out.push(ALARM);
                 alarm.encode(out);
             }
+            Command::LockAcquire(acquire) => {
+                out.push(LOCK_ACQUIRE);
+                acquire.encode(out);
+            }
+            Command::LockRelease(release) => {
+                out.push(LOCK_RELEASE);
+                release.encode(out);
+            }
+            Command::LockLeave(leave) => {
+                out.push(LOCK_LEAVE);
+                leave.encode(out);
+            }
+            Command::Fenced(fenced) => {
+                out.push(FENCED);
+                fenced.fence.encode(out);
+                encode_request(&fenced.request, out);
+            }
+            Command::FenceCheck(check) => {
+                out.push(FENCE_CHECK);
+                check.encode(out);
+            }
             Command::Once(once) => {
                 out.push(ONCE);
                 once.encode(out);
@@ -120,6 +152,11 @@ impl Command {
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
             ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
+            LOCK_ACQUIRE => Command::LockAcquire(Acquire::decode(&mut reader)?),
+            LOCK_RELEASE => Command::LockRelease(Release::decode(&mut reader)?),
+            LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),
+            FENCED => Command::Fenced(decode_fenced(&mut reader)?),
+            FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
             kind => Command::from_request(decode_request(kind, &mut reader, 0)?)?,
         };
         reader.is_empty().then_some(command)
@@ -128,6 +165,13 @@ impl Command {
 
 fn decode_compact(reader: &mut Reader) -> Option<Compact> {
     Some(Compact { revision: Revision(reader.signed()?), physical: reader.bool()? })
+}
+
+/// What only reads needs no fence in the log, except where it is part of a transaction.
+fn decode_fenced(reader: &mut Reader) -> Option<Fenced> {
+    let fence = FencedBy::decode(reader)?;
+    let request = decode_operation(reader, 0)?;
+    (!matches!(request, Request::Range(_))).then_some(Fenced { fence, request })
 }
 
 fn encode_request(request: &Request, out: &mut Vec<u8>) {

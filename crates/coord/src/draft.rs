@@ -7,6 +7,7 @@ use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
 use crate::leases::Leases;
+use crate::locks::{Claim, Fence, Locks};
 use base::mutant::{Mutant, planted};
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
@@ -17,6 +18,7 @@ pub struct Draft<'a> {
     index: &'a Index,
     leases: &'a Leases,
     alarms: &'a Alarms,
+    locks: &'a Locks,
     records: &'a dyn Records,
     /// Before the command.
     revision: Revision,
@@ -28,7 +30,7 @@ pub struct Draft<'a> {
 }
 
 /// What a command does beside changing keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Grant {
         id: LeaseId,
@@ -45,6 +47,15 @@ pub enum Effect {
         alarm: Alarm,
         raised: bool,
     },
+    /// Who stands behind a key from now on.
+    Claim {
+        key: Bytes,
+        claim: Claim,
+    },
+    Fence {
+        resource: Bytes,
+        fence: Fence,
+    },
 }
 
 /// Which state a range is to be read from.
@@ -60,6 +71,7 @@ impl<'a> Draft<'a> {
         index: &'a Index,
         leases: &'a Leases,
         alarms: &'a Alarms,
+        locks: &'a Locks,
         records: &'a dyn Records,
         revisions: Revisions,
     ) -> Draft<'a> {
@@ -67,6 +79,7 @@ impl<'a> Draft<'a> {
             index,
             leases,
             alarms,
+            locks,
             records,
             revision: revisions.current,
             compacted: revisions.compacted,
@@ -88,6 +101,10 @@ impl<'a> Draft<'a> {
     /// The alarms before the command.
     pub fn alarms(&self) -> &'a Alarms {
         self.alarms
+    }
+
+    pub fn locks(&self) -> &'a Locks {
+        self.locks
     }
 
     pub fn add_effect(&mut self, effect: Effect) {

@@ -5,6 +5,7 @@
 use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
 use crate::leases::Lease;
+use crate::queue;
 use crate::reply::Body;
 use base::codec::{Reader, put_signed, put_varint};
 use base::limits::{LEASE_CHECKPOINTS_MAX, LEASE_TTL_SECONDS_MAX};
@@ -120,12 +121,25 @@ pub(crate) fn run_revoke(draft: &mut Draft<'_>, at: Position, revoke: Revoke) ->
     if revoke.guard.is_some_and(|guard| guard != current) && !planted(Mutant::RevokeWithoutGuard) {
         return Err(Code::LeaseNotFound);
     }
-    for key in lease.keys().filter(|_| !planted(Mutant::EndedLeaseLeavesKeys)) {
+    for key in lease.keys() {
+        if planted(Mutant::EndedLeaseLeavesKeys) || outlives_its_lease(draft, key) {
+            continue;
+        }
         let modified = draft.current(key).map_or(Revision::ZERO, |current| current.modified);
         draft.change(Bytes::copy_from_slice(key), modified, ChangeKind::Delete)?;
     }
     draft.add_effect(Effect::Revoke(revoke.id));
     Ok(Body::LeaseRevoked)
+}
+
+/// The planted bug of a lock whose waiters stay in the queue when their lease ends.
+fn outlives_its_lease(draft: &Draft<'_>, key: &[u8]) -> bool {
+    if !planted(Mutant::DeadWaiterGranted) || draft.locks().claim(key).is_none() {
+        return false;
+    }
+    let key = Bytes::copy_from_slice(key);
+    let token = draft.current(&key).map_or(Revision::ZERO, |current| current.create);
+    queue::lock_of(&key).is_some_and(|name| queue::standing(draft, &name, token).ahead > 0)
 }
 
 /// A lease that has ended meanwhile has nothing left to record.

@@ -8,6 +8,7 @@ use crate::compaction;
 use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
+use crate::locks::{Claim, Fence, Locks};
 use crate::origins::{Origin, Origins};
 use crate::raised::Raised;
 use crate::rows::{
@@ -34,10 +35,12 @@ impl State {
         let sessions = load_sessions(view, &leases)?;
         let mut index = load_current(view, &mut leases)?;
         let stored_bytes = load_history(view, &mut index, &meta)?;
+        let locks = load_locks(view, &index, meta.revision)?;
         Ok(Some(State {
             index,
             origins: load_origins(view)?,
             leases,
+            locks,
             sessions,
             alarms: Alarms::load(view)?,
             stored_bytes,
@@ -67,6 +70,28 @@ fn load_leases(view: &dyn View) -> Result<Leases, Corrupt> {
         Ok(())
     })?;
     Ok(leases)
+}
+
+/// A claim is there only as long as its key.
+fn load_locks(view: &dyn View, index: &Index, newest: Revision) -> Result<Locks, Corrupt> {
+    let mut locks = Locks::default();
+    scan_all(view, Table::Claims, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Claims, key, what);
+        let claim = Claim::decode(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        index.current(key).ok_or_else(|| corrupt("a claim to a key that does not exist"))?;
+        locks.insert_claim(Bytes::copy_from_slice(key), claim);
+        Ok(())
+    })?;
+    scan_all(view, Table::Fences, |key, value| {
+        let corrupt = |what| Corrupt::new(Table::Fences, key, what);
+        let fence = Fence::decode(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
+        if fence.token > newest {
+            return Err(corrupt("outside the state's revisions"));
+        }
+        locks.insert_fence(Bytes::copy_from_slice(key), fence);
+        Ok(())
+    })?;
+    Ok(locks)
 }
 
 /// A session without its lease would answer for another of the same id.

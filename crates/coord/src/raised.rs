@@ -44,7 +44,8 @@ pub fn goes_along(table: Table, key: &[u8]) -> bool {
     match table {
         Table::Meta => [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key),
         Table::Origins => false,
-        Table::Versions | Table::Log | Table::Index | Table::Leases | Table::Sessions => true,
+        Table::Versions | Table::Log | Table::Index => true,
+        Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,
     }
 }
 

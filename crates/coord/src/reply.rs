@@ -40,8 +40,47 @@ pub enum Body {
     /// The leases whose time is nearly up, the next to end first.
     LeasesEnding(Vec<Ending>),
     LeaseTime(LeaseTime),
+    Lock(LockReply),
+    Unlocked,
+    /// With the token, if the place turned out to hold the lock and was therefore kept.
+    Left {
+        holding: Option<Revision>,
+    },
+    FencePassed {
+        last: Revision,
+    },
+    /// The fence of a write, or a token that was to be checked, does not hold: nothing was done.
+    Fenced(FenceRefusal),
     /// The request was carried out before, at the revision given; of its answer nothing else was kept.
     CarriedOut,
+}
+
+/// How things stand in the queue of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockReply {
+    /// The place of whoever asked.
+    pub key: Bytes,
+    /// Its token; zero when it was only tried and not taken.
+    pub token: Revision,
+    pub acquired: bool,
+    /// Places before it.
+    pub ahead: u64,
+    /// Who held the lock before this; nobody if it was free.
+    pub holder: Option<Holder>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub key: Bytes,
+    pub token: Revision,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceRefusal {
+    pub lock: Bytes,
+    pub given: Revision,
+    /// The token that holds the lock, or the highest that the resource has seen; zero for none.
+    pub last: Revision,
 }
 
 /// What is left of a lease, in whole seconds; a lease that does not exist has -1.

@@ -2,13 +2,14 @@
 //! Proposals go in by log order and each comes out as an answer and its changes; reads go in and leave no
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
-use crate::alarms::{Alarm, AlarmKind, Alarms};
+use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Records};
 use crate::command::Command;
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
 use crate::kept::Answer;
 use crate::leases::{Lease, Leases};
+use crate::locks::{Claim, Locks};
 use crate::once::{Once, RequestId};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
@@ -26,6 +27,7 @@ pub struct State {
     pub(crate) index: Index,
     pub(crate) origins: Origins,
     pub(crate) leases: Leases,
+    pub(crate) locks: Locks,
     pub(crate) sessions: Sessions,
     pub(crate) alarms: Alarms,
     /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
@@ -57,6 +59,7 @@ impl State {
             index: Index::default(),
             origins: Origins::default(),
             leases: Leases::default(),
+            locks: Locks::default(),
             sessions: Sessions::default(),
             alarms: Alarms::default(),
             stored_bytes: 0,
@@ -126,7 +129,7 @@ impl State {
             Err(code) => (Err(code), Default::default()),
         };
         self.absorb(&changes);
-        effects.iter().for_each(|effect| self.take_effect(at, *effect));
+        effects.iter().for_each(|effect| self.take_effect(at, effect.clone()));
         let answer = body.map(|body| Reply { revision: self.revision, body });
         if let Command::Once(once) = command
             && self.leases.get(once.id.session).is_some()
@@ -154,7 +157,7 @@ impl State {
 
     pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
-        Draft::new(&self.index, &self.leases, &self.alarms, records, revisions)
+        Draft::new(&self.index, &self.leases, &self.alarms, &self.locks, records, revisions)
     }
 
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -164,6 +167,15 @@ impl State {
     /// Every lease, by its id.
     pub fn leases(&self) -> impl Iterator<Item = (LeaseId, &Lease)> {
         self.leases.iter()
+    }
+
+    /// Who stands behind a place in the queue of a lock.
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.locks.claim(key)
+    }
+
+    pub fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     pub fn lease_count(&self) -> usize {
@@ -190,16 +202,13 @@ impl State {
                 // From the start: what an earlier compaction kept may have been replaced since.
                 self.sweep = Some((Revision::ZERO, 0));
             }
+            Effect::Claim { key, claim } => self.locks.set_claim(key, claim),
+            Effect::Fence { resource, fence } => self.locks.set_fence(resource, fence),
         }
     }
 
     pub fn alarms(&self) -> impl Iterator<Item = Alarm> {
         self.alarms.iter()
-    }
-
-    /// Whether a command is refused whatever it says.
-    pub fn has_no_space(&self) -> bool {
-        self.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace)
     }
 
     /// What the rows of all changes take in the store, those of the past included; pages and indexes add to it.
@@ -228,7 +237,10 @@ impl State {
             self.move_between_leases(change);
             match draft::pending(change) {
                 Some(current) => self.index.put(&change.key, current),
-                None => self.index.delete(&change.key, change.revision),
+                None => {
+                    self.index.delete(&change.key, change.revision);
+                    self.locks.forget(&change.key);
+                }
             }
             self.stored_bytes += change_bytes(&Logged::of(change));
             self.revision = change.revision;
@@ -261,7 +273,15 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
             let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
             hash_numbers(hash_numbers(hash, &[24]), &numbers)
         }
+        Effect::Claim { key, claim } => hash_row(hash, 8, key, |row| claim.encode(row)),
+        Effect::Fence { resource, fence } => hash_row(hash, 12, resource, |row| fence.encode(row)),
     }
+}
+
+fn hash_row(hash: u64, kind: u64, key: &[u8], encode: impl FnOnce(&mut Vec<u8>)) -> u64 {
+    let mut row = Vec::new();
+    encode(&mut row);
+    hash64(&row, hash64(key, hash_numbers(hash, &[kind, key.len() as u64])))
 }
 
 /// What the session keeps follows from this and the changes, so equal hashes also mean equal answers to come.

@@ -9,6 +9,7 @@ use crate::compaction;
 use crate::compare;
 use crate::draft::{At, Draft};
 use crate::lease_command;
+use crate::lock_command;
 use crate::once;
 use crate::range;
 use crate::reply::{Body, DeleteReply, KeyValue, PutReply, TxnReply};
@@ -20,11 +21,7 @@ use bytes::Bytes;
 /// `at` is the place of the command in the log.
 pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Result<Body, Code> {
     match command {
-        Command::Put(put) => {
-            // Outside a transaction etcd looks for the lease before it looks for the key.
-            check_lease(draft, put)?;
-            run_put(draft, put).map(Body::Put)
-        }
+        Command::Put(put) => run_lone_put(draft, put),
         Command::Delete(delete) => run_delete(draft, delete).map(Body::Delete),
         Command::Txn(txn) => run_txn(draft, txn).map(Body::Txn),
         Command::LeaseGrant(grant) => lease_command::run_grant(draft, *grant),
@@ -32,8 +29,31 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
         Command::Alarm(alarm) => Ok(alarms::run(draft, *alarm)),
+        Command::LockAcquire(acquire) => lock_command::run_acquire(draft, acquire),
+        Command::LockRelease(release) => lock_command::run_release(draft, release),
+        Command::LockLeave(leave) => lock_command::run_leave(draft, leave),
+        Command::FenceCheck(check) => lock_command::run_check(draft, check),
+        Command::Fenced(fenced) => match lock_command::fence_refusal(draft, &fenced.fence) {
+            Some(refusal) => Ok(refusal),
+            None => run_request(draft, &fenced.request),
+        },
         Command::Once(once) => once::run(draft, at, once),
     }
+}
+
+fn run_request(draft: &mut Draft<'_>, request: &Request) -> Result<Body, Code> {
+    match request {
+        Request::Range(range) => range::answer(draft, range).map(Body::Range),
+        Request::Put(put) => run_lone_put(draft, put),
+        Request::Delete(delete) => run_delete(draft, delete).map(Body::Delete),
+        Request::Txn(txn) => run_txn(draft, txn).map(Body::Txn),
+    }
+}
+
+/// Outside a transaction etcd looks for the lease before it looks for the key.
+fn run_lone_put(draft: &mut Draft<'_>, put: &Put) -> Result<Body, Code> {
+    check_lease(draft, put)?;
+    run_put(draft, put).map(Body::Put)
 }
 
 /// Every compare, also of nested transactions, is decided before the first write.
@@ -76,7 +96,7 @@ fn branch(txn: &Txn, succeeded: bool) -> &[Request] {
     if succeeded { &txn.success } else { &txn.failure }
 }
 
-fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
+pub(crate) fn run_put(draft: &mut Draft<'_>, put: &Put) -> Result<PutReply, Code> {
     let before = draft.current(&put.key);
     let keeps_something = put.value.is_none() || put.lease.is_none();
     if keeps_something && before.is_none() {

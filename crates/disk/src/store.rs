@@ -204,5 +204,7 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Origins => "4-origins",
         Table::Leases => "5-leases",
         Table::Sessions => "6-sessions",
+        Table::Claims => "7-claims",
+        Table::Fences => "8-fences",
     })
 }

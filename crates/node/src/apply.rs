@@ -10,13 +10,14 @@ use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use crate::space::Space;
+use crate::waits::{self, News, WaitId, Waits};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Command, Corrupt, State, rows};
+use coord::{Applied, Claim, Command, Corrupt, State, rows};
 use raft::Entry;
 use std::time::Duration;
 
@@ -46,6 +47,7 @@ pub enum Input {
     Committed(Vec<Entry>),
     Read(ReadBatch),
     Watch(watch::Input),
+    Lock(waits::Input),
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
@@ -65,6 +67,8 @@ pub struct Output {
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
+    /// What became of the waits for locks.
+    pub locks: Vec<(WaitId, News)>,
     /// In the order in which they happened.
     pub lease_events: Vec<LeaseEvent>,
 }
@@ -84,6 +88,9 @@ pub struct Apply {
     hub: Hub,
     lessor: Lessor,
     space: Space,
+    waits: Waits,
+    /// Told with the next output: what a snapshot brought for those who wait.
+    lock_news: Vec<(WaitId, News)>,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
     holds: pieces::Holds,
@@ -107,6 +114,8 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             space: Space::new(params.me, params.quota_bytes),
+            waits: Waits::default(),
+            lock_news: Vec::new(),
             physical: Vec::new(),
             holds: pieces::Holds::default(),
             counts: Counts::default(),
@@ -127,9 +136,11 @@ impl Apply {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
-            Input::Leading(term) => self.with_lessor(out, |lessor, state, said| {
-                lessor.set_leading(now, term, state, said);
-            }),
+            Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            Input::Leading(term) => {
+                self.waits.set_leading(term);
+                self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
+            }
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
@@ -141,6 +152,7 @@ impl Apply {
                 self.expire_reads(now, out);
             }
         }
+        out.locks.append(&mut self.lock_news);
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
         self.watch_space(now, out);
@@ -212,10 +224,16 @@ impl Apply {
             let records = Layered { overlay: &self.overlay, view };
             let before = lease_events::Before::of(&self.state);
             let Applied::Done { reply, changes } = self.state.apply(&records, entry.at, &proposal) else {
+                // Its answer was given, or was skipped with a snapshot and will never be known.
+                if ours {
+                    out.finished.push(id.seq);
+                    out.replies.push((Token(id.seq), Err(Code::Timeout)));
+                }
                 continue;
             };
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
+            self.waits.observe(&proposal.command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
             let command = &proposal.command;
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
@@ -354,6 +372,7 @@ impl Apply {
         }
         self.applied = applied;
         self.hub.installed(self.state.revision());
+        self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
@@ -389,6 +408,16 @@ impl Apply {
 
     pub fn watch_counts(&self) -> watch::Counts {
         self.hub.counts()
+    }
+
+    /// Calls that wait for a lock, and how often any of them was told something.
+    pub fn lock_counts(&self) -> (usize, u64) {
+        (self.waits.count(), self.waits.woken())
+    }
+
+    /// Who stands behind a place in the queue of a lock, as far as this member knows.
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.state.claim(key)
     }
 
     pub fn applied(&self) -> Position {

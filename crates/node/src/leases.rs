@@ -166,11 +166,9 @@ impl Lessor {
                     self.on_lease(now, *id, state, said);
                 }
             }
-            Command::Put(_)
-            | Command::Delete(_)
-            | Command::Txn(_)
-            | Command::Compact(_)
-            | Command::Alarm(_) => {}
+            Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
+            Command::LockAcquire(_) | Command::LockRelease(_) | Command::LockLeave(_) => {}
+            Command::Fenced(_) | Command::FenceCheck(_) | Command::Alarm(_) => {}
         }
     }
 

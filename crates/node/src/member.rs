@@ -10,6 +10,7 @@ const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
 const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
 const LESSOR: u64 = 0x6c65_7373_6f72;
 const LEASE_SEED: u64 = 0x006c_6561_7365;
+const CALL_SEED: u64 = 0x6361_6c6c;
 
 /// The id of the member of this name in the cluster of this token. Addresses may change; names may not.
 pub fn member_id(token: &str, name: &str) -> NodeId {
@@ -43,6 +44,11 @@ pub fn next_boot(last: Boot) -> Boot {
 pub fn lease_id(member: NodeId, boot: Boot, nth: u64) -> LeaseId {
     let id = mix(LEASE_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth)))) as i64 & i64::MAX;
     LeaseId(id.max(1))
+}
+
+/// The number of the `nth` lock call that a member runs in one of its lives.
+pub fn call_id(member: NodeId, boot: Boot, nth: u64) -> u64 {
+    mix(CALL_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth))))
 }
 
 #[cfg(test)]

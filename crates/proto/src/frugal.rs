@@ -81,6 +81,13 @@ flat! {
     etcdserverpb: MemberAddResponse, MemberRemoveResponse, MemberUpdateResponse, MemberListResponse,
         MemberPromoteResponse;
     health: HealthCheckRequest, HealthCheckResponse;
+    v3lockpb: LockRequest, LockResponse, UnlockRequest, UnlockResponse;
+    v3electionpb: CampaignRequest, CampaignResponse, LeaderRequest, LeaderResponse, ProclaimRequest,
+        ProclaimResponse, ResignRequest, ResignResponse;
+    lock: LockRequest, TryLockRequest, LockResponse, UnlockRequest, UnlockResponse, LeaseGrantRequest,
+        LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseKeepAliveRequest,
+        LeaseKeepAliveResponse, WatchRequest, WatchResponse, InspectRequest, InspectResponse, ListRequest,
+        ListResponse, FenceRequest, FenceResponse;
 }
 
 /// A packed number takes one byte on the wire and eight in memory.

@@ -22,14 +22,32 @@ pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");
 }
 
-/// Services of our own.
+/// etcd's locks.
+pub mod v3lockpb {
+    tonic::include_proto!("v3lockpb");
+}
+
+/// etcd's elections.
+pub mod v3electionpb {
+    tonic::include_proto!("v3electionpb");
+}
+
+/// Services of our own. The nesting is that of the packages' names.
 pub mod althing {
     pub mod lease {
         pub mod v1 {
             tonic::include_proto!("althing.lease.v1");
         }
     }
+    pub mod lock {
+        pub mod v1 {
+            tonic::include_proto!("althing.lock.v1");
+        }
+    }
 }
+
+/// Locks with fencing tokens.
+pub use althing::lock::v1 as lock;
 
 /// gRPC's own health checking.
 pub mod health {

@@ -9,32 +9,65 @@ use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
+use bytes::Bytes;
+use coord::Claim;
 use coord::watch::{self, StreamId};
 use disk::StoreView;
 use node::apply::{Input, Output};
-use node::{Apply, Flush, ReadBatch};
+use node::waits::{self, News};
+use node::{Apply, Flush, ReadBatch, Wait, WaitId};
 use raft::Entry;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) enum Mail {
     /// What follows from one turn of the consensus machine.
-    Work { leading: Option<Option<Term>>, committed: Vec<Entry>, reads: Vec<ReadBatch> },
+    Work {
+        leading: Option<Option<Term>>,
+        committed: Vec<Entry>,
+        reads: Vec<ReadBatch>,
+    },
     /// A stream of watches begins.
-    WatchOpen { stream: StreamId, outlet: Outlet },
+    WatchOpen {
+        stream: StreamId,
+        outlet: Outlet,
+    },
     /// Something that its client wants or tells; the permit is given back when it has been dealt with.
-    Watch { input: watch::Input, permit: Option<OwnedSemaphorePermit> },
+    Watch {
+        input: watch::Input,
+        permit: Option<OwnedSemaphorePermit>,
+    },
+    /// A call waits for a lock; what comes of it goes to its listener.
+    LockWait {
+        id: WaitId,
+        wait: Wait,
+        listener: oneshot::Sender<News>,
+    },
+    LockEnd(WaitId),
+    /// Who stands behind these places in queues of locks?
+    Claims {
+        keys: Vec<Bytes>,
+        asker: oneshot::Sender<Vec<Option<Claim>>>,
+    },
     /// A large range is read in pieces.
     Pieces(pieces::Ask),
     /// The flush of this number is durable and visible in this view.
-    Flushed { number: u64, view: Arc<StoreView> },
+    Flushed {
+        number: u64,
+        view: Arc<StoreView>,
+    },
     /// Put the staged store in the place of the live one.
-    Install { at: Position, done: SyncSender<()> },
+    Install {
+        at: Position,
+        done: SyncSender<()>,
+    },
     /// The last thing that comes: end, with or without flushing what is only in the log so far.
-    Finish { flush: bool },
+    Finish {
+        flush: bool,
+    },
 }
 
 pub(crate) struct Loop {
@@ -50,6 +83,7 @@ pub(crate) struct Loop {
     next_tick: Instant,
     out: Output,
     outlets: Outlets,
+    listeners: BTreeMap<WaitId, oneshot::Sender<News>>,
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
     space: Space,
@@ -63,6 +97,7 @@ impl Loop {
         let out = Output::default();
         let outlets = Outlets::default();
         let space = Space::new(core.quota_bytes);
+        let listeners = BTreeMap::new();
         let new = Loop {
             core,
             machine,
@@ -74,6 +109,7 @@ impl Loop {
             next_tick,
             out,
             outlets,
+            listeners,
             compacting: None,
             space,
         };
@@ -99,6 +135,9 @@ impl Loop {
                     }
                     Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                     Mail::Watch { input, permit } => self.run_watch(now, input, permit),
+                    Mail::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
+                    Mail::LockEnd(id) => self.end_wait(now, id),
+                    Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
                     Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                     Mail::Flushed { .. } => unreachable!("handled as it came"),
                     Mail::Install { at, done } => self.install(at, &done),
@@ -159,6 +198,21 @@ impl Loop {
         drop(permit);
     }
 
+    fn begin_wait(&mut self, now: Instant, id: WaitId, wait: Wait, listener: oneshot::Sender<News>) {
+        self.listeners.insert(id, listener);
+        self.step(now, Input::Lock(waits::Input::Begin { id, wait }));
+    }
+
+    fn end_wait(&mut self, now: Instant, id: WaitId) {
+        self.listeners.remove(&id);
+        self.step(now, Input::Lock(waits::Input::End(id)));
+    }
+
+    fn tell_claims(&self, keys: &[Bytes], asker: oneshot::Sender<Vec<Option<Claim>>>) {
+        // Whoever asked may have gone away.
+        let _ = asker.send(keys.iter().map(|key| self.machine.claim(key).cloned()).collect());
+    }
+
     fn tick_when_due(&mut self, now: Instant) {
         if self.next_tick <= now || self.machine.is_catching_up() {
             self.next_tick = now.after(self.tick);
@@ -199,6 +253,12 @@ impl Loop {
             self.core.metrics.tallies.watch_events.inc_by(events);
         }
         self.tell_lease_events();
+        for (id, news) in self.out.locks.drain(..) {
+            if let Some(listener) = self.listeners.remove(&id) {
+                // A call that has just stopped waiting learns it otherwise.
+                let _ = listener.send(news);
+            }
+        }
         for (asker, answer) in self.out.answers.drain(..) {
             self.core.report(node::Input::Answered(asker, answer));
         }

@@ -5,6 +5,7 @@
 use crate::consensus::Mail;
 use crate::core::Core;
 use crate::lease_events::{LeaseEvents, Wanted};
+use crate::lock::LockCalls;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
@@ -12,7 +13,7 @@ use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
-use base::{Boot, Code, LeaseId, NodeId};
+use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
 use coord::{AlarmCommand, Command, Compact, Grant, Once, RequestId, Revoke};
@@ -24,21 +25,22 @@ use tokio::sync::oneshot;
 
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     identity: Identity,
-    core: Arc<Core>,
+    pub core: Arc<Core>,
     /// For their figures; a handle does not keep a stopped member's sockets open.
     peers: Weak<Peers>,
-    request_timeout: Duration,
+    pub request_timeout: Duration,
     request_bytes_max: usize,
     election: Duration,
     boot: Boot,
     lease_ttl_min: i64,
     /// Lease ids that were chosen for clients.
     lease_ids: AtomicU64,
+    pub lock_calls: LockCalls,
 }
 
 pub(crate) struct Params {
@@ -65,6 +67,7 @@ impl Handle {
             boot,
             lease_ttl_min,
             lease_ids: AtomicU64::new(0),
+            lock_calls: LockCalls::default(),
         };
         Handle { shared: Arc::new(shared) }
     }
@@ -160,16 +163,30 @@ impl Handle {
         node::member::lease_id(self.shared.identity.member, self.shared.boot, nth)
     }
 
-    async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
-        let core = &*self.shared.core;
-        if core.draining.load(Ordering::Relaxed) {
+    /// The number of a lock call, which no other call of any member has.
+    pub(crate) fn call_id(&self, nth: u64) -> u64 {
+        node::member::call_id(self.shared.identity.member, self.shared.boot, nth)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.shared.core.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) async fn wait_for(&self, work: Work) -> Result<Reply, Code> {
+        if self.is_draining() {
             return Err(Code::Stopped);
         }
+        let deadline = self.shared.core.clock.now().after(self.shared.request_timeout);
+        self.wait_until(deadline, work).await
+    }
+
+    /// Waits for an answer, which comes by the deadline if not before.
+    pub(crate) async fn wait_until(&self, deadline: Instant, work: Work) -> Result<Reply, Code> {
+        let core = &*self.shared.core;
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
         let (caller, answer) = oneshot::channel();
-        let deadline = core.clock.now().after(self.shared.request_timeout);
         if !core.consensus.push(Mail::Request { deadline, work, caller }) {
             core.waiters.dismiss(1);
             return Err(Code::Stopped);
@@ -209,7 +226,7 @@ impl Handle {
     }
 
     /// What would be refused for lack of space is not put into the log first.
-    fn propose(&self, command: &Command) -> Result<Work, Code> {
+    pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
         if command.grows() && self.shared.core.board.has_no_space() {
             return Err(Code::NoSpace);
         }

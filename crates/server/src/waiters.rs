@@ -1,18 +1,21 @@
 //! Who waits for an answer: callers by token, until the consensus thread refuses or the apply thread answers.
 //! Tokens are consecutive, so the callers lie in a row and a token is a place in it. Every token that the
 //! machines accept is answered or refused at its deadline, so the row cannot grow for ever; a caller that
-//! has gone away keeps its place until then.
+//! has gone away keeps its place until then. Whoever waits without a deadline steps aside when the row gets long.
 
 use base::limits::REQUESTS_WAITING_MAX;
 use base::{Code, Token};
 use coord::reply::Reply;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 /// How one caller gets its answer.
 pub(crate) type Caller = oneshot::Sender<Result<Reply, Code>>;
+
+/// Longer than this the row gets only when somebody at its head waits without a deadline.
+const ROW_LEN_MAX: usize = 4 * REQUESTS_WAITING_MAX;
 
 #[derive(Default)]
 pub(crate) struct Waiters {
@@ -26,6 +29,8 @@ struct Row {
     /// The token of the first place.
     first: u64,
     places: VecDeque<Option<Caller>>,
+    /// Those who have waited so long that the row went on without them.
+    aside: BTreeMap<u64, Caller>,
 }
 
 impl Waiters {
@@ -62,6 +67,7 @@ impl Waiters {
         }
         assert_eq!(row.first + row.places.len() as u64, first.0, "tokens are consecutive");
         row.places.extend(callers.drain(..).map(Some));
+        row.step_aside();
     }
 
     /// Hands out answers. Those whose caller was refused before mean nothing to anybody.
@@ -88,15 +94,26 @@ impl Waiters {
 
     /// The end: whoever still waits learns that nothing will come.
     pub fn clear(&self) {
-        let places = std::mem::take(&mut self.lock().places);
-        self.dismiss(places.iter().flatten().count());
+        let mut row = self.lock();
+        let places = std::mem::take(&mut row.places);
+        let aside = std::mem::take(&mut row.aside);
+        drop(row);
+        self.dismiss(places.iter().flatten().count() + aside.len());
     }
 }
 
 impl Row {
     fn take(&mut self, token: Token) -> Option<Caller> {
-        let idx = token.0.checked_sub(self.first)?;
+        let Some(idx) = token.0.checked_sub(self.first) else { return self.aside.remove(&token.0) };
         self.places.get_mut(usize::try_from(idx).ok()?)?.take()
+    }
+
+    fn step_aside(&mut self) {
+        while self.places.len() > ROW_LEN_MAX {
+            let place = self.places.pop_front().flatten();
+            self.aside.extend(place.map(|caller| (self.first, caller)));
+            self.first += 1;
+        }
     }
 
     fn close_up(&mut self) {
@@ -149,6 +166,24 @@ mod tests {
         waiters.clear();
         assert_eq!(waiters.count(), 0);
         assert!(receivers[0].try_recv().is_err());
+    }
+
+    #[test]
+    fn who_waits_without_end_does_not_hold_up_the_row() {
+        let (waiters, mut receivers) = three();
+        refuse(&waiters, 2);
+        for token in 4..4 + 2 * ROW_LEN_MAX as u64 {
+            let (caller, _) = oneshot::channel();
+            waiters.register(Token(token), &mut vec![caller]);
+            refuse(&waiters, token);
+        }
+        assert!(waiters.lock().places.len() <= ROW_LEN_MAX);
+        assert!(receivers[0].try_recv().is_err());
+        refuse(&waiters, 1);
+        refuse(&waiters, 3);
+        assert_eq!(receivers[0].try_recv(), Ok(Err(Code::Timeout)));
+        assert_eq!(receivers[2].try_recv(), Ok(Err(Code::Timeout)));
+        assert!(waiters.lock().aside.is_empty());
     }
 
     #[test]

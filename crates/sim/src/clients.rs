@@ -125,6 +125,10 @@ impl World {
 
     /// A member answers.
     pub fn answer(&mut self, host: usize, token: Token, result: Result<Reply, Code>) {
+        if self.process(host).is_for_contender(token) {
+            let life = self.hosts[host].life;
+            return self.agenda.after(1, Event::Told { host, life, token, result: Box::new(result) });
+        }
         let Some(operation) = self.process(host).waiting.remove(&token) else {
             return self.tell_tenant(host, token, &result);
         };

@@ -2,6 +2,7 @@
 //! The process is the real member (`engine::Member`); its threads are inboxes that the world serves at times
 //! of its choosing, so every interleaving that the real threads could show can happen here.
 
+use crate::contenders::Calls;
 use crate::history::Outcome;
 use crate::readers::Reading;
 use crate::tenants::Errand;
@@ -51,6 +52,8 @@ pub struct Process {
     pub holds: u64,
     /// Which tenant's request does.
     pub errands: BTreeMap<Token, Errand>,
+    /// The lock calls of contenders.
+    pub calls: Calls,
 }
 
 impl Clock {
@@ -80,6 +83,7 @@ impl Process {
             readings: BTreeMap::new(),
             holds: 0,
             errands: BTreeMap::new(),
+            calls: Calls::default(),
         }
     }
 

@@ -5,11 +5,14 @@
 mod agenda;
 pub mod campaign;
 mod clients;
+mod contenders;
 pub mod durable;
 mod facts;
 pub mod history;
 mod host;
 pub mod linear;
+mod locked;
+mod marks;
 pub mod model;
 mod nemesis;
 mod network;

@@ -31,6 +31,7 @@ pub enum Checker {
     Live,
     Restart,
     Lease,
+    Lock,
     Register,
     /// An assertion of the product itself.
     Assertion,
@@ -48,6 +49,7 @@ impl Checker {
             Checker::Live => "liveness",
             Checker::Restart => "restart",
             Checker::Lease => "leases",
+            Checker::Lock => "locks",
             Checker::Register => "leases and compaction in real time",
             Checker::Assertion => "assertion",
         }

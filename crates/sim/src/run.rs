@@ -30,6 +30,26 @@ pub struct Report {
     pub met: u64,
 }
 
+/// What the clients of a world do. Each kind has its judges: those of one read every revision that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Puts, reads, transactions, watches, leases, compactions.
+    Mixed,
+    /// Locks and fenced writes.
+    Locks,
+}
+
+impl Kind {
+    /// Every fourth world without a bias is about locks.
+    fn of(scenario: &Scenario, seed: u64) -> Kind {
+        match scenario.name {
+            name if name == scenario::LOCKS.name => Kind::Locks,
+            name if name == scenario::STORM.name && seed.is_multiple_of(4) => Kind::Locks,
+            _ => Kind::Mixed,
+        }
+    }
+}
+
 /// In the world without a bias.
 pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
     run_in(&scenario::STORM, seed, planted)
@@ -37,8 +57,12 @@ pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
 
 pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report {
     mutant::plant(planted);
-    let mut world = World::new(seed, scenario.bias);
-    let checked = catch_unwind(AssertUnwindSafe(|| live_through(&mut world)));
+    let kind = Kind::of(scenario, seed);
+    let mut world = World::new(seed, scenario.bias, kind);
+    let checked = catch_unwind(AssertUnwindSafe(|| match kind {
+        Kind::Mixed => live_through(&mut world),
+        Kind::Locks => fight_through(&mut world),
+    }));
     mutant::plant(None);
     let violation = match checked {
         Ok(checked) => checked.err(),
@@ -63,6 +87,33 @@ fn live_through(world: &mut World) -> Checked {
     world.check_all_ended()?;
     judge(world)?;
     watched::check(&world.watchers, &world.truth)
+}
+
+/// The same storm over a world of locks. Nobody asks for more once the cluster has come back; then everybody who
+/// waits has their turn, and in the end nothing is held.
+fn fight_through(world: &mut World) -> Checked {
+    world.run_until(STORM_US)?;
+    world.calm_down();
+    let answered = world.tally.answered;
+    world.run_until(STORM_US + RECOVERY_US)?;
+    if world.tally.answered == answered {
+        return Err(not_live("nothing is answered although faults have stopped".into()));
+    }
+    world.contenders.stopped = true;
+    world.run_until(SEED_US)?;
+    // A long queue takes its time, but it must not stand still.
+    let mut until = SEED_US;
+    let mut handed_over = 0;
+    while world.contenders.check_over().is_err() && world.contenders.judge.handed_over > handed_over {
+        handed_over = world.contenders.judge.handed_over;
+        until += SETTLE_US;
+        world.run_until(until)?;
+    }
+    world.contenders.check_over()?;
+    // The last leases end, and then there is nothing left to say.
+    world.run_until(until + 2 * SETTLE_US)?;
+    world.check_all_ended()?;
+    same_everywhere(world)
 }
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.

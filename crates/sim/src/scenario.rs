@@ -75,6 +75,10 @@ const UNBIASED: Bias = Bias {
 pub static STORM: Scenario =
     Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.tally.faults };
 
+/// Every world is about locks, not every fourth.
+pub static LOCKS: Scenario =
+    Scenario { name: "locks", about: "locks", bias: UNBIASED, met: |world| world.tally.acquired };
+
 pub static ALL: [Scenario; 11] = [
     Scenario {
         name: "c5-progress-of-slow-streams",

@@ -2,7 +2,9 @@
 //! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
 
 use crate::host::Host;
+use crate::run::Kind;
 use crate::scenario::Bias;
+use crate::tenants::TENANTS;
 use base::Rng;
 use engine::Params;
 use std::time::Duration;
@@ -12,6 +14,8 @@ pub struct Settings {
     pub members: usize,
     pub clients: usize,
     pub watchers: usize,
+    pub tenants: usize,
+    pub contenders: usize,
     pub tick_us: u64,
     pub think_us: u64,
     slow_syncs_per_million: u64,
@@ -32,12 +36,25 @@ const SNAPSHOT_CHUNK_BYTES: usize = 1024;
 const RANGE_BYTES: usize = 40;
 
 impl Settings {
-    pub fn draw(rng: &mut Rng, bias: Bias) -> Settings {
+    pub fn draw(rng: &mut Rng, bias: Bias, kind: Kind) -> Settings {
+        let mixed = Settings::draw_mixed(rng, bias);
+        match kind {
+            Kind::Mixed => mixed,
+            Kind::Locks => {
+                let contenders = *rng.pick(&[6, 12, 12, 24, 24, 48, 200]);
+                Settings { clients: 0, watchers: 0, tenants: 0, contenders, ..mixed }
+            }
+        }
+    }
+
+    fn draw_mixed(rng: &mut Rng, bias: Bias) -> Settings {
         Settings {
             bias,
             members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
             watchers: 4,
+            tenants: TENANTS,
+            contenders: 0,
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),

@@ -16,6 +16,11 @@ pub struct Tally {
     pub flushes: u64,
     /// Responses that watchers took.
     pub watched: u64,
+    /// Locks that a client was told to hold, and calls for them that were cancelled.
+    pub acquired: u64,
+    pub cancelled: u64,
+    /// Writes that were refused for their token.
+    pub fenced: u64,
     /// Requests that were sent again.
     pub retries: u64,
     /// Leases that expired.
@@ -42,6 +47,9 @@ impl Tally {
             snapshots,
             flushes,
             watched,
+            acquired,
+            cancelled,
+            fenced,
             retries,
             expired,
         } = other;
@@ -58,6 +66,9 @@ impl Tally {
         self.snapshots += snapshots;
         self.flushes += flushes;
         self.watched += watched;
+        self.acquired += acquired;
+        self.cancelled += cancelled;
+        self.fenced += fenced;
         self.retries += retries;
         self.expired += expired;
     }

@@ -3,9 +3,10 @@
 //! as a hint for what to try first and checks every step of it, so a wrong hint can waste its time but not mislead it.
 
 use crate::history::{Asked, Operation};
+use crate::marks::Marks;
 use crate::model::{State, carry_out};
 use base::limits::SESSION_REPLIES_MAX;
-use base::{Boot, Index, LeaseId, NodeId, Position, ProposalId, Revision};
+use base::{Index, LeaseId, Position, ProposalId, Revision};
 use coord::request::Request;
 use coord::{Command, Compact, Guard, RequestId, Revoke};
 use node::batch;
@@ -20,9 +21,7 @@ pub struct Truth {
     state: State,
     applied: Index,
     asked: BTreeMap<ProposalId, usize>,
-    seen: BTreeSet<ProposalId>,
-    /// The newest start of each member, and the mark below which its proposals are over.
-    marks: BTreeMap<NodeId, (Boot, u64)>,
+    marks: Marks,
     landed: BTreeMap<usize, Revision>,
     /// Where each lease was granted in the log, and at which revision it ended.
     granted: BTreeMap<LeaseId, Index>,
@@ -45,8 +44,7 @@ impl Truth {
             state: State::empty(),
             applied: Index::ZERO,
             asked: BTreeMap::new(),
-            seen: BTreeSet::new(),
-            marks: BTreeMap::new(),
+            marks: Marks::default(),
             landed: BTreeMap::new(),
             granted: BTreeMap::new(),
             ended: BTreeMap::new(),
@@ -65,7 +63,7 @@ impl Truth {
         }
         self.applied = entry.at.index;
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            if self.counts(proposal.id, proposal.low)
+            if self.marks.counts(proposal.id, proposal.low)
                 && let Some(command) = Command::decode(proposal.command)
                 && let Some(command) = self.unless_repeated(command)
             {
@@ -135,17 +133,6 @@ impl Truth {
             self.deletes.insert(after.revision());
         }
         self.state = after;
-    }
-
-    fn counts(&mut self, id: ProposalId, low: u64) -> bool {
-        let mark = self.marks.entry(id.origin).or_insert((id.boot, 0));
-        let over = id.boot < mark.0 || id.boot == mark.0 && id.seq < mark.1;
-        // A proposal that comes again moves no mark.
-        if over || !self.seen.insert(id) {
-            return false;
-        }
-        *mark = if id.boot > mark.0 { (id.boot, low) } else { (mark.0, mark.1.max(low)) };
-        true
     }
 
     /// The newest state that was committed, and through it all before.

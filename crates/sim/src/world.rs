@@ -4,25 +4,29 @@
 
 use crate::agenda::Agenda;
 use crate::clients::Clients;
+use crate::contenders::{Contenders, Job};
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::registers::Registers;
+use crate::run::Kind;
 use crate::scenario::Bias;
 use crate::sessions::{self, Sessions};
 use crate::settings::Settings;
 use crate::tally::Tally;
-use crate::tenants::{Errand, TENANTS, Tenants};
+use crate::tenants::{Errand, Tenants};
 use crate::truth::Truth;
 use crate::watchers::Watchers;
 use base::rng::mix;
-use base::{Index, NodeId, Rng};
+use base::{Code, Index, LeaseId, NodeId, Rng, Token};
 use bytes::Bytes;
+use coord::reply::Reply;
 use coord::watch::StreamId;
 use disk::SimDisk;
 use node::apply::HoldId;
-use node::{Consensus, Frame, Input, Output, Work, apply};
+use node::waits::News;
+use node::{Consensus, Frame, Input, Output, WaitId, Work, apply};
 use raft::Note;
 use std::sync::Arc;
 
@@ -36,6 +40,7 @@ pub struct World {
     pub oracle: Oracle,
     pub truth: Truth,
     pub tenants: Tenants,
+    pub contenders: Contenders,
     pub sessions: Sessions,
     pub registers: Registers,
     /// What a judge found where it could not say so at once.
@@ -63,6 +68,11 @@ pub enum Event {
     Tenant { tenant: usize },
     Errand { host: usize, life: u32, errand: Errand, work: Work },
     Arrive { host: usize, life: u32, operation: usize },
+    Contend { contender: usize, turn: u64 },
+    Renew { contender: usize, lease: LeaseId },
+    Job { host: usize, life: u32, job: Job },
+    News { host: usize, life: u32, id: WaitId, news: News },
+    Told { host: usize, life: u32, token: Token, result: Box<Result<Reply, Code>> },
     Hold { host: usize, life: u32, hold: HoldId },
     Piece { host: usize, life: u32, hold: HoldId },
     GiveUp { operation: usize, attempt: u32 },
@@ -83,13 +93,14 @@ pub enum Event {
 pub type Checked = Result<(), Violation>;
 
 impl World {
-    pub fn new(seed: u64, bias: Bias) -> World {
+    pub fn new(seed: u64, bias: Bias, kind: Kind) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng, bias);
+        let settings = Settings::draw(&mut rng, bias, kind);
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
         let watchers = Watchers::new(settings.watchers);
+        let contenders = Contenders::new(&mut Rng::new(mix(seed)), settings.contenders);
         let mut world = World {
             agenda: Agenda::new(),
             rng,
@@ -100,6 +111,7 @@ impl World {
             oracle: Oracle::default(),
             truth: Truth::new(),
             tenants: Tenants::default(),
+            contenders,
             sessions: Sessions::default(),
             registers: Registers::default(),
             broken: None,
@@ -126,9 +138,13 @@ impl World {
             world.agenda.after(delay, Event::Watch { watcher });
             world.agenda.after(delay, Event::Whim { watcher });
         }
-        for tenant in 0..TENANTS {
+        for tenant in 0..world.settings.tenants {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Tenant { tenant });
+        }
+        for contender in 0..world.contenders.count() {
+            let delay = world.rng.between(500_000, 2_000_000);
+            world.agenda.after(delay, Event::Contend { contender, turn: 0 });
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world
@@ -168,6 +184,11 @@ impl World {
             Event::Tenant { tenant } => self.tenant(tenant),
             Event::Errand { host, errand, work, .. } => self.errand(host, errand, work),
             Event::Arrive { host, operation, .. } => self.arrive(host, operation),
+            Event::Contend { contender, turn } => self.contend(contender, turn),
+            Event::Renew { contender, lease } => self.renew(contender, lease),
+            Event::Job { host, job, .. } => self.take_job(host, job),
+            Event::News { host, id, news, .. } => self.lock_news(host, id, news),
+            Event::Told { host, token, result, .. } => self.tell_contender(host, token, *result),
             Event::Hold { host, hold, .. } => self.hold(host, hold),
             Event::Piece { host, hold, .. } => self.piece(host, hold),
             Event::GiveUp { operation, attempt } => self.give_up(operation, attempt),
@@ -295,6 +316,9 @@ impl World {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
             self.lease_ends(entry)?;
+            if self.contenders.count() > 0 {
+                self.contenders.judge.committed(entry)?;
+            }
         }
         if let Some(term) = leading {
             self.hand_to_apply(host, apply::Input::Leading(term));
@@ -484,6 +508,9 @@ impl World {
         for (token, result) in out.replies {
             self.answer(host, token, result);
         }
+        for (id, news) in out.locks {
+            self.agenda.after(1, Event::News { host, life, id, news });
+        }
         let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
         for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
             self.report(host, input);
@@ -593,6 +620,9 @@ impl Event {
             | Event::Flush { host, life }
             | Event::Report { host, life, .. }
             | Event::Errand { host, life, .. }
+            | Event::Job { host, life, .. }
+            | Event::Told { host, life, .. }
+            | Event::News { host, life, .. }
             | Event::Hold { host, life, .. }
             | Event::Piece { host, life, .. }
             | Event::Arrive { host, life, .. } => Some((*host, *life)),
@@ -629,6 +659,11 @@ impl Event {
             Event::Errand { host, .. } => (21, *host),
             Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
             Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
+            Event::Contend { contender, turn } => (28, contender + 256 * *turn as usize),
+            Event::Renew { contender, .. } => (29, *contender),
+            Event::Job { host, .. } => (25, *host),
+            Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
+            Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),
         };
         mix(kind ^ (who as u64) << 8)
     }

@@ -3,6 +3,7 @@
 //! stream is a line of JSON for each of its messages.
 
 use crate::gateway::transcoder::Transcoder;
+use crate::grpc::fence;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
@@ -102,6 +103,7 @@ pub fn read<Q: Message + Name + Default + Frugal>(
 pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
         let name = match name.as_str() {
+            fence::HEADER => fence::METADATA,
             ours if ours.starts_with(OUR_PREFIX) => ours,
             other => other.strip_prefix(METADATA_PREFIX)?,
         };

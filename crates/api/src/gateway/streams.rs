@@ -189,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_message_ends_the_stream() {
         let invalid = Err(tonic::Code::InvalidArgument);
-        assert_eq!(read(vec![r#"{"create_request":"#]).await, [invalid.clone()]);
+        assert_eq!(read(vec![r#"{"create_request":"#]).await, std::slice::from_ref(&invalid));
         assert_eq!(read(vec!["nonsense"]).await, [invalid]);
         assert_eq!(read(vec!["}"]).await, [Err(tonic::Code::InvalidArgument)]);
         let endless = [vec![r#"{"x":""#], vec!["aaaaaaaaaaaaaaaa"; 9]].concat();

@@ -3,7 +3,7 @@
 //! that could have been refused here.
 
 use crate::grpc::pieces::{self, Large, Protobuf, Shape};
-use crate::grpc::{kv, once, refusal, who};
+use crate::grpc::{fence, kv, once, refusal, who};
 use base::{Code, Revision};
 use coord::reply::{Body, RangeReply, Reply};
 use coord::request::{Limits, Range, Request as Ask};
@@ -35,8 +35,16 @@ impl KvService {
     async fn submit(&self, metadata: &MetadataMap, ask: Ask) -> Result<(ResponseHeader, Body), Status> {
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        let Reply { revision, body } = self.handle.submit(ask).await.map_err(refusal::render)?;
-        Ok((who::header(&self.handle, revision), body))
+        // What only reads changes nothing that a fence could protect.
+        let fence = fence::parse(metadata).map_err(refusal::render)?;
+        let reply = match fence.filter(|_| !matches!(ask, Ask::Range(_))) {
+            None => self.handle.submit(ask).await,
+            Some(fence) => self.handle.submit_fenced(fence, ask).await,
+        };
+        match reply.map_err(refusal::render)? {
+            Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
+            Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
+        }
     }
 
     /// The same for what may change something: with an identity of the client's it may be sent again.
@@ -46,6 +54,10 @@ impl KvService {
         ask: Ask,
     ) -> Result<(ResponseHeader, Body), Status> {
         let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
+        // To keep the answer of a fenced write is not understood yet; to forget its fence would be wrong.
+        if fence::parse(metadata).map_err(refusal::render)?.is_some() {
+            return Err(refusal::render(Code::BadFence));
+        }
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let command = Command::from_request(ask).expect("a range is submitted without an identity");

@@ -21,7 +21,7 @@ pub type Answer<T> = Result<T, Status>;
 
 #[derive(Clone)]
 pub struct Etcd {
-    kv: KvClient<Channel>,
+    pub kv: KvClient<Channel>,
     maintenance: MaintenanceClient<Channel>,
     cluster: ClusterClient<Channel>,
     health: HealthClient<Channel>,

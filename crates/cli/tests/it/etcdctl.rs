@@ -4,13 +4,13 @@ use crate::process::{Member, Plan, until};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-struct Etcdctl {
+pub struct Etcdctl {
     binary: String,
     endpoints: String,
 }
 
 /// Its binary, or a word on standard error that the test is skipped.
-fn binary(test: &str) -> Option<String> {
+pub fn binary(test: &str) -> Option<String> {
     let binary = std::env::var("ETCDCTL").ok();
     if binary.is_none() {
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: set ETCDCTL to a binary to run it");
@@ -19,12 +19,12 @@ fn binary(test: &str) -> Option<String> {
 }
 
 impl Etcdctl {
-    fn of(binary: &str, members: &[Member]) -> Etcdctl {
+    pub fn of(binary: &str, members: &[Member]) -> Etcdctl {
         let endpoints: Vec<String> = members.iter().map(|member| member.client.to_string()).collect();
         Etcdctl { binary: binary.to_owned(), endpoints: endpoints.join(",") }
     }
 
-    fn start(&self, args: &[&str]) -> Child {
+    pub fn start(&self, args: &[&str]) -> Child {
         Command::new(&self.binary)
             .env("ETCDCTL_API", "3")
             .args(["--endpoints", &self.endpoints])
@@ -36,7 +36,7 @@ impl Etcdctl {
             .unwrap()
     }
 
-    fn run(&self, args: &[&str], input: &str) -> String {
+    pub fn run(&self, args: &[&str], input: &str) -> String {
         let mut child = self.start(args);
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();

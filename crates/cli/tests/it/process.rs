@@ -222,10 +222,19 @@ impl Drop for Member {
 
 /// One request over plain HTTP/1.1, to whoever listens there.
 pub fn http_at(address: SocketAddr, method: &str, target: &str, body: &str) -> HttpAnswer {
+    exchange(address, &format!("{method} {target}"), "", body)
+}
+
+/// A post with headers of its own, each line of which ends as HTTP has it.
+pub fn http_with_headers(address: SocketAddr, target: &str, headers: &str, body: &str) -> HttpAnswer {
+    exchange(address, &format!("POST {target}"), headers, body)
+}
+
+fn exchange(address: SocketAddr, line: &str, headers: &str, body: &str) -> HttpAnswer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let request = format!(
-        "{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "{line} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()
     );
     stream.write_all(request.as_bytes()).unwrap();

@@ -16,6 +16,9 @@ fn encoded(command: &Command) -> Bytes {
 }
 
 fn random_command(rng: &mut Rng) -> Command {
+    if rng.chance(300_000) {
+        return generate::lock_command(rng);
+    }
     loop {
         if let Some(command) = Command::from_request(generate::request(rng, 40)) {
             return command;

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use coord::request::{
     Bounds, Compare, Delete, Order, Put, Range, Relation, Request, Sort, SortTarget, Target, Txn,
 };
-use coord::{Checkpoint, Command, Compact, Grant, Guard, Revoke};
+use coord::{
+    Acquire, CheckFence, Checkpoint, Command, Compact, Fenced, FencedBy, Grant, Guard, Leave, Release, Revoke,
+};
 
 const KEYS: [&[u8]; 10] = [b"a", b"a\0", b"a\0\0", b"a\0b", b"aa", b"b", b"b\xff", b"b\xff\xff", b"c", b"\0"];
 const VALUES: [&[u8]; 5] = [b"", b"x", b"y", b"xx", b"\0\0\0"];
@@ -159,5 +161,31 @@ pub fn command(rng: &mut Rng, newest: i64) -> Command {
             let revision = Revision(rng.between(0, newest as u64 + 3) as i64);
             Command::Compact(Compact { revision, physical: half(rng) })
         }
+    }
+}
+
+/// What the lock machine understands, over a few names and leases.
+pub fn lock_command(rng: &mut Rng) -> Command {
+    let name = Bytes::from(*rng.pick(&["a", "a/b", "lock"]));
+    let lease = LeaseId(rng.between(1, 4) as i64);
+    let key = coord::queue::key_of(&name, lease);
+    let call = rng.between(1, 9);
+    let token = Revision(rng.between(0, 40) as i64);
+    let fence = FencedBy { lock: name.clone(), token };
+    match rng.between(0, 10) {
+        0..4 => Command::LockAcquire(Acquire {
+            name,
+            lease,
+            value: value(rng),
+            holder: Bytes::from_static(b"somebody"),
+            since: rng.between(0, 1 << 40) as i64,
+            call,
+            is_try: half(rng),
+            replaces_value: half(rng),
+        }),
+        4 | 5 => Command::LockRelease(Release { key, token }),
+        6 | 7 => Command::LockLeave(Leave { key, call, keeps_held: half(rng) }),
+        8 => Command::FenceCheck(CheckFence { resource: Bytes::from_static(b"disk"), fence }),
+        _ => Command::Fenced(Fenced { fence, request: Request::Put(put(rng)) }),
     }
 }

@@ -3,8 +3,10 @@
 mod command;
 mod compaction;
 mod duplicates;
+mod fences;
 mod generate;
 mod leases;
+mod locks;
 mod model;
 mod mutants;
 mod once;

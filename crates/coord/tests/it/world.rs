@@ -165,6 +165,8 @@ impl World {
         assert_eq!(state.key_count(), self.state.key_count());
         assert_eq!(state.is_sweeping(), self.state.is_sweeping());
         assert!(state.leases().eq(self.state.leases()), "leases come back with their keys");
+        assert!(state.locks().claims().eq(self.state.locks().claims()), "claims come back");
+        assert!(state.locks().fences().eq(self.state.locks().fences()), "fences come back");
         self.state = state;
     }
 

@@ -29,6 +29,8 @@ fn a_few_hundred_seeds_show_no_violation() {
     assert!(summary.tally.tails_cut > 0, "{:?}", summary.tally);
     assert!(summary.tally.answered > 100_000, "{:?}", summary.tally);
     assert!(summary.tally.watched > 100_000, "{:?}", summary.tally);
+    assert!(summary.tally.acquired > 50_000, "{:?}", summary.tally);
+    assert!(summary.tally.fenced > 100, "{:?}", summary.tally);
     assert!(summary.tally.retries > 5_000, "{:?}", summary.tally);
     assert!(summary.tally.expired > 3_000, "{:?}", summary.tally);
 }
@@ -61,7 +63,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    for mutant in Mutant::ALL {
+    for mutant in Mutant::ALL.iter().filter(|mutant| !Mutant::OF_MESH.contains(mutant)) {
         let summary = campaign::run(&plan(1, 2_000, Some(*mutant)), &|_| {});
         assert!(!summary.violations.is_empty(), "{} was not found in {} seeds", mutant.name(), summary.seeds);
     }

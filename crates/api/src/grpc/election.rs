@@ -1,0 +1,187 @@
+//! etcd's election service over the lock machine: to lead is to hold the lock of the election's name.
+//! A candidate waits like anybody else; its value is the value of its key. Observers are told of each leader and of
+//! each value it proclaims, in order.
+
+use crate::grpc::etcd_lock::{hold, until_stopped};
+use crate::grpc::follow::Follow;
+use crate::grpc::{kv, refusal, who};
+use base::{Code, KeyRange, LeaseId, Revision};
+use bytes::Bytes;
+use coord::queue;
+use coord::reply::{Body, KeyValue, Reply};
+use coord::request::{
+    Compare, Delete, Order, Put, Range, Relation, Request as Ask, Sort, SortTarget, Target, Txn,
+};
+use proto::v3electionpb::election_server::Election;
+use proto::v3electionpb::{
+    CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, LeaderResponse, ProclaimRequest,
+    ProclaimResponse, ResignRequest, ResignResponse,
+};
+use server::Handle;
+use tokio::sync::{mpsc, watch};
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+/// Answers that an observer has not taken yet.
+const ANSWERS_BUFFERED: usize = 16;
+
+pub struct ElectionService {
+    handle: Handle,
+    stopping: watch::Receiver<bool>,
+}
+
+impl ElectionService {
+    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> ElectionService {
+        ElectionService { handle, stopping }
+    }
+
+    /// Does something to the key of a leader, if it is still the one that was meant.
+    async fn while_leading(&self, leader: &LeaderKey, what: Ask) -> Result<(Revision, bool), Code> {
+        let keys = KeyRange::single(leader.key.clone());
+        let target = Target::Create(Revision(leader.rev));
+        let compares = vec![Compare { keys, relation: Relation::Equal, target }];
+        let txn = Ask::Txn(Txn { compares, success: vec![what], failure: Vec::new() });
+        txn.validate(&coord::Limits::default())?;
+        let Reply { revision, body } = self.handle.submit(txn).await?;
+        match body {
+            Body::Txn(reply) => Ok((revision, reply.succeeded)),
+            other => unreachable!("a transaction is answered by a transaction, not {other:?}"),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Election for ElectionService {
+    async fn campaign(
+        &self,
+        request: Request<CampaignRequest>,
+    ) -> Result<Response<CampaignResponse>, Status> {
+        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let CampaignRequest { name, lease, value } = request.into_inner();
+        let held = hold(&self.handle, &self.stopping, name.clone(), lease, Some(value)).await;
+        let held = held.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, held.revision));
+        let leader = Some(LeaderKey { name, lease: lease_of(&held.key), key: held.key, rev: held.token.0 });
+        Ok(Response::new(CampaignResponse { header, leader }))
+    }
+
+    async fn proclaim(
+        &self,
+        request: Request<ProclaimRequest>,
+    ) -> Result<Response<ProclaimResponse>, Status> {
+        let ProclaimRequest { leader, value } = request.into_inner();
+        let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
+        let lease = Some(LeaseId(leader.lease));
+        let put = Ask::Put(Put { key: leader.key.clone(), value: Some(value), lease, prev_kv: false });
+        match self.while_leading(&leader, put).await.map_err(refusal::render)? {
+            (revision, true) => {
+                let header = Some(who::header(&self.handle, revision));
+                Ok(Response::new(ProclaimResponse { header }))
+            }
+            (_, false) => Err(refusal::render(Code::NotElected)),
+        }
+    }
+
+    async fn leader(&self, request: Request<LeaderRequest>) -> Result<Response<LeaderResponse>, Status> {
+        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let name = request.into_inner().name;
+        let (revision, leader) = leader_of(&self.handle, &name).await.map_err(refusal::render)?;
+        let leader = leader.ok_or(Code::NoElectedLeader).map_err(refusal::render)?;
+        Ok(Response::new(answer(&self.handle, revision, leader)))
+    }
+
+    type ObserveStream = BoxStream<LeaderResponse>;
+
+    async fn observe(
+        &self,
+        request: Request<LeaderRequest>,
+    ) -> Result<Response<Self::ObserveStream>, Status> {
+        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let name = request.into_inner().name;
+        let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
+        let (handle, stopping) = (self.handle.clone(), self.stopping.clone());
+        tokio::spawn(async move {
+            let observed = tokio::select! {
+                observed = until_stopped(&stopping, observe(&handle, &name, &answers)) => observed,
+                () = answers.closed() => Ok(()),
+            };
+            if let Err(code) = observed {
+                let _ = answers.send(Err(refusal::render(code))).await;
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn resign(&self, request: Request<ResignRequest>) -> Result<Response<ResignResponse>, Status> {
+        let leader = request.into_inner().leader;
+        let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
+        let keys = KeyRange::single(leader.key.clone());
+        let delete = Ask::Delete(Delete { keys, prev_kv: false });
+        let (revision, _) = self.while_leading(&leader, delete).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, revision));
+        Ok(Response::new(ResignResponse { header }))
+    }
+}
+
+type Answers = mpsc::Sender<Result<LeaderResponse, Status>>;
+
+/// Tells of leaders until somebody stops listening.
+async fn observe(handle: &Handle, name: &Bytes, answers: &Answers) -> Result<(), Code> {
+    loop {
+        let (mut revision, leader) = leader_of(handle, name).await?;
+        let leader = match leader {
+            Some(leader) => leader,
+            None => {
+                let leader = first_candidate(handle, name, revision).await?;
+                revision = leader.mod_revision;
+                leader
+            }
+        };
+        let key = KeyRange::single(leader.key.clone());
+        if answers.send(Ok(answer(handle, revision, leader))).await.is_err() {
+            return Ok(());
+        }
+        let mut follow = Follow::begin(handle, key, revision.next()).await?;
+        loop {
+            let (revision, event) = follow.next().await?;
+            if event.deleted {
+                break;
+            }
+            if answers.send(Ok(answer(handle, revision, event.kv))).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn first_candidate(handle: &Handle, name: &Bytes, since: Revision) -> Result<KeyValue, Code> {
+    let mut follow = Follow::begin(handle, queue::keys_of(name), since.next()).await?;
+    loop {
+        let (_, event) = follow.next().await?;
+        if !event.deleted {
+            return Ok(event.kv);
+        }
+    }
+}
+
+async fn leader_of(handle: &Handle, name: &[u8]) -> Result<(Revision, Option<KeyValue>), Code> {
+    let sort = Some(Sort { target: SortTarget::Create, order: Order::Ascending });
+    let range = Range { limit: 1, sort, ..Range::of(queue::keys_of(name)) };
+    let Reply { revision, body } = handle.submit(Ask::Range(range)).await?;
+    match body {
+        Body::Range(mut reply) => Ok((revision, reply.kvs.pop())),
+        other => unreachable!("a range is answered by a range, not {other:?}"),
+    }
+}
+
+fn answer(handle: &Handle, revision: Revision, leader: KeyValue) -> LeaderResponse {
+    let header = Some(who::header(handle, revision));
+    LeaderResponse { header, kv: Some(kv::render_key_value(leader)) }
+}
+
+/// The lease is spelt at the end of the key.
+fn lease_of(key: &[u8]) -> i64 {
+    let hex = key.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    std::str::from_utf8(hex).ok().and_then(|hex| i64::from_str_radix(hex, 16).ok()).unwrap_or(0)
+}

@@ -1,0 +1,94 @@
+//! etcd's lock service over the lock machine: the same keys, values and revisions as etcd's own.
+//! `Lock` answers when the lock is held and leaves the queue when its client does; `Unlock` deletes whatever key it
+//! is given, as in etcd.
+
+use crate::grpc::{refusal, who};
+use base::{Code, KeyRange, LeaseId};
+use bytes::Bytes;
+use coord::reply::Body;
+use coord::request::{Delete, Limits, Request as Ask};
+use proto::v3lockpb::lock_server::Lock;
+use proto::v3lockpb::{LockRequest, LockResponse, UnlockRequest, UnlockResponse};
+use server::{Handle, Held, LockAsk, Locked, Patience};
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+/// What a client gets that has no lease of its own: etcd's default for sessions, in seconds.
+const SESSION_TTL: i64 = 60;
+
+pub struct EtcdLockService {
+    handle: Handle,
+    stopping: watch::Receiver<bool>,
+}
+
+impl EtcdLockService {
+    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> EtcdLockService {
+        EtcdLockService { handle, stopping }
+    }
+}
+
+#[tonic::async_trait]
+impl Lock for EtcdLockService {
+    async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
+        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let LockRequest { name, lease } = request.into_inner();
+        let held = hold(&self.handle, &self.stopping, name, lease, None).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, held.revision));
+        Ok(Response::new(LockResponse { header, key: held.key }))
+    }
+
+    async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
+        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let keys = KeyRange::single(request.into_inner().key);
+        let delete = Ask::Delete(Delete { keys, prev_kv: false });
+        delete.validate(&Limits::default()).map_err(refusal::render)?;
+        let reply = self.handle.submit(delete).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(UnlockResponse { header }))
+    }
+}
+
+/// Waits until the lock is held: for a lock without a value, for a candidate with its own.
+pub async fn hold(
+    handle: &Handle,
+    stopping: &watch::Receiver<bool>,
+    name: Bytes,
+    lease: i64,
+    value: Option<Bytes>,
+) -> Result<Held, Code> {
+    let lease = session(handle, LeaseId(lease)).await?;
+    let ask = LockAsk {
+        name,
+        lease,
+        holder: Bytes::new(),
+        replaces_value: value.is_some(),
+        value: value.unwrap_or_default(),
+        patience: Patience::Endless,
+    };
+    match until_stopped(stopping, handle.lock(ask)).await? {
+        Locked::Held(grant) => Ok(grant.tell()),
+        Locked::NotHeld(reply) => unreachable!("endless patience does not end with {reply:?}"),
+    }
+}
+
+async fn session(handle: &Handle, lease: LeaseId) -> Result<LeaseId, Code> {
+    if lease != LeaseId::NONE {
+        return Ok(lease);
+    }
+    match handle.grant_lease(lease, SESSION_TTL).await?.body {
+        Body::LeaseGranted { id, .. } => Ok(id),
+        other => unreachable!("a grant is answered by a lease, not {other:?}"),
+    }
+}
+
+/// A call that may wait for ever ends with the member.
+pub async fn until_stopped<T>(
+    stopping: &watch::Receiver<bool>,
+    call: impl Future<Output = Result<T, Code>>,
+) -> Result<T, Code> {
+    let mut stopping = stopping.clone();
+    tokio::select! {
+        outcome = call => outcome,
+        _ = stopping.wait_for(|stopping| *stopping) => Err(Code::Stopped),
+    }
+}

@@ -1,0 +1,285 @@
+//! The lock service: locks with fencing tokens, leases, and checks of tokens for foreign storage.
+//! Every answer says what the caller has and who holds the lock; a lock that is granted comes with what is left of
+//! its lease, asked of the leader after the grant, so a holder knows from the first moment when it must stop.
+
+use crate::grpc::etcd_lock::until_stopped;
+use crate::grpc::{fence, lock_view, lock_watch, refusal, who};
+use base::limits::HOLDER_ID_BYTES_MAX;
+use base::{Code, LeaseId, Revision};
+use bytes::Bytes;
+use coord::reply::{Body, LeaseTime, LockReply};
+use coord::{CheckFence, FencedBy, Release, queue};
+use proto::lock::lock_service_server::LockService;
+use proto::lock::{
+    FenceRequest, FenceResponse, InspectRequest, InspectResponse, LeaseGrantRequest, LeaseGrantResponse,
+    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest, LeaseRevokeResponse, ListRequest,
+    ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, WatchRequest,
+    WatchResponse,
+};
+use server::{Grant, Handle, LockAsk, Locked, Patience, Question};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, watch};
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers of a stream that its client has not taken yet.
+const ANSWERS_BUFFERED: usize = 16;
+
+pub struct Locks {
+    handle: Handle,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Locks {
+    pub fn new(handle: Handle, stopping: watch::Receiver<bool>) -> Locks {
+        Locks { handle, stopping }
+    }
+
+    fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)
+    }
+
+    async fn take(&self, ask: LockAsk) -> Result<LockResponse, Code> {
+        if ask.name.is_empty() {
+            return Err(Code::EmptyKey);
+        }
+        if ask.holder.len() > HOLDER_ID_BYTES_MAX {
+            return Err(Code::HolderIdTooLong);
+        }
+        let (lease, holder) = (ask.lease, ask.holder.clone());
+        match until_stopped(&self.stopping, self.handle.lock(ask)).await? {
+            Locked::Held(grant) => self.render_held(grant, lease, holder).await,
+            Locked::NotHeld(reply) => self.render_not_held(reply, lease).await,
+        }
+    }
+
+    /// The lease is looked at after the grant: who waited long may have lost it meanwhile.
+    async fn render_held(&self, grant: Grant, lease: LeaseId, holder: Bytes) -> Result<LockResponse, Code> {
+        let time = self.handle.lease_time(lease).await;
+        if matches!(time, Ok(LeaseTime { ttl: ..0, .. })) {
+            return Err(Code::LeaseNotFound);
+        }
+        let holder_id = match holder.is_empty() {
+            true => self.holder_of(&grant.held().key).await,
+            false => text(&holder),
+        };
+        let held = grant.tell();
+        let remaining_ttl_ms = time.map_or(0, |time| time.ttl * 1_000);
+        Ok(LockResponse {
+            header: Some(who::header(&self.handle, held.revision)),
+            key: text(&held.key),
+            fencing_token: held.token.0,
+            acquired: true,
+            holder_id,
+            queue_position: 0,
+            remaining_ttl_ms,
+            deadline_unix_ms: now_unix_ms() + remaining_ttl_ms,
+            holder_token: held.token.0,
+        })
+    }
+
+    async fn render_not_held(&self, reply: LockReply, lease: LeaseId) -> Result<LockResponse, Code> {
+        let time = self.handle.lease_time(lease).await.map_or(0, |time| time.ttl.max(0));
+        let (holder_id, holder_token) = match &reply.holder {
+            Some(holder) => (self.holder_of(&holder.key).await, holder.token.0),
+            None => (String::new(), 0),
+        };
+        Ok(LockResponse {
+            header: Some(who::header(&self.handle, self.handle.status().revision)),
+            key: text(&reply.key),
+            fencing_token: 0,
+            acquired: false,
+            holder_id,
+            queue_position: reply.ahead as i64,
+            remaining_ttl_ms: time * 1_000,
+            deadline_unix_ms: 0,
+            holder_token,
+        })
+    }
+
+    /// What the client of a place calls itself, or else its lease.
+    async fn holder_of(&self, key: &Bytes) -> String {
+        let claims = self.handle.claims(vec![key.clone()]).await.unwrap_or_default();
+        let claim = claims.into_iter().flatten().next();
+        lock_view::holder_id(key, claim.as_ref())
+    }
+}
+
+#[tonic::async_trait]
+impl LockService for Locks {
+    async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
+        self.check(request.metadata())?;
+        let LockRequest { name, lease_id, metadata, timeout_ms, holder_id } = request.into_inner();
+        let patience = match timeout_ms {
+            None | Some(..0) => Patience::Endless,
+            Some(0) => Patience::Try,
+            Some(timeout @ 1..) => Patience::AtMost(Duration::from_millis(timeout as u64)),
+        };
+        let ask = LockAsk {
+            name: name.into(),
+            lease: LeaseId(lease_id),
+            value: metadata,
+            holder: holder_id.into(),
+            replaces_value: false,
+            patience,
+        };
+        self.take(ask).await.map(Response::new).map_err(refusal::render)
+    }
+
+    async fn try_lock(&self, request: Request<TryLockRequest>) -> Result<Response<LockResponse>, Status> {
+        self.check(request.metadata())?;
+        let TryLockRequest { name, lease_id, metadata, holder_id } = request.into_inner();
+        let ask = LockAsk {
+            name: name.into(),
+            lease: LeaseId(lease_id),
+            value: metadata,
+            holder: holder_id.into(),
+            replaces_value: false,
+            patience: Patience::Try,
+        };
+        self.take(ask).await.map(Response::new).map_err(refusal::render)
+    }
+
+    async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
+        self.check(request.metadata())?;
+        let UnlockRequest { key, lease_id, fencing_token, name } = request.into_inner();
+        let key = match key.is_empty() {
+            true => queue::key_of(name.as_bytes(), LeaseId(lease_id)),
+            false => Bytes::from(key),
+        };
+        let release = Release { key, token: Revision(fencing_token) };
+        let reply = self.handle.release(release).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(UnlockResponse { header }))
+    }
+
+    async fn lease_grant(
+        &self,
+        request: Request<LeaseGrantRequest>,
+    ) -> Result<Response<LeaseGrantResponse>, Status> {
+        self.check(request.metadata())?;
+        let LeaseGrantRequest { ttl, id } = request.into_inner();
+        let reply = self.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        match reply.body {
+            Body::LeaseGranted { id, ttl } => Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl })),
+            other => unreachable!("a grant is answered by a lease, not {other:?}"),
+        }
+    }
+
+    async fn lease_revoke(
+        &self,
+        request: Request<LeaseRevokeRequest>,
+    ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        self.check(request.metadata())?;
+        let id = LeaseId(request.into_inner().id);
+        let reply = self.handle.revoke_lease(id).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(LeaseRevokeResponse { header }))
+    }
+
+    type LeaseKeepAliveStream = BoxStream<LeaseKeepAliveResponse>;
+
+    async fn lease_keep_alive(
+        &self,
+        request: Request<Streaming<LeaseKeepAliveRequest>>,
+    ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
+        self.check(request.metadata())?;
+        let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
+        tokio::spawn(keep_alive(self.handle.clone(), request.into_inner(), answers));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    type WatchStream = BoxStream<WatchResponse>;
+
+    async fn watch(
+        &self,
+        request: Request<Streaming<WatchRequest>>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.check(request.metadata())?;
+        let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
+        let (handle, stopping) = (self.handle.clone(), self.stopping.clone());
+        tokio::spawn(lock_watch::serve(handle, stopping, request.into_inner(), answers));
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn inspect(&self, request: Request<InspectRequest>) -> Result<Response<InspectResponse>, Status> {
+        self.check(request.metadata())?;
+        let name = Bytes::from(request.into_inner().name);
+        let (revision, lock) = lock_view::inspect(&self.handle, name).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, revision));
+        Ok(Response::new(InspectResponse { header, lock }))
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        self.check(request.metadata())?;
+        let ListRequest { prefix, limit } = request.into_inner();
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let (revision, mut locks) =
+            lock_view::list(&self.handle, Bytes::from(prefix)).await.map_err(refusal::render)?;
+        let more = locks.len() > limit;
+        locks.truncate(limit);
+        let header = Some(who::header(&self.handle, revision));
+        Ok(Response::new(ListResponse { header, locks, more }))
+    }
+
+    async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
+        self.check(request.metadata())?;
+        let FenceRequest { resource, lock, fencing_token } = request.into_inner();
+        if resource.is_empty() {
+            return Err(refusal::render(Code::EmptyKey));
+        }
+        let fence = FencedBy { lock: lock.into(), token: Revision(fencing_token) };
+        let check = CheckFence { resource: resource.clone().into(), fence };
+        let reply = self.handle.check_fence(check).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        match reply.body {
+            Body::FencePassed { last } => Ok(Response::new(FenceResponse { header, last_token: last.0 })),
+            Body::Fenced(refused) => Err(fence::refuse_token(&resource, &refused)),
+            other => unreachable!("a check is answered by a fence, not {other:?}"),
+        }
+    }
+}
+
+/// Ends with the client's last request, with its going away, or with the first refusal.
+async fn keep_alive(
+    handle: Handle,
+    mut requests: Streaming<LeaseKeepAliveRequest>,
+    answers: mpsc::Sender<Result<LeaseKeepAliveResponse, Status>>,
+) {
+    loop {
+        let request = tokio::select! {
+            request = requests.message() => request,
+            () = answers.closed() => return,
+        };
+        let answer = match request {
+            Ok(None) => return,
+            Ok(Some(request)) => renew(&handle, request.id).await,
+            Err(status) => Err(status),
+        };
+        let ends = answer.is_err();
+        if answers.send(answer).await.is_err() || ends {
+            return;
+        }
+    }
+}
+
+async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    let reply = handle.ask(Question::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
+    let header = Some(who::header(handle, reply.revision));
+    match reply.body {
+        Body::LeaseRenewed { ttl, .. } => Ok(LeaseKeepAliveResponse { header, id, ttl }),
+        other => unreachable!("a keep-alive is answered by a renewal, not {other:?}"),
+    }
+}
+
+/// Keys that others made may be anything.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub fn now_unix_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,102 @@
+//! Locks for people to look at: who holds one, since when and for how much longer, and who waits behind.
+//! The keys of a queue are read as of one revision; what else is known of their clients is what this member knows a
+//! moment later, and a place that went meanwhile is shown without it.
+
+use crate::grpc::lock::{now_unix_ms, text};
+use base::{Code, KeyRange, LeaseId, Revision};
+use bytes::Bytes;
+use coord::reply::{Body, KeyValue, Reply};
+use coord::request::{Range, Request as Ask};
+use coord::{Claim, queue};
+use proto::lock::{Lock, Waiter};
+use server::Handle;
+use std::collections::BTreeMap;
+
+pub async fn inspect(handle: &Handle, name: Bytes) -> Result<(Revision, Option<Lock>), Code> {
+    let (revision, places) = places_in(handle, queue::keys_of(&name)).await?;
+    match places.is_empty() {
+        true => Ok((revision, None)),
+        false => Ok((revision, Some(describe(handle, &name, places).await?))),
+    }
+}
+
+/// The locks whose names begin so. A lock is seen by a key that is spelt after its lease.
+pub async fn list(handle: &Handle, prefix: Bytes) -> Result<(Revision, Vec<Lock>), Code> {
+    let end = base::key_range::prefix_end(&prefix);
+    let start = if prefix.is_empty() { Bytes::from_static(b"\0") } else { prefix };
+    let (revision, places) = places_in(handle, KeyRange::from_wire(start, end)).await?;
+    let mut by_name: BTreeMap<Bytes, Vec<KeyValue>> = BTreeMap::new();
+    for place in places.into_iter().filter(is_place) {
+        let name = queue::lock_of(&place.key).expect("a place lies below its lock");
+        by_name.entry(name).or_default().push(place);
+    }
+    let mut locks = Vec::new();
+    for (name, places) in by_name {
+        locks.push(describe(handle, &name, places).await?);
+    }
+    Ok((revision, locks))
+}
+
+fn is_place(kv: &KeyValue) -> bool {
+    let name = queue::lock_of(&kv.key);
+    kv.lease != LeaseId::NONE && name.is_some_and(|name| queue::key_of(&name, kv.lease) == kv.key)
+}
+
+async fn places_in(handle: &Handle, keys: KeyRange) -> Result<(Revision, Vec<KeyValue>), Code> {
+    let Reply { revision, body } = handle.submit(Ask::Range(Range::of(keys))).await?;
+    match body {
+        Body::Range(reply) => Ok((revision, reply.kvs)),
+        other => unreachable!("a range is answered by a range, not {other:?}"),
+    }
+}
+
+async fn describe(handle: &Handle, name: &Bytes, mut places: Vec<KeyValue>) -> Result<Lock, Code> {
+    places.sort_by_key(|place| place.create_revision);
+    let claims = handle.claims(places.iter().map(|place| place.key.clone()).collect()).await?;
+    let now = now_unix_ms();
+    let mut queue = Vec::new();
+    for (pair, claim) in places.windows(2).zip(&claims[1..]) {
+        queue.push(describe_waiter(&pair[0], &pair[1], claim.as_ref(), now));
+    }
+    let (holder, claim) = (&places[0], claims[0].as_ref());
+    let remaining = match holder.lease {
+        LeaseId::NONE => 0,
+        lease => handle.lease_time(lease).await.map_or(0, |time| time.ttl.max(0)),
+    };
+    Ok(Lock {
+        name: text(name),
+        key: text(&holder.key),
+        holder_id: holder_id(&holder.key, claim),
+        lease_id: holder.lease.0,
+        fencing_token: holder.create_revision.0,
+        create_revision: holder.create_revision.0,
+        mod_revision: holder.mod_revision.0,
+        version: holder.version,
+        metadata: holder.value.clone(),
+        remaining_ttl_ms: remaining * 1_000,
+        since_unix_ms: claim.map_or(0, |claim| claim.since),
+        queue,
+    })
+}
+
+fn describe_waiter(before: &KeyValue, waiter: &KeyValue, claim: Option<&Claim>, now: i64) -> Waiter {
+    let since_unix_ms = claim.map_or(0, |claim| claim.since);
+    Waiter {
+        waiter_key: text(&waiter.key),
+        client_id: holder_id(&waiter.key, claim),
+        lease_id: waiter.lease.0,
+        create_revision: waiter.create_revision.0,
+        predecessor_key: text(&before.key),
+        since_unix_ms,
+        waiting_ms: claim.map_or(0, |_| (now - since_unix_ms).max(0)),
+        metadata: waiter.value.clone(),
+    }
+}
+
+/// What a client calls itself, or else how its key ends.
+pub fn holder_id(key: &Bytes, claim: Option<&Claim>) -> String {
+    match claim {
+        Some(claim) if !claim.holder.is_empty() => text(&claim.holder),
+        _ => text(key.rsplit(|byte| *byte == b'/').next().unwrap_or_default()),
+    }
+}

@@ -1,0 +1,203 @@
+//! Watches of the lock service: changes of keys as etcd tells them, and for a lock every hand-over.
+//! A stream's requests begin and end watches; each watch that is about a lock keeps the queue of that lock, from a
+//! read at the revision where it begins, and tells whenever another place holds it.
+
+use crate::grpc::{kv, lock_view, refusal, who};
+use base::{Code, KeyRange, Revision};
+use bytes::Bytes;
+use coord::queue;
+use coord::reply::{Body, KeyValue, Reply};
+use coord::request::{Range, Request as Ask};
+use coord::watch::{Create, Event, Filters, Input, Kind, Response, StreamId, WatchId};
+use proto::lock::{HandOver, WatchRequest, WatchResponse};
+use proto::mvccpb;
+use server::Handle;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use tokio::sync::{mpsc, watch};
+use tonic::{Status, Streaming};
+
+type Answers = mpsc::Sender<Result<WatchResponse, Status>>;
+
+/// Serves one stream to its end.
+pub async fn serve(
+    handle: Handle,
+    mut stopping: watch::Receiver<bool>,
+    requests: Streaming<WatchRequest>,
+    answers: Answers,
+) {
+    let ended = tokio::select! {
+        ended = follow(handle, requests, &answers) => ended,
+        _ = stopping.wait_for(|stopping| *stopping) => Err(refusal::render(Code::Stopped)),
+        () = answers.closed() => return,
+    };
+    if let Err(status) = ended {
+        let _ = answers.send(Err(status)).await;
+    }
+}
+
+async fn follow(handle: Handle, mut wire: Streaming<WatchRequest>, answers: &Answers) -> Result<(), Status> {
+    let (requests, mut responses) = handle.watch_stream().map_err(refusal::render)?;
+    let mut stream = Watches { handle, asked: VecDeque::new(), locks: BTreeMap::new() };
+    let mut is_open = true;
+    loop {
+        tokio::select! {
+            request = wire.message(), if is_open => match request? {
+                None => is_open = false,
+                Some(request) => {
+                    let input = stream.parse(request, requests.stream());
+                    if !requests.send(input).await {
+                        return Err(refusal::render(Code::Stopped));
+                    }
+                }
+            },
+            batch = poll_fn(|cx| responses.poll_take(cx)) => {
+                for response in batch.ok_or_else(|| refusal::render(Code::Stopped))? {
+                    let answer = stream.render(response).await.map_err(refusal::render)?;
+                    if answers.send(Ok(answer)).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+struct Watches {
+    handle: Handle,
+    /// Of the watches that are not answered yet, in their order: the lock that each is about.
+    asked: VecDeque<Option<Bytes>>,
+    locks: BTreeMap<WatchId, Queue>,
+}
+
+/// The queue of a lock at the revision that was last told.
+struct Queue {
+    lock: Bytes,
+    places: BTreeMap<Bytes, KeyValue>,
+    /// The token that was last told to hold it.
+    told: Revision,
+}
+
+impl Watches {
+    fn parse(&mut self, wire: WatchRequest, stream: StreamId) -> Input {
+        let WatchRequest { key, prefix, start_revision, watch_id, prev_kv, lock, cancel } = wire;
+        if cancel {
+            return Input::Cancel { stream, watch: WatchId(watch_id) };
+        }
+        let key = Bytes::from(key);
+        let keys = match (lock, prefix) {
+            (true, _) => queue::keys_of(&key),
+            (false, true) => {
+                let end = base::key_range::prefix_end(&key);
+                let start = if key.is_empty() { Bytes::from_static(b"\0") } else { key.clone() };
+                KeyRange::from_wire(start, end)
+            }
+            (false, false) => KeyRange::single(key.clone()),
+        };
+        self.asked.push_back(lock.then_some(key));
+        Input::Create(Create {
+            stream,
+            id: (watch_id != 0).then_some(WatchId(watch_id)),
+            keys,
+            // Who holds a lock is told from now on: its queue is not read from the past.
+            start: if lock { Revision::ZERO } else { Revision(start_revision) },
+            prev_kv,
+            filters: Filters { no_put: false, no_delete: false },
+            progress_notify: false,
+            fragment: false,
+        })
+    }
+
+    async fn render(&mut self, response: Response) -> Result<WatchResponse, Code> {
+        let mut answer = WatchResponse {
+            header: Some(who::header(&self.handle, response.revision)),
+            watch_id: response.watch.0,
+            ..WatchResponse::default()
+        };
+        match response.kind {
+            Kind::Created => {
+                answer.created = true;
+                if let Some(lock) = self.asked.pop_front().flatten() {
+                    let mut queue = Queue::read(&self.handle, lock, response.revision).await?;
+                    answer.hand_overs.extend(queue.tell(&self.handle, response.revision, true).await);
+                    self.locks.insert(response.watch, queue);
+                }
+            }
+            Kind::Refused(refusal) => {
+                self.asked.pop_front();
+                (answer.created, answer.canceled) = (true, true);
+                answer.cancel_reason = refusal.reason().to_owned();
+            }
+            Kind::Events { batch, .. } => {
+                if let Some(queue) = self.locks.get_mut(&response.watch) {
+                    let of_revision = |a: &Event, b: &Event| a.kv.mod_revision == b.kv.mod_revision;
+                    for events in batch.events().chunk_by(of_revision) {
+                        events.iter().for_each(|event| queue.take(event));
+                        let revision = events[0].kv.mod_revision;
+                        answer.hand_overs.extend(queue.tell(&self.handle, revision, false).await);
+                    }
+                }
+                answer.events = batch.events().iter().map(render_event).collect();
+            }
+            Kind::Canceled { compacted } => {
+                self.locks.remove(&response.watch);
+                answer.canceled = true;
+                answer.compact_revision = compacted.map_or(0, |revision| revision.0);
+            }
+            Kind::Progress => {}
+        }
+        Ok(answer)
+    }
+}
+
+impl Queue {
+    async fn read(handle: &Handle, lock: Bytes, revision: Revision) -> Result<Queue, Code> {
+        let range = Range { revision, serializable: true, ..Range::of(queue::keys_of(&lock)) };
+        let Reply { body: Body::Range(reply), .. } = handle.submit(Ask::Range(range)).await? else {
+            unreachable!("a range is answered by a range");
+        };
+        let places = reply.kvs.into_iter().map(|kv| (kv.key.clone(), kv)).collect();
+        Ok(Queue { lock, places, told: Revision::ZERO })
+    }
+
+    fn take(&mut self, event: &Event) {
+        match event.deleted {
+            true => drop(self.places.remove(&event.kv.key)),
+            false => drop(self.places.insert(event.kv.key.clone(), event.kv.clone())),
+        }
+    }
+
+    /// Who holds the lock, if that is news.
+    async fn tell(&mut self, handle: &Handle, revision: Revision, is_first: bool) -> Option<HandOver> {
+        let holder = self.places.values().min_by_key(|place| place.create_revision);
+        let token = holder.map_or(Revision::ZERO, |holder| holder.create_revision);
+        if token == self.told && !is_first {
+            return None;
+        }
+        self.told = token;
+        let lock = String::from_utf8_lossy(&self.lock).into_owned();
+        let Some(holder) = holder else {
+            return Some(HandOver { lock, revision: revision.0, ..HandOver::default() });
+        };
+        let claims = handle.claims(vec![holder.key.clone()]).await.unwrap_or_default();
+        let claim = claims.into_iter().flatten().next();
+        Some(HandOver {
+            lock,
+            key: String::from_utf8_lossy(&holder.key).into_owned(),
+            fencing_token: token.0,
+            holder_id: lock_view::holder_id(&holder.key, claim.as_ref()),
+            lease_id: holder.lease.0,
+            metadata: holder.value.clone(),
+            revision: revision.0,
+        })
+    }
+}
+
+fn render_event(event: &Event) -> mvccpb::Event {
+    let kind = if event.deleted { mvccpb::event::EventType::Delete } else { mvccpb::event::EventType::Put };
+    mvccpb::Event {
+        r#type: kind as i32,
+        kv: Some(kv::render_key_value(event.kv.clone())),
+        prev_kv: event.prev.clone().map(kv::render_key_value),
+    }
+}

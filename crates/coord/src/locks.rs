@@ -1,0 +1,197 @@
+//! What the lock machine knows beside the keys of its queues: who stands behind a place, and the highest token
+//! that each foreign resource has seen.
+//! Commands set both by log order; a claim goes with its key, whoever deletes it. What was touched since the last
+//! flush is remembered, so that a flush writes that alone.
+
+use crate::rows::{Emit, FORMAT, formatted};
+use base::codec::{put_bytes, put_signed, put_varint};
+use base::limits::LOCK_CALLS_MAX;
+use base::{Revision, Table};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub struct Locks {
+    claims: Kept<Claim>,
+    fences: Kept<Fence>,
+}
+
+/// Rows of one kind by key, and which of them were touched.
+#[derive(Debug)]
+struct Kept<T> {
+    by_key: BTreeMap<Bytes, T>,
+    touched: BTreeSet<Bytes>,
+}
+
+/// Who stands behind a place in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What the client calls itself.
+    pub holder: Bytes,
+    /// When it joined the queue, in milliseconds of the clock of the member that it asked; for people to read.
+    pub since: i64,
+    pub calls: Calls,
+}
+
+/// The calls that a place belongs to: while it waits, the one that asked last; while it holds the lock, also those
+/// that ask again, for any of them may have been told. The last one to leave takes the place along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Calls {
+    Few(Vec<u64>),
+    /// So many have joined that nobody counts any more: only a release or the end of the lease removes it.
+    Many,
+}
+
+/// What a resource has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub lock: Bytes,
+    /// The highest so far.
+    pub token: Revision,
+}
+
+impl Calls {
+    /// Whether the place may still be this call's.
+    pub fn may_have(&self, call: u64) -> bool {
+        matches!(self, Calls::Many) || self.has(call)
+    }
+
+    pub(crate) fn has(&self, call: u64) -> bool {
+        matches!(self, Calls::Few(calls) if calls.contains(&call))
+    }
+
+    pub(crate) fn join(&mut self, call: u64, is_held: bool) {
+        match self {
+            Calls::Many => {}
+            Calls::Few(calls) if !is_held => *calls = vec![call],
+            Calls::Few(calls) if calls.contains(&call) => {}
+            Calls::Few(calls) if calls.len() >= LOCK_CALLS_MAX => *self = Calls::Many,
+            Calls::Few(calls) => calls.push(call),
+        }
+    }
+
+    /// Whether nobody is left.
+    pub(crate) fn leave(&mut self, call: u64) -> bool {
+        match self {
+            Calls::Many => false,
+            Calls::Few(calls) => {
+                calls.retain(|other| *other != call);
+                calls.is_empty()
+            }
+        }
+    }
+}
+
+impl Claim {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        put_bytes(out, &self.holder);
+        put_signed(out, self.since);
+        match &self.calls {
+            Calls::Many => put_varint(out, 0),
+            Calls::Few(calls) => {
+                put_varint(out, calls.len() as u64);
+                calls.iter().for_each(|call| put_varint(out, *call));
+            }
+        }
+    }
+
+    pub(crate) fn decode(row: Bytes) -> Option<Claim> {
+        let mut reader = formatted(row)?;
+        let (holder, since) = (reader.bytes()?, reader.signed()?);
+        let count = reader.count()?;
+        if count > LOCK_CALLS_MAX {
+            return None;
+        }
+        let calls = (0..count).map(|_| reader.varint()).collect::<Option<Vec<u64>>>()?;
+        let calls = if calls.is_empty() { Calls::Many } else { Calls::Few(calls) };
+        reader.is_empty().then_some(Claim { holder, since, calls })
+    }
+}
+
+impl Fence {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(FORMAT);
+        put_signed(out, self.token.0);
+        put_bytes(out, &self.lock);
+    }
+
+    pub(crate) fn decode(row: Bytes) -> Option<Fence> {
+        let mut reader = formatted(row)?;
+        let token = Revision(reader.signed()?);
+        let lock = reader.bytes()?;
+        (reader.is_empty() && token > Revision::ZERO).then_some(Fence { lock, token })
+    }
+}
+
+impl Locks {
+    pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
+        self.claims.by_key.get(key)
+    }
+
+    /// Every place that has one, in key order.
+    pub fn claims(&self) -> impl Iterator<Item = (&Bytes, &Claim)> {
+        self.claims.by_key.iter()
+    }
+
+    pub fn fence(&self, resource: &[u8]) -> Option<&Fence> {
+        self.fences.by_key.get(resource)
+    }
+
+    pub fn fences(&self) -> impl Iterator<Item = (&Bytes, &Fence)> {
+        self.fences.by_key.iter()
+    }
+
+    pub fn set_claim(&mut self, key: Bytes, claim: Claim) {
+        self.claims.set(key, claim);
+    }
+
+    pub fn set_fence(&mut self, resource: Bytes, fence: Fence) {
+        self.fences.set(resource, fence);
+    }
+
+    /// A key was deleted.
+    pub fn forget(&mut self, key: &Bytes) {
+        if self.claims.by_key.remove(key).is_some() {
+            self.claims.touched.insert(key.clone());
+        }
+    }
+
+    /// Takes up what was read back.
+    pub fn insert_claim(&mut self, key: Bytes, claim: Claim) {
+        self.claims.by_key.insert(key, claim);
+    }
+
+    pub fn insert_fence(&mut self, resource: Bytes, fence: Fence) {
+        self.fences.by_key.insert(resource, fence);
+    }
+
+    /// The rows of what was touched since this was last called.
+    pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
+        self.claims.take_rows(Table::Claims, Claim::encode, emit);
+        self.fences.take_rows(Table::Fences, Fence::encode, emit);
+    }
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
+        Kept { by_key: BTreeMap::new(), touched: BTreeSet::new() }
+    }
+}
+
+impl<T> Kept<T> {
+    fn set(&mut self, key: Bytes, value: T) {
+        self.touched.insert(key.clone());
+        self.by_key.insert(key, value);
+    }
+
+    fn take_rows(&mut self, table: Table, encode: fn(&T, &mut Vec<u8>), emit: &mut Emit<'_>) {
+        let mut row = Vec::new();
+        for key in std::mem::take(&mut self.touched) {
+            row.clear();
+            let value = self.by_key.get(&key);
+            value.inspect(|value| encode(value, &mut row));
+            emit(table, &key, value.map(|_| row.as_slice()));
+        }
+    }
+}

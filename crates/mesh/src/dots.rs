@@ -1,0 +1,91 @@
+//! The node-wide counter that dots are taken from, reserved durably in blocks.
+//! Asked for more than is reserved it gives nothing; `wants` says which bound to persist, and `reserved` that it
+//! is durable. After a crash counting goes on behind the last durable bound, so no number is given twice.
+
+use base::mutant::{Mutant, planted};
+
+/// How many numbers are reserved at a time.
+const BLOCK: u64 = 65_536;
+
+#[derive(Clone, Debug)]
+pub struct Dots {
+    next: u64,
+    reserved: u64,
+    asked: u64,
+}
+
+impl Dots {
+    /// `reserved` is the durable bound of the earlier life, zero for a new actor.
+    pub fn resume(reserved: u64) -> Dots {
+        if planted(Mutant::DotsReused) {
+            return Dots { next: 1, reserved: reserved.max(BLOCK), asked: reserved.max(BLOCK) };
+        }
+        Dots { next: reserved + 1, reserved, asked: reserved }
+    }
+
+    pub fn take(&mut self) -> Option<u64> {
+        (self.next <= self.reserved).then(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+
+    /// The bound to persist now, if it is time: long before the last number is given.
+    pub fn wants(&mut self) -> Option<u64> {
+        let low = self.asked.saturating_sub(self.next) < BLOCK / 2;
+        (low && self.asked == self.reserved).then(|| {
+            self.asked = self.reserved + BLOCK;
+            self.asked
+        })
+    }
+
+    /// The bound that was last asked for.
+    pub fn bound(&self) -> u64 {
+        self.asked
+    }
+
+    /// A bound is durable.
+    pub fn reserved(&mut self, upto: u64) {
+        assert!(upto <= self.asked, "only what was asked for can be reserved");
+        self.reserved = self.reserved.max(upto);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_given_before_it_is_reserved() {
+        let mut dots = Dots::resume(0);
+        assert_eq!(dots.take(), None);
+        let bound = dots.wants().unwrap();
+        assert_eq!((dots.take(), dots.wants()), (None, None), "asked once");
+        dots.reserved(bound);
+        assert_eq!((dots.take(), dots.take()), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_crash_skips_the_rest_of_the_block() {
+        let mut dots = Dots::resume(BLOCK);
+        let bound = dots.wants().unwrap();
+        dots.reserved(bound);
+        assert_eq!(dots.take(), Some(BLOCK + 1));
+    }
+
+    #[test]
+    fn the_next_block_is_asked_for_before_this_one_ends() {
+        let mut dots = Dots::resume(0);
+        let bound = dots.wants().unwrap();
+        dots.reserved(bound);
+        let mut given = 0;
+        loop {
+            assert!(dots.take().is_some());
+            given += 1;
+            if dots.wants().is_some() {
+                break;
+            }
+        }
+        assert!(given <= BLOCK / 2 + 1);
+    }
+}

@@ -1,0 +1,465 @@
+//! What nodes of the mesh say to each other, and its bytes. See docs/formats/mesh-frames.md.
+//! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
+//! dropped by the receiver; nothing in one is believed beyond its form.
+
+#[cfg(test)]
+mod tests;
+
+use crate::actor::Actor;
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::request::{Reply, Write};
+use crate::ring::Partition;
+use crate::topology::Epoch;
+use crate::tree::{Buckets, LEAVES};
+use base::NodeId;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+
+/// Actors that a shard is said to know.
+const KNOWN_MAX: usize = 1_024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    pub epoch: Epoch,
+    pub frame: Frame,
+}
+
+/// Names what the sender waits for; unique over its restarts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ask(pub u64);
+
+/// A partition as far as namespaces of one number of copies are concerned: its replicas hold the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    pub partition: Partition,
+    pub copies: u8,
+}
+
+/// Up to which stamp everything that an actor wrote is here.
+pub type Known = Vec<(Actor, Stamp)>;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A write for a replica to coordinate.
+    Forward {
+        ask: Ask,
+        write: Box<Write>,
+    },
+    Forwarded {
+        ask: Ask,
+        reply: Box<Reply>,
+    },
+    /// A record, or a delta of one, to be made durable.
+    Store {
+        ask: Ask,
+        key: Key,
+        record: Bytes,
+        why: Why,
+    },
+    /// A record to be kept for another node, which is down.
+    Keep {
+        ask: Ask,
+        target: NodeId,
+        key: Key,
+        record: Bytes,
+    },
+    Stored {
+        ask: Ask,
+        outcome: Outcome,
+    },
+    Fetch {
+        ask: Ask,
+        key: Key,
+    },
+    /// With nothing there, up to which stamp what is missing was deleted everywhere.
+    Fetched {
+        ask: Ask,
+        record: Option<Bytes>,
+        mark: Stamp,
+    },
+    /// Records of a namespace from a name on, of all partitions that the receiver keeps.
+    Collect {
+        ask: Ask,
+        space: u32,
+        start: Bytes,
+        end: Option<Bytes>,
+        limit: u16,
+    },
+    /// What there is up to a name; none means to the end.
+    Collected {
+        ask: Ask,
+        records: Vec<(Key, Bytes)>,
+        upto: Option<Bytes>,
+    },
+    /// Not served: the sender of the question has an older epoch, or the node is not in step.
+    Declined {
+        ask: Ask,
+    },
+    /// What is your topology?
+    Which,
+    Topology(Bytes),
+    /// A node that has started, to whoever may know better.
+    Hello,
+    Welcome,
+    Compare {
+        ask: Ask,
+        shard: Shard,
+        root: u64,
+        known: Known,
+    },
+    /// No leaves: the roots are the same.
+    Leaves {
+        ask: Ask,
+        leaves: Vec<u64>,
+        known: Known,
+        mark: Stamp,
+    },
+    Page(Box<Page>),
+    Answer(Box<Answer>),
+    /// What was known at the beginning holds for both sides now.
+    Settled {
+        shard: Shard,
+        known: Known,
+        mark: Stamp,
+    },
+}
+
+/// Why a record is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A client waits, and a fence that was passed must be told.
+    Write,
+    /// To bring a replica up to date.
+    Repair,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Durable, and this is what shows.
+    Held,
+    /// Durable, but something with this stamp, which it has not seen, shows instead.
+    Beaten(Stamp),
+    /// Refused: written under a fence that was passed.
+    Passed,
+    /// It was deleted so long ago that everybody has forgotten it.
+    Purged,
+    /// Refused: the key was created as another kind, which goes before this one.
+    Misfit,
+}
+
+/// What the sender has in the differing buckets, in `(after, upto]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub ask: Ask,
+    pub shard: Shard,
+    pub buckets: Buckets,
+    pub mark: Stamp,
+    pub after: Option<Key>,
+    /// None to the end.
+    pub upto: Option<Key>,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Key,
+    pub digest: u64,
+    pub stamp: Stamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub ask: Ask,
+    /// The answer is about keys up to here; none for the whole page.
+    pub upto: Option<Key>,
+    /// What the asker lacks or has otherwise.
+    pub records: Vec<(Key, Bytes)>,
+    /// What the answerer lacks or has otherwise.
+    pub wanted: Vec<Key>,
+    /// What was deleted everywhere and should not be with the asker any more.
+    pub purged: Vec<Key>,
+}
+
+impl Frame {
+    /// A question that must not be served under an older epoch.
+    pub fn question(&self) -> Option<Ask> {
+        match self {
+            Frame::Forward { ask, .. }
+            | Frame::Store { ask, .. }
+            | Frame::Keep { ask, .. }
+            | Frame::Fetch { ask, .. }
+            | Frame::Collect { ask, .. }
+            | Frame::Compare { ask, .. } => Some(*ask),
+            Frame::Page(page) => Some(page.ask),
+            _ => None,
+        }
+    }
+}
+
+impl Envelope {
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(64);
+        put_varint(&mut out, self.epoch.0);
+        encode_frame(&self.frame, &mut out);
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Envelope> {
+        let mut reader = Reader::new(bytes);
+        let epoch = Epoch(reader.varint()?);
+        let frame = decode_frame(&mut reader)?;
+        reader.is_empty().then_some(Envelope { epoch, frame })
+    }
+}
+
+fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
+    let begin = |out: &mut Vec<u8>, number: u8, ask: &Ask| {
+        out.push(number);
+        put_varint(out, ask.0);
+    };
+    match frame {
+        Frame::Forward { ask, write } => {
+            begin(out, 1, ask);
+            write.encode(out);
+        }
+        Frame::Forwarded { ask, reply } => {
+            begin(out, 2, ask);
+            reply.encode(out);
+        }
+        Frame::Store { ask, key, record, why } => {
+            begin(out, 3, ask);
+            out.push(*why as u8);
+            put_bytes(out, key.bytes());
+            put_bytes(out, record);
+        }
+        Frame::Keep { ask, target, key, record } => {
+            begin(out, 19, ask);
+            put_varint(out, target.0);
+            put_bytes(out, key.bytes());
+            put_bytes(out, record);
+        }
+        Frame::Stored { ask, outcome } => {
+            begin(out, 4, ask);
+            let (number, stamp) = match outcome {
+                Outcome::Held => (0, Stamp::ZERO),
+                Outcome::Beaten(stamp) => (1, *stamp),
+                Outcome::Passed => (2, Stamp::ZERO),
+                Outcome::Purged => (3, Stamp::ZERO),
+                Outcome::Misfit => (4, Stamp::ZERO),
+            };
+            out.push(number);
+            put_varint(out, stamp.0);
+        }
+        Frame::Fetch { ask, key } => {
+            begin(out, 5, ask);
+            put_bytes(out, key.bytes());
+        }
+        Frame::Fetched { ask, record, mark } => {
+            begin(out, 6, ask);
+            put_optional(out, record.as_ref());
+            put_varint(out, mark.0);
+        }
+        Frame::Collect { ask, space, start, end, limit } => {
+            begin(out, 7, ask);
+            put_varint(out, u64::from(*space));
+            put_bytes(out, start);
+            put_optional(out, end.as_ref());
+            put_varint(out, u64::from(*limit));
+        }
+        Frame::Collected { ask, records, upto } => {
+            begin(out, 8, ask);
+            put_records(out, records);
+            put_optional(out, upto.as_ref());
+        }
+        Frame::Declined { ask } => begin(out, 9, ask),
+        Frame::Which => out.push(10),
+        Frame::Topology(bytes) => {
+            out.push(11);
+            put_bytes(out, bytes);
+        }
+        Frame::Hello => out.push(12),
+        Frame::Welcome => out.push(13),
+        Frame::Compare { ask, shard, root, known } => {
+            begin(out, 14, ask);
+            put_shard(out, *shard);
+            out.extend(root.to_le_bytes());
+            put_known(out, known);
+        }
+        Frame::Leaves { ask, leaves, known, mark } => {
+            begin(out, 15, ask);
+            put_varint(out, leaves.len() as u64);
+            leaves.iter().for_each(|leaf| out.extend(leaf.to_le_bytes()));
+            put_known(out, known);
+            put_varint(out, mark.0);
+        }
+        Frame::Page(page) => encode_page(page, out),
+        Frame::Answer(answer) => encode_answer(answer, out),
+        Frame::Settled { shard, known, mark } => {
+            out.push(18);
+            put_shard(out, *shard);
+            put_known(out, known);
+            put_varint(out, mark.0);
+        }
+    }
+}
+
+fn encode_page(page: &Page, out: &mut Vec<u8>) {
+    out.push(16);
+    put_varint(out, page.ask.0);
+    put_shard(out, page.shard);
+    page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
+    put_varint(out, page.mark.0);
+    put_optional(out, page.after.as_ref().map(Key::bytes));
+    put_optional(out, page.upto.as_ref().map(Key::bytes));
+    put_varint(out, page.entries.len() as u64);
+    for Entry { key, digest, stamp } in &page.entries {
+        put_bytes(out, key.bytes());
+        out.extend(digest.to_le_bytes());
+        out.extend(stamp.0.to_le_bytes());
+    }
+}
+
+fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
+    out.push(17);
+    put_varint(out, answer.ask.0);
+    put_optional(out, answer.upto.as_ref().map(Key::bytes));
+    put_records(out, &answer.records);
+    for keys in [&answer.wanted, &answer.purged] {
+        put_varint(out, keys.len() as u64);
+        keys.iter().for_each(|key| put_bytes(out, key.bytes()));
+    }
+}
+
+fn decode_frame(reader: &mut Reader) -> Option<Frame> {
+    let number = reader.u8()?;
+    let ask = if (10..=13).contains(&number) || number == 18 { Ask(0) } else { Ask(reader.varint()?) };
+    Some(match number {
+        1 => Frame::Forward { ask, write: Box::new(Write::decode(reader)?) },
+        2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?) },
+        3 => {
+            let why = if reader.bool()? { Why::Repair } else { Why::Write };
+            Frame::Store { ask, key: key(reader)?, record: reader.bytes()?, why }
+        }
+        4 => Frame::Stored { ask, outcome: outcome(reader)? },
+        5 => Frame::Fetch { ask, key: key(reader)? },
+        6 => Frame::Fetched { ask, record: optional(reader)?, mark: Stamp(reader.varint()?) },
+        7 => Frame::Collect {
+            ask,
+            space: u32::try_from(reader.varint()?).ok()?,
+            start: reader.bytes()?,
+            end: optional(reader)?,
+            limit: u16::try_from(reader.varint()?).ok()?,
+        },
+        8 => Frame::Collected { ask, records: records(reader)?, upto: optional(reader)? },
+        9 => Frame::Declined { ask },
+        10 => Frame::Which,
+        11 => Frame::Topology(reader.bytes()?),
+        12 => Frame::Hello,
+        13 => Frame::Welcome,
+        14 => Frame::Compare { ask, shard: shard(reader)?, root: reader.u64()?, known: known(reader)? },
+        15 => {
+            let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
+            let leaves = (0..count).map(|_| reader.u64()).collect::<Option<Vec<_>>>()?;
+            Frame::Leaves { ask, leaves, known: known(reader)?, mark: Stamp(reader.varint()?) }
+        }
+        16 => Frame::Page(Box::new(decode_page(ask, reader)?)),
+        17 => Frame::Answer(Box::new(decode_answer(ask, reader)?)),
+        18 => Frame::Settled { shard: shard(reader)?, known: known(reader)?, mark: Stamp(reader.varint()?) },
+        19 => {
+            let target = NodeId(reader.varint()?);
+            Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
+        }
+        _ => return None,
+    })
+}
+
+fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
+    let shard = shard(reader)?;
+    let mut words = [0; LEAVES / 64];
+    for word in &mut words {
+        *word = reader.u64()?;
+    }
+    let mark = Stamp(reader.varint()?);
+    let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
+    let entry = |reader: &mut Reader| {
+        Some(Entry { key: key(reader)?, digest: reader.u64()?, stamp: Stamp(reader.u64()?) })
+    };
+    let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
+    Some(Page { ask, shard, buckets: Buckets::from_words(words), mark, after, upto, entries })
+}
+
+fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {
+    let upto = optional_key(reader)?;
+    let records = records(reader)?;
+    let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
+    Some(Answer { ask, upto, records, wanted: keys()?, purged: keys()? })
+}
+
+fn outcome(reader: &mut Reader) -> Option<Outcome> {
+    let (number, stamp) = (reader.u8()?, Stamp(reader.varint()?));
+    Some(match number {
+        0 => Outcome::Held,
+        1 => Outcome::Beaten(stamp),
+        2 => Outcome::Passed,
+        3 => Outcome::Purged,
+        4 => Outcome::Misfit,
+        _ => return None,
+    })
+}
+
+fn put_optional(out: &mut Vec<u8>, bytes: Option<&Bytes>) {
+    out.push(u8::from(bytes.is_some()));
+    if let Some(bytes) = bytes {
+        put_bytes(out, bytes);
+    }
+}
+
+fn optional(reader: &mut Reader) -> Option<Option<Bytes>> {
+    if reader.bool()? { reader.bytes().map(Some) } else { Some(None) }
+}
+
+fn key(reader: &mut Reader) -> Option<Key> {
+    Key::from_bytes(reader.bytes()?)
+}
+
+fn optional_key(reader: &mut Reader) -> Option<Option<Key>> {
+    match optional(reader)? {
+        Some(bytes) => Key::from_bytes(bytes).map(Some),
+        None => Some(None),
+    }
+}
+
+fn put_records(out: &mut Vec<u8>, records: &[(Key, Bytes)]) {
+    put_varint(out, records.len() as u64);
+    for (key, record) in records {
+        put_bytes(out, key.bytes());
+        put_bytes(out, record);
+    }
+}
+
+fn records(reader: &mut Reader) -> Option<Vec<(Key, Bytes)>> {
+    (0..reader.count()?).map(|_| Some((key(reader)?, reader.bytes()?))).collect()
+}
+
+fn put_shard(out: &mut Vec<u8>, shard: Shard) {
+    out.extend([shard.partition.0, shard.copies]);
+}
+
+fn shard(reader: &mut Reader) -> Option<Shard> {
+    Some(Shard { partition: Partition(reader.u8()?), copies: reader.u8()? })
+}
+
+fn put_known(out: &mut Vec<u8>, known: &Known) {
+    put_varint(out, known.len() as u64);
+    for (actor, stamp) in known {
+        actor.encode(out);
+        put_varint(out, stamp.0);
+    }
+}
+
+fn known(reader: &mut Reader) -> Option<Known> {
+    let entry = |reader: &mut Reader| Some((Actor::decode(reader)?, Stamp(reader.varint()?)));
+    let count = Some(reader.count()?).filter(|count| *count <= KNOWN_MAX)?;
+    (0..count).map(|_| entry(reader)).collect()
+}

@@ -1,0 +1,98 @@
+use super::*;
+use crate::actor::RegionId;
+use crate::context::Context;
+use crate::op::{Attributes, Op};
+use crate::record::{Fence, Kind};
+use base::{Code, NodeId};
+use proptest::prelude::*;
+
+fn frames() -> Vec<Frame> {
+    let ask = Ask(u64::MAX);
+    let key = Key::new(1, b"k");
+    let actor = Actor { region: RegionId(9), node: NodeId(3), incarnation: 2 };
+    let dot = crate::actor::Dot { actor, counter: 4 };
+    let shard = Shard { partition: Partition(7), copies: 3 };
+    let known = vec![(actor, Stamp(77))];
+    let attributes = Attributes {
+        context: Some(Context::of_dot(dot)),
+        expires_ms: Some(5),
+        fence: Some(Fence { lock: Bytes::from_static(b"l"), token: 3 }),
+        home: Some(RegionId(1)),
+        metadata: vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v"))],
+        schema: 2,
+        request: Some(11),
+    };
+    let write = |op| Write {
+        key: key.clone(),
+        kind: Kind::Numeric,
+        op,
+        attributes: attributes.clone(),
+        expect: Some(Context::of_dot(dot)),
+        w: Some(2),
+        sloppy: true,
+    };
+    let value = Bytes::from_static(b"value");
+    let page = Page {
+        ask,
+        shard,
+        buckets: Buckets::from_words([3; LEAVES / 64]),
+        mark: Stamp(5),
+        after: None,
+        upto: Some(key.clone()),
+        entries: vec![Entry { key: key.clone(), digest: 8, stamp: Stamp(9) }],
+    };
+    let answer = Answer {
+        ask,
+        upto: None,
+        records: vec![(key.clone(), value.clone())],
+        wanted: vec![key.clone()],
+        purged: vec![key.clone(), key.clone()],
+    };
+    let ops = [Op::Put(value.clone()), Op::Delete, Op::Add(-4), Op::Assign(4), Op::Insert(value.clone())];
+    let mut frames: Vec<Frame> =
+        ops.into_iter().map(|op| Frame::Forward { ask, write: Box::new(write(op)) }).collect();
+    let replies = [Reply::Indeterminate { acks: 1, needed: 2 }, Reply::Refused(Code::FencePassed)];
+    frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply) }));
+    frames.extend([
+        Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },
+        Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },
+        Frame::Stored { ask, outcome: Outcome::Beaten(Stamp(5)) },
+        Frame::Stored { ask, outcome: Outcome::Purged },
+        Frame::Stored { ask, outcome: Outcome::Misfit },
+        Frame::Fetch { ask, key: key.clone() },
+        Frame::Fetched { ask, record: Some(value.clone()), mark: Stamp(1) },
+        Frame::Collect { ask, space: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
+        Frame::Collected { ask, records: vec![(key, value.clone())], upto: None },
+        Frame::Declined { ask },
+        Frame::Which,
+        Frame::Topology(value),
+        Frame::Hello,
+        Frame::Welcome,
+        Frame::Compare { ask, shard, root: 4, known: known.clone() },
+        Frame::Leaves { ask, leaves: vec![7; LEAVES], known: known.clone(), mark: Stamp(3) },
+        Frame::Leaves { ask, leaves: vec![], known: known.clone(), mark: Stamp(3) },
+        Frame::Page(Box::new(page)),
+        Frame::Answer(Box::new(answer)),
+        Frame::Settled { shard, known, mark: Stamp(3) },
+    ]);
+    frames
+}
+
+#[test]
+fn frames_survive_a_round_trip_and_cut_ones_are_refused() {
+    for frame in frames() {
+        let envelope = Envelope { epoch: Epoch(300), frame };
+        let bytes = envelope.encode();
+        assert_eq!(Envelope::decode(bytes.clone()), Some(envelope.clone()));
+        for cut in 0..bytes.len().min(400) {
+            assert_eq!(Envelope::decode(bytes.slice(..cut)), None, "{envelope:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_bytes_come_reading_a_frame_does_not_panic(bytes: Vec<u8>) {
+        let _ = Envelope::decode(Bytes::from(bytes));
+    }
+}

@@ -1,0 +1,41 @@
+//! The leaderless data plane.
+//! Requests, frames of other nodes and completions go in; frames, rows to persist and answers come out. It must
+//! hold that an acknowledged write is durable on as many replicas as it asked for, and that replicas which have
+//! seen the same writes, in whatever order, hold the same bytes.
+
+pub mod actor;
+pub mod conflict;
+pub mod context;
+pub mod decimal;
+pub mod dots;
+pub mod frame;
+pub mod hlc;
+pub mod key;
+pub mod merge;
+pub mod mesh;
+pub mod moves;
+pub mod op;
+pub mod overlay;
+pub mod peers;
+pub mod placement;
+pub mod record;
+pub mod request;
+pub mod ring;
+pub mod rows;
+pub mod set;
+pub mod siblings;
+pub mod tally;
+pub mod topology;
+pub mod tree;
+
+pub use actor::{Actor, Dot, RegionId};
+pub use context::{Context, Span};
+pub use decimal::Decimal;
+pub use hlc::{Clock, Stamp};
+pub use mesh::{Input, Mesh, Now, Output, Params};
+pub use moves::{Progress, Report};
+pub use op::{Attributes, Op};
+pub use placement::{Lists, Placement};
+pub use record::{Body, Kind, Record};
+pub use ring::Partition;
+pub use topology::{Epoch, Member, Standing, Topology};

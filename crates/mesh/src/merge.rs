@@ -1,0 +1,73 @@
+//! Joining two states of one key into the state that has seen both.
+//! The header and a register's value are the greater by rank; mergeable bodies are joined; contexts are united.
+//! Joining is commutative, associative and idempotent, whatever was lost or repeated on the way. A last write
+//! that loses against one that has not seen it is reported, so that nothing is lost in silence.
+
+#[cfg(test)]
+mod tests;
+
+use crate::record::{Body, RECENT_MAX, Recent, Record};
+use crate::set::Set;
+use crate::siblings::Siblings;
+use std::cmp::Ordering;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merged {
+    pub record: Record,
+    /// The write that lost against one that had not seen it.
+    pub loser: Option<Record>,
+}
+
+/// What both sides have seen.
+pub fn merge(left: &Record, right: &Record) -> Merged {
+    let rank = left.rank(right);
+    let (greater, lesser) = if rank == Ordering::Less { (right, left) } else { (left, right) };
+    let same_thing = (left.era, left.kind) == (right.era, right.kind);
+    let body = if same_thing { join_bodies(greater, lesser) } else { greater.body.clone() };
+    let mut context = greater.context.clone();
+    context.join(&lesser.context);
+    let record = Record {
+        era: greater.era,
+        kind: greater.kind,
+        header: greater.header.clone(),
+        body,
+        context,
+        created_ms: left.created_ms.min(right.created_ms),
+        recent: join_recent(&left.recent, &right.recent),
+    };
+    let alone = !same_thing || left.kind.is_last_write_wins();
+    let unseen = rank != Ordering::Equal && !greater.context.covers(lesser.header.dot);
+    let differs = lesser.body != greater.body || lesser.header.tombstone != greater.header.tombstone;
+    let loser = (alone && unseen && differs).then(|| lesser.clone());
+    Merged { record, loser }
+}
+
+fn join_bodies(greater: &Record, lesser: &Record) -> Body {
+    let (left_seen, right_seen) = (&greater.context, &lesser.context);
+    match (&greater.body, &lesser.body) {
+        (Body::Tally(left), Body::Tally(right)) => {
+            let mut joined = left.clone();
+            joined.join(right);
+            Body::Tally(joined)
+        }
+        (Body::Set(left), Body::Set(right)) => Body::Set(Set::join((left, left_seen), (right, right_seen))),
+        (Body::Siblings(left), Body::Siblings(right)) => {
+            Body::Siblings(Siblings::join((left, left_seen), (right, right_seen)))
+        }
+        (body, _) => body.clone(),
+    }
+}
+
+/// The newest of both.
+pub(crate) fn join_recent(left: &[Recent], right: &[Recent]) -> Vec<Recent> {
+    match (left, right) {
+        ([], only) | (only, []) => return only.to_vec(),
+        _ if left == right => return left.to_vec(),
+        _ => {}
+    }
+    let mut all = [left, right].concat();
+    all.sort_unstable_by(|left, right| right.cmp(left));
+    all.dedup();
+    all.truncate(RECENT_MAX);
+    all
+}

@@ -1,0 +1,556 @@
+//! One node of the mesh: replica, coordinator and repairer in one machine.
+//! Requests, frames, ticks and completions go in by `step`; `collect` ends a turn and hands out what follows. It
+//! must hold that nothing which vouches for durable rows leaves before they are durable: such effects are held
+//! here by the batch they wait for, not by the caller's good will.
+
+mod exchange;
+mod hints;
+mod membership;
+mod purge;
+mod reads;
+mod replica;
+mod scans;
+mod shards;
+pub mod status;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use crate::actor::Actor;
+use crate::conflict::Conflict;
+use crate::dots::Dots;
+use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
+use crate::hlc::{Clock, Stamp};
+use crate::moves::Report;
+use crate::overlay::{Flush, Overlay, Seq};
+use crate::peers::Peers;
+use crate::request::{Reply, Request};
+use crate::rows::{self, Row, Rows};
+use crate::topology::Topology;
+use base::codec::{Reader, put_varint};
+use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
+use base::{Code, Instant, NodeId, Token};
+use bytes::Bytes;
+use exchange::Exchanges;
+use hints::Hints;
+use membership::{Routes, Wakening};
+use scans::Batches;
+use shards::Shards;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Who this node is in this life; another incarnation at every start on an empty disk.
+    pub actor: Actor,
+    /// Counts starts, so that answers to an earlier one are not taken for answers to this one.
+    pub boot: u64,
+    /// The disk is empty although others count on this node: it serves when it has caught up.
+    pub wiped: bool,
+    /// How far ahead of this node's clock another's is believed.
+    pub drift_max: Duration,
+    /// How long replicas are waited for when the request does not say.
+    pub timeout: Duration,
+    pub flush_every: Duration,
+    /// How often each pair of replicas compares what it holds.
+    pub round_every: Duration,
+}
+
+/// Rows in memory that are worth a flush before its time.
+const FLUSH_BYTES: usize = 16 * 1024 * 1024;
+
+/// The two clocks of a node: one for waiting, one for people and stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub at: Instant,
+    pub wall_ms: u64,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Tick,
+    Received {
+        from: NodeId,
+        envelope: Envelope,
+    },
+    Request {
+        token: Token,
+        deadline: Instant,
+        request: Request,
+    },
+    Persisted(Seq),
+    Flushed(u64),
+    /// What was agreed on, or what a peer has handed over.
+    Topology(Topology),
+    /// The connection to a peer broke.
+    Lost(NodeId),
+    /// Other regions have heard of everything up to this stamp; nothing later is forgotten.
+    PurgeBound(Stamp),
+}
+
+/// Rows to be made durable in this order; `Persisted` tells when.
+#[derive(Clone, Debug)]
+pub struct Persist {
+    pub seq: Seq,
+    pub rows: Vec<Row>,
+}
+
+#[derive(Debug, Default)]
+pub struct Output {
+    pub send: Vec<(NodeId, Envelope)>,
+    pub persist: Option<Persist>,
+    pub flush: Option<Flush>,
+    pub replies: Vec<(Token, Reply)>,
+    /// For whoever decides about the topology.
+    pub reports: Vec<Report>,
+    pub notes: Vec<Note>,
+}
+
+/// Facts worth a log line or a count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    Conflict(Box<Conflict>),
+    /// A record whose clock is further ahead than is believed.
+    ClockAhead {
+        actor: Actor,
+        stamp: Stamp,
+    },
+    Hinted(NodeId),
+    /// Replicas of a shard hold the same again.
+    Repaired {
+        shard: Shard,
+        with: NodeId,
+        records: usize,
+    },
+    Purged(usize),
+    /// A node that was not in step serves.
+    Awake,
+}
+
+/// Everything that a step has at hand.
+struct Turn<'a> {
+    now: Now,
+    rows: &'a dyn Rows,
+    out: &'a mut Output,
+}
+
+/// Who waits for the end of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    Here(Token),
+    /// A node that passed the write on.
+    Peer(NodeId, Ask),
+    /// One of several writes of a request.
+    Part(u64, usize),
+}
+
+/// What waits until a batch is durable.
+#[derive(Debug)]
+enum Then {
+    Send(NodeId, Frame),
+    /// This node has what the operation wants stored.
+    Stored(Ask, Outcome),
+    /// The operation's record may leave.
+    Spread(Ask),
+    /// What a read wants to see of this node may be seen.
+    Show(Ask),
+    /// Everything that an exchange brought is durable.
+    Exchanged(Ask),
+    /// What a peer vouched for holds here too.
+    Settled(Shard, Known, Stamp),
+    Identity {
+        dots: u64,
+        floor: Stamp,
+    },
+    Report(Report),
+}
+
+#[derive(Debug)]
+enum Operation {
+    Write(Box<writes::Writing>),
+    Forward(Box<writes::Forwarding>),
+    Read(Box<reads::Reading>),
+    Scan(Box<scans::Scanning>),
+    Exchange(Box<exchange::Exchanging>),
+    /// A record on its way to the peer of an exchange.
+    Give(Ask),
+    Hint(hints::Hinting),
+}
+
+#[derive(Debug)]
+struct Pending {
+    operation: Operation,
+    started: Instant,
+    deadline: Instant,
+}
+
+pub struct Mesh {
+    params: Params,
+    me: NodeId,
+    clock: Clock,
+    dots: Dots,
+    /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
+    floor: Stamp,
+    topology: Topology,
+    routes: Routes,
+    /// What was agreed on when the node started.
+    handed: Option<Topology>,
+    overlay: Overlay,
+    /// The last batch handed out, and rows for the next.
+    seq: Seq,
+    gathering: Vec<Row>,
+    durable: Seq,
+    held: BTreeMap<Seq, Vec<Then>>,
+    asks: u64,
+    operations: BTreeMap<Ask, Pending>,
+    alarms: BTreeSet<(Instant, Ask)>,
+    batches: Batches,
+    /// Writes that were passed on to this node, lately.
+    forwarded: BTreeMap<NodeId, BTreeSet<Ask>>,
+    peers: Peers,
+    hints: Hints,
+    shards: Shards,
+    exchanges: Exchanges,
+    wakening: Wakening,
+    purge_bound: Stamp,
+    flush_at: Instant,
+}
+
+impl Mesh {
+    /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
+    pub fn new(params: Params, topology: Topology, rows: &dyn Rows, replayed: Vec<Vec<Row>>) -> Mesh {
+        let mut overlay = Overlay::default();
+        replayed.iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
+        let identity = overlay.get(rows, rows::IDENTITY).0.and_then(decode_identity);
+        let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
+        let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
+        // What is newer than what the node knew in its last life comes to it as it would have then.
+        let kept = overlay.get(rows, rows::TOPOLOGY).0.and_then(Topology::decode);
+        let handed = Some(topology.clone());
+        let topology = kept.unwrap_or(topology);
+        let me = params.actor.node;
+        let shards = Shards::load(&topology, &overlay, rows);
+        Mesh {
+            me,
+            clock: Clock::new(floor, params.drift_max),
+            dots: Dots::resume(dots),
+            floor,
+            routes: Routes::of(&topology),
+            hints: Hints::of(&topology, me),
+            wakening: Wakening::new(params.wiped),
+            handed,
+            topology,
+            overlay,
+            seq: Seq(0),
+            gathering: Vec::new(),
+            durable: Seq(0),
+            held: BTreeMap::new(),
+            asks: params.boot << 40,
+            operations: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            batches: Batches::default(),
+            forwarded: BTreeMap::new(),
+            peers: Peers::default(),
+            shards,
+            exchanges: Exchanges::default(),
+            purge_bound: Stamp::MAX,
+            flush_at: Instant::ZERO,
+            params,
+        }
+    }
+
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    pub fn step(&mut self, now: Now, input: Input, rows: &dyn Rows, out: &mut Output) {
+        let t = &mut Turn { now, rows, out };
+        match input {
+            Input::Tick => self.step_tick(t),
+            Input::Received { from, envelope } => self.step_received(t, from, envelope),
+            Input::Request { token, deadline, request } => self.step_request(t, token, deadline, request),
+            Input::Persisted(seq) => self.step_persisted(t, seq),
+            Input::Flushed(number) => self.overlay.flushed(number),
+            Input::Topology(topology) => self.step_topology(t, topology),
+            Input::Lost(peer) => self.peers.silent(peer, now.at),
+            Input::PurgeBound(stamp) => self.purge_bound = stamp,
+        }
+    }
+
+    /// Ends a turn: rows gathered in it become one batch.
+    pub fn collect(&mut self, out: &mut Output) {
+        if !self.gathering.is_empty() {
+            self.seq = self.next_seq();
+            out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
+        }
+    }
+
+    fn step_tick(&mut self, t: &mut Turn<'_>) {
+        if let Some(handed) = self.handed.take() {
+            self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(self.topology.encode()));
+            self.step_topology(t, handed);
+            let lost = self.all_shards().filter(|shard| !self.keeps(*shard)).collect();
+            self.plan_exchanges(false, lost);
+        }
+        self.reserve(t);
+        self.ring_alarms(t);
+        self.step_waking(t);
+        self.step_hints(t);
+        self.step_shards(t);
+        self.step_exchanges(t);
+        self.step_purge(t);
+        if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
+            self.flush(t);
+        }
+    }
+
+    fn flush(&mut self, t: &mut Turn<'_>) {
+        self.flush_at = t.now.at.after(self.params.flush_every);
+        if self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
+            t.out.flush = Some(self.overlay.freeze(self.next_seq()));
+        }
+    }
+
+    fn step_request(&mut self, t: &mut Turn<'_>, token: Token, deadline: Instant, request: Request) {
+        let busy = self.operations.len() >= MESH_OPERATIONS_MAX;
+        if busy || self.overlay.bytes() > MESH_OVERLAY_BYTES_MAX {
+            return t.out.replies.push((token, Reply::Refused(Code::TooManyRequests)));
+        }
+        match request {
+            Request::Write(write) => self.start_write(t, Client::Here(token), write, deadline),
+            Request::Read { key, r } => self.start_read(t, token, key, r, deadline),
+            Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
+            Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
+        }
+    }
+
+    fn step_received(&mut self, t: &mut Turn<'_>, from: NodeId, envelope: Envelope) {
+        self.peers.heard(from);
+        let Envelope { epoch, frame } = envelope;
+        if epoch > self.topology.epoch && !matches!(frame, Frame::Topology(_)) {
+            self.send(t, from, Frame::Which);
+            // Whoever is behind may have been given up by the others, and must not answer as if it were not.
+            match frame {
+                Frame::Fetch { ask, .. } | Frame::Collect { ask, .. } | Frame::Forward { ask, .. } => {
+                    return self.send(t, from, Frame::Declined { ask });
+                }
+                Frame::Welcome => return,
+                _ => {}
+            }
+        }
+        if epoch < self.topology.epoch
+            && let Some(ask) = frame.question()
+        {
+            self.send(t, from, Frame::Topology(self.topology.encode()));
+            return self.send(t, from, Frame::Declined { ask });
+        }
+        match frame {
+            Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
+            Frame::Forwarded { ask, reply } => self.step_forwarded(t, from, ask, *reply),
+            Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
+            Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
+            Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
+            Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
+            Frame::Fetched { ask, record, mark } => self.step_fetched(t, from, ask, record, mark),
+            Frame::Collect { ask, space, start, end, limit } => {
+                self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });
+            }
+            Frame::Collected { ask, records, upto } => self.step_collected(t, from, ask, records, upto),
+            Frame::Declined { ask } => self.step_declined(t, from, ask),
+            Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
+            Frame::Topology(bytes) => {
+                if let Some(topology) = Topology::decode(bytes) {
+                    self.step_topology(t, topology);
+                }
+            }
+            Frame::Hello => self.send(t, from, Frame::Welcome),
+            Frame::Welcome => self.step_welcome(t, from),
+            Frame::Compare { ask, shard, root, known } => {
+                self.step_compare(t, from, ask, exchange::Side { shard, root, known });
+            }
+            Frame::Leaves { ask, leaves, known, mark } => {
+                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, mark });
+            }
+            Frame::Page(page) => self.step_page(t, from, *page),
+            Frame::Answer(answer) => self.step_answer(t, from, *answer),
+            Frame::Settled { shard, known, mark } => self.step_settled(t, from, shard, known, mark),
+        }
+    }
+
+    fn step_persisted(&mut self, t: &mut Turn<'_>, seq: Seq) {
+        self.durable = self.durable.max(seq);
+        while let Some(entry) = self.held.first_entry()
+            && *entry.key() <= self.durable
+        {
+            entry.remove().into_iter().for_each(|then| self.perform(t, then));
+        }
+    }
+
+    fn perform(&mut self, t: &mut Turn<'_>, then: Then) {
+        match then {
+            Then::Send(to, frame) => self.send(t, to, frame),
+            Then::Stored(ask, outcome) => self.step_stored(t, self.me, ask, outcome),
+            Then::Spread(ask) => self.spread(t, ask),
+            Then::Show(ask) => self.fetch_here(t, ask),
+            Then::Exchanged(ask) => self.step_exchanged(t, ask),
+            Then::Settled(shard, known, mark) => self.settle(shard, &known, mark),
+            Then::Identity { dots, floor } => {
+                self.dots.reserved(dots);
+                self.floor = floor;
+            }
+            Then::Report(report) => t.out.reports.push(report),
+        }
+    }
+
+    /// Does something once a batch is durable, which may be now.
+    fn after(&mut self, t: &mut Turn<'_>, seq: Seq, then: Then) {
+        if seq <= self.durable {
+            return self.perform(t, then);
+        }
+        self.held.entry(seq).or_default().push(then);
+    }
+
+    /// The batch that rows written now belong to.
+    fn next_seq(&self) -> Seq {
+        Seq(self.seq.0 + 1)
+    }
+
+    /// The batch with which everything written so far is durable.
+    fn horizon(&self) -> Seq {
+        if self.gathering.is_empty() { self.seq } else { self.next_seq() }
+    }
+
+    fn put_row(&mut self, key: Bytes, value: Option<Bytes>) {
+        let row = Row { key, value };
+        self.overlay.put(&row, self.next_seq());
+        self.gathering.push(row);
+    }
+
+    fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
+        t.out.send.push((to, Envelope { epoch: self.topology.epoch, frame }));
+    }
+
+    fn reply(&mut self, t: &mut Turn<'_>, client: Client, reply: Reply) {
+        match client {
+            Client::Here(token) => t.out.replies.push((token, reply)),
+            Client::Peer(node, ask) => self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply) }),
+            Client::Part(batch, idx) => {
+                if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {
+                    t.out.replies.push((token, Reply::Batch(replies)));
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, t: &Turn<'_>, operation: Operation, deadline: Instant) -> Ask {
+        self.asks += 1;
+        let ask = Ask(self.asks);
+        self.operations.insert(ask, Pending { operation, started: t.now.at, deadline });
+        self.alarms.insert((deadline, ask));
+        ask
+    }
+
+    fn finish(&mut self, ask: Ask) -> Option<Pending> {
+        let pending = self.operations.remove(&ask)?;
+        self.alarms.remove(&(pending.deadline, ask));
+        Some(pending)
+    }
+
+    /// How long a peer took to answer an operation.
+    fn time(&mut self, t: &Turn<'_>, from: NodeId, ask: Ask) {
+        if let Some(pending) = self.operations.get(&ask)
+            && from != self.me
+        {
+            self.peers.answered(from, t.now.at.since(pending.started));
+        }
+    }
+
+    fn ring_alarms(&mut self, t: &mut Turn<'_>) {
+        while let Some((at, ask)) = self.alarms.first().copied()
+            && at <= t.now.at
+        {
+            self.alarms.pop_first();
+            match self.operations.get(&ask) {
+                Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
+                Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
+                _ => {}
+            }
+        }
+    }
+
+    fn expire(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(pending) = self.finish(ask) else { return };
+        match pending.operation {
+            Operation::Write(writing) => self.expire_write(t, *writing),
+            Operation::Forward(forwarding) => self.expire_forward(t, *forwarding),
+            Operation::Read(reading) => self.expire_read(t, *reading),
+            Operation::Scan(scanning) => self.expire_scan(t, *scanning),
+            Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
+            Operation::Give(exchange) => self.expire(t, exchange),
+            Operation::Hint(hinting) => self.expire_hint(t, hinting),
+        }
+    }
+
+    fn step_declined(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        match self.operations.get(&ask).map(|pending| &pending.operation) {
+            Some(Operation::Write(_)) => self.decline_write(t, from, ask),
+            Some(Operation::Read(_)) => self.decline_read(t, from, ask),
+            Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
+            Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
+            Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
+            None => {}
+        }
+    }
+
+    /// Somebody has, or has not, stored what an operation wanted stored.
+    fn step_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
+        self.time(t, from, ask);
+        match self.operations.get(&ask).map(|pending| &pending.operation) {
+            Some(Operation::Write(_)) => self.write_stored(t, from, ask, outcome),
+            Some(Operation::Read(_)) => self.read_stored(t, from, ask),
+            Some(Operation::Give(_)) => self.exchange_stored(t, ask),
+            Some(Operation::Hint(_)) => self.hint_stored(t, ask),
+            _ => {}
+        }
+    }
+
+    /// Dots and the floor of the clock, durable before they are used.
+    fn reserve(&mut self, t: &mut Turn<'_>) {
+        let Some(dots) = self.dots.wants() else { return };
+        self.write_identity(t, dots);
+    }
+
+    fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {
+        let floor = self.clock.tick(t.now.wall_ms);
+        let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
+        self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
+        let seq = self.next_seq();
+        self.after(t, seq, Then::Identity { dots, floor });
+    }
+}
+
+/// The row of who this node is.
+struct Identity {
+    incarnation: u32,
+    dots: u64,
+    floor: Stamp,
+}
+
+impl Identity {
+    fn encode(&self) -> Bytes {
+        let mut out = vec![1];
+        put_varint(&mut out, u64::from(self.incarnation));
+        put_varint(&mut out, self.dots);
+        put_varint(&mut out, self.floor.0);
+        out.into()
+    }
+}
+
+fn decode_identity(bytes: Bytes) -> Option<Identity> {
+    let mut reader = Reader::new(bytes);
+    if reader.u8()? != 1 {
+        return None;
+    }
+    let incarnation = u32::try_from(reader.varint()?).ok()?;
+    Some(Identity { incarnation, dots: reader.varint()?, floor: Stamp(reader.varint()?) })
+}

@@ -1,0 +1,455 @@
+//! Anti-entropy: two replicas compare the trees of a shard and bring each other up to date, always and within a
+//! budget. The one that begins keeps the state: it opens with its root, walks its keys in the buckets that
+//! differ page by page, takes what it lacks, gives what the other lacks, and in the end both know how far they
+//! agree. Filling a newcomer, catching up and checking are the same walk: with an empty tree every bucket differs.
+
+use super::{Mesh, Note, Operation, Then, Turn};
+use crate::frame::{Answer, Ask, Entry, Frame, Known, Page, Shard, Why};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::moves::{Report, blocking};
+use crate::record::Record;
+use crate::ring::Partition;
+use crate::rows;
+use crate::topology::{Epoch, Phase};
+use crate::tree::{Buckets, digest};
+use base::mutant::{Mutant, planted};
+use base::{Instant, NodeId};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Exchanges that a node has begun at a time.
+const UNDER_WAY_MAX: usize = 4;
+/// Entries of the plan that one tick looks at.
+const LOOKS_PER_TICK: usize = 256;
+/// Keys on a page, rows looked at for one, and bytes of records in an answer.
+const PAGE_KEYS: usize = 256;
+const PAGE_ROWS: usize = 4_096;
+const ANSWER_BYTES_SOFT: usize = 256 * 1024;
+/// Rows of a shard that is no longer kept, removed in a tick.
+const WIPE_ROWS: usize = 500;
+
+/// With whom this node compares what, and when next.
+#[derive(Debug, Default)]
+pub(super) struct Exchanges {
+    plan: Vec<Plan>,
+    cursor: usize,
+    under_way: usize,
+    floor_at: Instant,
+    /// From whom everything of a shard was taken since the last move began.
+    sources: BTreeMap<Shard, BTreeSet<NodeId>>,
+    /// Shards that are no longer kept.
+    lost: Vec<Shard>,
+    purge_cursor: u8,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    shard: Shard,
+    peer: NodeId,
+    due: Instant,
+}
+
+/// How the one that begins describes its side.
+pub(super) struct Side {
+    pub shard: Shard,
+    pub root: u64,
+    pub known: Known,
+}
+
+pub(super) struct Opening {
+    pub ask: Ask,
+    pub epoch: Epoch,
+    pub leaves: Vec<u64>,
+    pub known: Known,
+    pub mark: Stamp,
+}
+
+#[derive(Debug)]
+pub(super) struct Exchanging {
+    shard: Shard,
+    peer: NodeId,
+    /// What each side vouched for when the trees were compared.
+    known: Known,
+    mark: Stamp,
+    their_known: Known,
+    their_mark: Stamp,
+    buckets: Option<Buckets>,
+    /// Everything up to here is done.
+    cursor: Option<Key>,
+    /// How far the page reaches that is being answered; none to the end.
+    page_upto: Option<Key>,
+    at_end: bool,
+    /// Records that the peer has not acknowledged yet.
+    outstanding: usize,
+    records: usize,
+}
+
+impl Exchanges {
+    pub fn next_to_purge(&mut self) -> Partition {
+        self.purge_cursor = self.purge_cursor.wrapping_add(1);
+        Partition(self.purge_cursor)
+    }
+}
+
+impl Mesh {
+    /// After a change of topology: who compares with whom.
+    pub(super) fn plan_exchanges(&mut self, begins: bool, lost: Vec<Shard>) {
+        if begins {
+            self.exchanges.sources.clear();
+        }
+        self.exchanges.lost.extend(lost);
+        // Changes of topology come in quick succession: whoever was waiting goes on waiting its turn.
+        let dues: BTreeMap<(Shard, NodeId), Instant> =
+            self.exchanges.plan.drain(..).map(|plan| ((plan.shard, plan.peer), plan.due)).collect();
+        let mut plan = Vec::new();
+        for shard in self.all_shards() {
+            let route = self.route(shard.partition, shard.copies);
+            let pending = self.topology.phase(shard.partition) == Phase::Pending;
+            let settled = route.read.contains(&self.me);
+            if !settled && !route.also.contains(&self.me) {
+                continue;
+            }
+            // A newcomer takes from the old; the old leave it to the newcomer to begin.
+            let peers: Vec<NodeId> = if pending { route.read.clone() } else { route.everyone().collect() };
+            let peers = peers.into_iter().filter(|node| *node != self.me);
+            plan.extend(peers.map(|peer| {
+                let due = dues.get(&(shard, peer)).copied().filter(|_| !begins);
+                Plan { shard, peer, due: due.unwrap_or(Instant::ZERO) }
+            }));
+        }
+        self.exchanges.plan = plan;
+    }
+
+    pub(super) fn step_exchanges(&mut self, t: &mut Turn<'_>) {
+        if t.now.at >= self.exchanges.floor_at {
+            self.exchanges.floor_at = t.now.at.after(self.params.round_every);
+            self.write_identity(t, self.dots.bound());
+            self.report_sources(t);
+        }
+        if let Some(shard) = self.exchanges.lost.last().copied()
+            && (self.keeps(shard) || self.wipe(t, shard, WIPE_ROWS) == 0)
+        {
+            self.exchanges.lost.pop();
+        }
+        for _ in 0..LOOKS_PER_TICK.min(self.exchanges.plan.len()) {
+            if self.exchanges.under_way >= UNDER_WAY_MAX {
+                return;
+            }
+            let nth = self.exchanges.cursor % self.exchanges.plan.len();
+            self.exchanges.cursor = nth + 1;
+            let Plan { shard, peer, due } = self.exchanges.plan[nth].clone();
+            let ready = due <= t.now.at && self.shards.is_built(shard.partition);
+            if ready && self.floor > Stamp::ZERO && self.peers.may_ask(peer, t.now.at) {
+                self.exchanges.plan[nth].due = t.now.at.after(self.params.round_every);
+                self.start_exchange(t, shard, peer);
+            }
+        }
+    }
+
+    fn start_exchange(&mut self, t: &mut Turn<'_>, shard: Shard, peer: NodeId) {
+        let known = self.known(shard);
+        let state = self.shards.state(shard);
+        let (root, mark) = (state.tree.root(), state.mark);
+        let exchanging = Exchanging {
+            shard,
+            peer,
+            known: known.clone(),
+            mark,
+            their_known: Vec::new(),
+            their_mark: Stamp::ZERO,
+            buckets: None,
+            cursor: None,
+            page_upto: None,
+            at_end: false,
+            outstanding: 0,
+            records: 0,
+        };
+        self.exchanges.under_way += 1;
+        let deadline = t.now.at.after(self.params.timeout);
+        let ask = self.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
+        self.send(t, peer, Frame::Compare { ask, shard, root, known });
+    }
+
+    pub(super) fn step_compare(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, side: Side) {
+        let shard = side.shard;
+        let lawful = self.topology.copies_in_use().contains(&shard.copies);
+        if !lawful || !self.keeps(shard) || !self.shards.is_built(shard.partition) {
+            return self.send(t, from, Frame::Declined { ask });
+        }
+        let known = self.known(shard);
+        let state = self.shards.state(shard);
+        state.told.insert(from, side.known);
+        let leaves = if state.tree.root() == side.root { Vec::new() } else { state.tree.leaves().to_vec() };
+        let mark = state.mark;
+        self.send(t, from, Frame::Leaves { ask, leaves, known, mark });
+    }
+
+    fn exchanging(&mut self, from: NodeId, ask: Ask) -> Option<&mut Exchanging> {
+        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+            Some(Operation::Exchange(exchanging)) if exchanging.peer == from => Some(exchanging),
+            _ => None,
+        }
+    }
+
+    pub(super) fn step_leaves(&mut self, t: &mut Turn<'_>, from: NodeId, opening: Opening) {
+        let Opening { ask, epoch, leaves, known, mark } = opening;
+        let Some(shard) = self.exchanging(from, ask).map(|exchanging| exchanging.shard) else { return };
+        // A source that may still serve an older epoch may yet be given what it does not give here.
+        if epoch < self.topology.began {
+            return self.expire(t, ask);
+        }
+        let differing = match leaves.is_empty() {
+            true => None,
+            false => match self.shards.state(shard).tree.differing(&leaves) {
+                Some(differing) => Some(differing),
+                None => return self.expire(t, ask),
+            },
+        };
+        self.shards.state(shard).told.insert(from, known.clone());
+        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        (exchanging.their_known, exchanging.their_mark) = (known, mark);
+        exchanging.at_end = differing.is_none();
+        exchanging.buckets = differing;
+        match exchanging.at_end {
+            true => self.after(t, self.horizon(), Then::Exchanged(ask)),
+            false => self.send_page(t, ask),
+        }
+    }
+
+    /// The next keys of this side in the buckets that differ.
+    fn send_page(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        self.prolong(t, ask);
+        let Some(Operation::Exchange(exchanging)) =
+            self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        let (shard, peer, after) = (exchanging.shard, exchanging.peer, exchanging.cursor.clone());
+        let buckets = exchanging.buckets.clone().expect("pages are of buckets that differ");
+        let (mut entries, mut upto, mut n) = (Vec::new(), None, 0);
+        self.walk(t, shard, &buckets, after.as_ref(), &mut |key, value| {
+            n += 1;
+            if let Some(value) = value {
+                let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
+                let (digest, stamp) = (digest(&key, value), self.purge_stamp(&record));
+                if !(planted(Mutant::TombstoneNotSynced) && record.is_tombstone()) {
+                    entries.push(Entry { key: key.clone(), digest, stamp });
+                }
+            }
+            let full = entries.len() >= PAGE_KEYS || n >= PAGE_ROWS;
+            upto = full.then_some(key);
+            !full
+        });
+        if let Some(exchanging) = self.exchanging(peer, ask) {
+            exchanging.page_upto = upto.clone();
+        }
+        let mark = self.shards.mark(shard);
+        let page = Page { ask, shard, buckets, mark, after, upto, entries };
+        self.send(t, peer, Frame::Page(Box::new(page)));
+    }
+
+    /// Visits the keys of a shard behind `after`, with the record of those in the buckets.
+    fn walk(
+        &self,
+        t: &Turn<'_>,
+        shard: Shard,
+        buckets: &Buckets,
+        after: Option<&Key>,
+        visit: &mut dyn FnMut(Key, Option<&Bytes>) -> bool,
+    ) {
+        let from = match after {
+            Some(key) => [rows::record(key).as_ref(), b"\0"].concat().into(),
+            None => rows::records_from(shard.partition, b""),
+        };
+        self.overlay.scan(t.rows, &from, &rows::records_end(shard.partition), &mut |row, value| {
+            let key = rows::record_key(row).expect("a row that we wrote can be read");
+            let wanted = self.shard_of(&key) == Some(shard) && buckets.contains(&key);
+            visit(key, wanted.then_some(value))
+        });
+    }
+
+    /// What a mark must have passed for the record to be forgotten; records of other regions never are, here.
+    fn purge_stamp(&self, record: &Record) -> Stamp {
+        let ours = record.header.dot.actor.region == self.params.actor.region;
+        if ours && !planted(Mutant::PurgedReturns) { record.header.stamp } else { Stamp::MAX }
+    }
+
+    pub(super) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: Page) {
+        if !self.keeps(page.shard) || page.entries.len() > PAGE_KEYS {
+            return self.send(t, from, Frame::Declined { ask: page.ask });
+        }
+        let mark = self.shards.mark(page.shard);
+        let mut theirs: BTreeMap<&Key, &Entry> =
+            page.entries.iter().map(|entry| (&entry.key, entry)).collect();
+        let mut answer =
+            Answer { ask: page.ask, upto: None, records: Vec::new(), wanted: Vec::new(), purged: Vec::new() };
+        let (mut forgotten, mut bytes, mut n) = (Vec::new(), 0, 0);
+        self.walk(t, page.shard, &page.buckets, page.after.as_ref(), &mut |key, value| {
+            if page.upto.as_ref().is_some_and(|upto| key > *upto) {
+                return false;
+            }
+            n += 1;
+            if let Some(value) = value {
+                let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
+                match theirs.remove(&key) {
+                    Some(entry) if entry.digest == digest(&key, value) => {}
+                    None if self.purge_stamp(&record) <= page.mark => forgotten.push(key.clone()),
+                    entry => {
+                        bytes += value.len();
+                        answer.wanted.extend(entry.map(|entry| entry.key.clone()));
+                        if !(planted(Mutant::TombstoneNotSynced) && record.is_tombstone()) {
+                            answer.records.push((key.clone(), value.clone()));
+                        }
+                    }
+                }
+            }
+            let full = bytes > ANSWER_BYTES_SOFT || n >= PAGE_ROWS;
+            answer.upto = full.then_some(key);
+            !full
+        });
+        let lacked =
+            theirs.into_values().filter(|entry| answer.upto.as_ref().is_none_or(|upto| entry.key <= *upto));
+        for Entry { key, stamp, .. } in lacked {
+            if *stamp <= mark { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
+        }
+        forgotten.iter().for_each(|key| self.forget(t, key, page.shard, page.mark));
+        self.send(t, from, Frame::Answer(Box::new(answer)));
+    }
+
+    /// Removes what everybody else has removed.
+    fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, mark: Stamp) {
+        let local = self.load(t, key);
+        if local.record.as_ref().is_some_and(|record| self.purge_stamp(record) <= mark) {
+            self.remove(key, shard, &local);
+        }
+    }
+
+    pub(super) fn step_answer(&mut self, t: &mut Turn<'_>, from: NodeId, answer: Answer) {
+        let ask = answer.ask;
+        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        if exchanging.outstanding > 0 {
+            return;
+        }
+        let (shard, their_mark) = (exchanging.shard, exchanging.their_mark);
+        exchanging.at_end = answer.upto.is_none() && exchanging.page_upto.is_none();
+        exchanging.cursor = answer.upto.or(exchanging.page_upto.take());
+        exchanging.records += answer.records.len() + answer.wanted.len();
+        for (key, bytes) in answer.records {
+            if let Some(record) = Record::decode(bytes).filter(|_| self.shard_of(&key) == Some(shard)) {
+                self.absorb(t, &key, shard, &record, Why::Repair);
+            }
+        }
+        answer.purged.iter().for_each(|key| self.forget(t, key, shard, their_mark));
+        let mut outstanding = 0;
+        for key in answer.wanted {
+            if let Some(record) = self.load(t, &key).bytes {
+                outstanding += 1;
+                let give = self.begin(t, Operation::Give(ask), t.now.at.after(self.params.timeout));
+                self.send(t, from, Frame::Store { ask: give, key, record, why: Why::Repair });
+            }
+        }
+        self.prolong(t, ask);
+        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        exchanging.outstanding = outstanding;
+        if outstanding == 0 {
+            self.after(t, self.horizon(), Then::Exchanged(ask));
+        }
+    }
+
+    pub(super) fn exchange_stored(&mut self, t: &mut Turn<'_>, give: Ask) {
+        let Some(Operation::Give(ask)) = self.finish(give).map(|pending| pending.operation) else { return };
+        let Some(Operation::Exchange(exchanging)) =
+            self.operations.get_mut(&ask).map(|pending| &mut pending.operation)
+        else {
+            return;
+        };
+        exchanging.outstanding = exchanging.outstanding.saturating_sub(1);
+        if exchanging.outstanding == 0 {
+            self.after(t, self.horizon(), Then::Exchanged(ask));
+        }
+    }
+
+    /// A page is done, and durable on both sides.
+    pub(super) fn step_exchanged(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(Operation::Exchange(exchanging)) =
+            self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        if !exchanging.at_end {
+            return self.send_page(t, ask);
+        }
+        let Some(Operation::Exchange(done)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
+        let Exchanging { shard, peer, known, mark, their_known, their_mark, records, .. } = *done;
+        self.exchanges.under_way -= 1;
+        self.settle(shard, &their_known, their_mark);
+        self.send(t, peer, Frame::Settled { shard, known, mark });
+        self.exchanges.sources.entry(shard).or_default().insert(peer);
+        self.report_filled(t, shard);
+        if records > 0 {
+            t.out.notes.push(Note::Repaired { shard, with: peer, records });
+        }
+    }
+
+    pub(super) fn step_settled(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        shard: Shard,
+        known: Known,
+        mark: Stamp,
+    ) {
+        if self.keeps(shard) {
+            self.shards.state(shard).told.insert(from, known.clone());
+            self.after(t, self.horizon(), Then::Settled(shard, known, mark));
+        }
+    }
+
+    pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
+        self.exchanges.under_way -= 1;
+        self.peers.silent(exchanging.peer, t.now.at);
+    }
+
+    fn prolong(&mut self, t: &Turn<'_>, ask: Ask) {
+        if let Some(pending) = self.operations.get_mut(&ask) {
+            self.alarms.remove(&(pending.deadline, ask));
+            pending.deadline = t.now.at.after(self.params.timeout);
+            self.alarms.insert((pending.deadline, ask));
+        }
+    }
+
+    /// Told again and again until it is known.
+    fn report_sources(&mut self, t: &mut Turn<'_>) {
+        t.out.reports.push(Report::At(self.topology.epoch));
+        let mut all = true;
+        for shard in self.all_shards() {
+            self.report_filled(t, shard);
+            let route = self.route(shard.partition, shard.copies);
+            all &= !route.read.contains(&self.me) || route.read == [self.me] || self.is_filled(shard);
+        }
+        if all {
+            self.wakening.caught_up();
+        }
+        if all && self.is_stale() {
+            t.out.reports.push(Report::CaughtUp);
+        }
+    }
+
+    fn report_filled(&mut self, t: &mut Turn<'_>, shard: Shard) {
+        if self.is_newcomer(shard) && self.is_filled(shard) {
+            let Shard { partition, copies } = shard;
+            t.out.reports.push(Report::Filled { partition, copies });
+        }
+    }
+
+    /// Everything was taken from as many replicas as every quorum must meet.
+    fn is_filled(&self, shard: Shard) -> bool {
+        let route = self.route(shard.partition, shard.copies);
+        let sources = self.exchanges.sources.get(&shard);
+        let gave = |node: &&NodeId| sources.is_some_and(|sources| sources.contains(node));
+        route.read.iter().filter(gave).count() >= blocking(route.read.len())
+    }
+}

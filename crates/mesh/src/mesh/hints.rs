@@ -1,0 +1,156 @@
+//! Hints: that a replica lacks what this node has of a key. A hint of a replica is a row without a value, since
+//! the node has the record itself; that of a stand-in holds the record. It is replayed when the replica answers
+//! again, and removed when the replica has it. What does not fit is left to anti-entropy.
+
+use super::{Mesh, Note, Operation, Then, Turn};
+use crate::frame::{Ask, Frame, Outcome, Why};
+use crate::key::Key;
+use crate::merge::merge;
+use crate::record::Record;
+use crate::rows;
+use crate::topology::Topology;
+use base::NodeId;
+use base::limits::MESH_HINTS_MAX;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Hints that are replayed to one replica at a time.
+const WINDOW: usize = 64;
+
+/// A hint that is being replayed.
+#[derive(Debug)]
+pub(super) struct Hinting {
+    target: NodeId,
+    key: Key,
+    record: Bytes,
+    /// What the row held.
+    kept: Bytes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    targets: BTreeMap<NodeId, Target>,
+}
+
+#[derive(Debug, Default)]
+struct Target {
+    /// There may be rows.
+    waiting: bool,
+    added: usize,
+    in_flight: usize,
+}
+
+impl Hints {
+    /// For whom there may be hints.
+    pub fn waiting(&self) -> impl Iterator<Item = NodeId> {
+        self.targets.iter().filter(|(_, target)| target.waiting).map(|(node, _)| *node)
+    }
+
+    /// There may be hints of an earlier life for anybody.
+    pub fn of(topology: &Topology, me: NodeId) -> Hints {
+        let others = topology.members().iter().map(|member| member.node).filter(|node| *node != me);
+        Hints { targets: others.map(|node| (node, Target { waiting: true, ..Target::default() })).collect() }
+    }
+}
+
+impl Mesh {
+    pub(super) fn hint(&mut self, t: &mut Turn<'_>, target: NodeId, key: &Key) {
+        let hints = self.hints.targets.entry(target).or_default();
+        if hints.added >= MESH_HINTS_MAX {
+            return;
+        }
+        hints.added += 1;
+        hints.waiting = true;
+        let row = rows::hint(target, key);
+        if self.overlay.get(t.rows, &row).0.is_none() {
+            self.put_row(row, Some(Bytes::new()));
+        }
+        t.out.notes.push(Note::Hinted(target));
+    }
+
+    /// Keeps a record for a replica that is down, on behalf of a client that likes it so.
+    pub(super) fn step_keep(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        target: NodeId,
+        key: Key,
+        record: Bytes,
+    ) {
+        let hints = self.hints.targets.entry(target).or_default();
+        let known = self.topology.member(target).is_some() && hints.added < MESH_HINTS_MAX;
+        let Some(record) = Record::decode(record).filter(|_| known) else {
+            return self.send(t, from, Frame::Declined { ask });
+        };
+        hints.added += 1;
+        hints.waiting = true;
+        let row = rows::hint(target, &key);
+        let before = self.overlay.get(t.rows, &row).0.and_then(Record::decode);
+        let record = before.map_or(record.clone(), |before| merge(&before, &record).record);
+        self.put_row(row, Some(record.encode()));
+        let seq = self.next_seq();
+        self.after(t, seq, Then::Send(from, Frame::Stored { ask, outcome: Outcome::Held }));
+    }
+
+    /// Replays to whoever seems to be there again.
+    pub(super) fn step_hints(&mut self, t: &mut Turn<'_>) {
+        let ready = |(node, target): (&NodeId, &Target)| {
+            (target.waiting && target.in_flight == 0 && !self.peers.is_down(*node)).then_some(*node)
+        };
+        for target in self.hints.targets.iter().filter_map(ready).collect::<Vec<_>>() {
+            self.replay(t, target);
+        }
+    }
+
+    fn replay(&mut self, t: &mut Turn<'_>, target: NodeId) {
+        let (from, to) = rows::hint_range(target);
+        let mut keys = Vec::new();
+        self.overlay.scan(t.rows, &from, &to, &mut |row, kept| {
+            keys.extend(rows::hint_key(row).map(|key| (key, kept.clone())));
+            keys.len() < WINDOW
+        });
+        let hints = self.hints.targets.entry(target).or_default();
+        if keys.is_empty() || self.topology.member(target).is_none() {
+            (hints.waiting, hints.added) = (false, 0);
+        }
+        let known = self.topology.member(target).is_some();
+        for (key, kept) in keys {
+            let record = if kept.is_empty() { self.load(t, &key).bytes } else { Some(kept.clone()) };
+            let record = record.filter(|_| known);
+            let Some(record) = record else {
+                self.put_row(rows::hint(target, &key), None);
+                continue;
+            };
+            self.hints.targets.entry(target).or_default().in_flight += 1;
+            let deadline = t.now.at.after(self.params.timeout);
+            let hinting = Hinting { target, key: key.clone(), record: record.clone(), kept };
+            let ask = self.begin(t, Operation::Hint(hinting), deadline);
+            self.send(t, target, Frame::Store { ask, key, record, why: Why::Repair });
+        }
+    }
+
+    /// What has changed meanwhile is replayed again.
+    pub(super) fn hint_stored(&mut self, t: &Turn<'_>, ask: Ask) {
+        let Some(Operation::Hint(hinting)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
+        let row = rows::hint(hinting.target, &hinting.key);
+        let same_hint = self.overlay.get(t.rows, &row).0.is_none_or(|kept| kept == hinting.kept);
+        let ours = self.load(t, &hinting.key).bytes.filter(|_| hinting.kept.is_empty());
+        if same_hint && ours.is_none_or(|record| record == hinting.record) {
+            self.put_row(row, None);
+        }
+        self.landed(hinting.target);
+    }
+
+    pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hinting: Hinting) {
+        self.peers.silent(hinting.target, t.now.at);
+        self.landed(hinting.target);
+    }
+
+    fn landed(&mut self, target: NodeId) {
+        let hints = self.hints.targets.entry(target).or_default();
+        hints.in_flight = hints.in_flight.saturating_sub(1);
+    }
+}

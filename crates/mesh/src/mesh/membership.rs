@@ -1,0 +1,177 @@
+//! Where this node stands: the topology it has, whether it may serve, and who keeps a key.
+//! A newer topology is taken wherever it comes from, and older questions are refused from then on. A node that
+//! has started serves when it has heard, for each of its partitions, a majority of the replicas, so that it
+//! knows if it was away for too long; one that was serves when it has caught up.
+
+use super::writes::Route;
+use super::{Mesh, Note, Then, Turn};
+use crate::frame::{Frame, Shard};
+use crate::moves::{Report, majority};
+use crate::ring::Partition;
+use crate::rows;
+use crate::topology::{Phase, Topology};
+use base::{Instant, NodeId};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const HELLO_INTERVAL: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Default)]
+pub(super) struct Wakening {
+    awake: bool,
+    /// Has lost its disk and not got everything back yet.
+    empty: bool,
+    heard: BTreeSet<NodeId>,
+    hello_at: Instant,
+}
+
+/// Who keeps what under one topology, computed once.
+#[derive(Debug)]
+pub(super) struct Routes {
+    routes: BTreeMap<Shard, Arc<Route>>,
+}
+
+impl Routes {
+    pub fn of(topology: &Topology) -> Routes {
+        let placement = topology.placement();
+        let route = |shard: Shard| {
+            let now = placement.now.of(shard.partition, shard.copies.into());
+            let next = placement.next.of(shard.partition, shard.copies.into());
+            let (read, also) = match topology.phase(shard.partition) {
+                Phase::Still => (now, now),
+                Phase::Pending => (now, next),
+                Phase::Switched => (next, now),
+                Phase::Moved => (next, next),
+            };
+            let differs = !read.iter().all(|node| also.contains(node)) || read.len() != also.len();
+            Arc::new(Route { read: read.to_vec(), also: if differs { also.to_vec() } else { Vec::new() } })
+        };
+        Routes { routes: all_shards(topology).map(|shard| (shard, route(shard))).collect() }
+    }
+}
+
+impl Wakening {
+    pub fn new(empty: bool) -> Wakening {
+        Wakening { empty, ..Wakening::default() }
+    }
+
+    pub fn caught_up(&mut self) {
+        self.empty = false;
+    }
+}
+
+impl Mesh {
+    /// Nobody for a number of copies that no namespace has.
+    pub(super) fn route(&self, partition: Partition, copies: u8) -> Arc<Route> {
+        self.routes.routes.get(&Shard { partition, copies }).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn keeps(&self, shard: Shard) -> bool {
+        self.route(shard.partition, shard.copies).everyone().any(|node| node == self.me)
+    }
+
+    /// Is in the new list of a shard that has not moved yet, and not in the old one.
+    pub(super) fn is_newcomer(&self, shard: Shard) -> bool {
+        let route = self.route(shard.partition, shard.copies);
+        let pending = self.topology.phase(shard.partition) == Phase::Pending;
+        pending && !route.read.contains(&self.me) && route.also.contains(&self.me)
+    }
+
+    /// Gives dots and answers readers.
+    pub fn is_serving(&self) -> bool {
+        self.wakening.awake && !self.wakening.empty && !self.is_stale()
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.topology.member(self.me).is_some_and(|member| member.stale)
+    }
+
+    pub(super) fn step_waking(&mut self, t: &mut Turn<'_>) {
+        if self.wakening.awake {
+            return;
+        }
+        if self.has_heard_enough() {
+            self.wakening.awake = true;
+            t.out.notes.push(Note::Awake);
+            return t.out.reports.push(Report::At(self.topology.epoch));
+        }
+        if t.now.at >= self.wakening.hello_at {
+            self.wakening.hello_at = t.now.at.after(HELLO_INTERVAL);
+            let nodes = self.topology.members().iter().map(|member| member.node);
+            let others: Vec<NodeId> = nodes.filter(|node| *node != self.me).collect();
+            for node in others {
+                self.send(t, node, Frame::Hello);
+            }
+        }
+    }
+
+    fn has_heard_enough(&self) -> bool {
+        let heard = |node: &&NodeId| **node == self.me || self.wakening.heard.contains(node);
+        self.topology.copies_in_use().into_iter().all(|copies| {
+            Partition::all().all(|partition| {
+                let route = self.route(partition, copies);
+                let list = &route.read;
+                !list.contains(&self.me) || list.iter().filter(heard).count() >= majority(list.len())
+            })
+        })
+    }
+
+    pub(super) fn step_welcome(&mut self, t: &mut Turn<'_>, from: NodeId) {
+        self.wakening.heard.insert(from);
+        self.step_waking(t);
+    }
+
+    pub(super) fn step_topology(&mut self, t: &mut Turn<'_>, topology: Topology) {
+        if topology.epoch <= self.topology.epoch {
+            return;
+        }
+        let begins = topology.is_moving() && topology.began != self.topology.began;
+        let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
+        self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
+        self.topology = topology;
+        self.routes = Routes::of(&self.topology);
+        if begins {
+            // What is left of an earlier time must not pass for what the move brings.
+            let new: Vec<Shard> = self.all_shards().filter(|shard| self.is_newcomer(*shard)).collect();
+            for shard in new {
+                self.wipe(t, shard, usize::MAX);
+            }
+        }
+        let lost: Vec<Shard> = kept.into_iter().filter(|shard| !self.keeps(*shard)).collect();
+        self.plan_exchanges(begins, lost);
+        self.reroute_writes(t);
+        self.reroute_reads(t);
+        let (seq, epoch) = (self.next_seq(), self.topology.epoch);
+        self.after(t, seq, Then::Report(Report::At(epoch)));
+    }
+
+    pub(super) fn all_shards(&self) -> impl Iterator<Item = Shard> + use<> {
+        all_shards(&self.topology)
+    }
+
+    /// Removes records of a shard, up to a number, and says how many there were.
+    pub(super) fn wipe(&mut self, t: &mut Turn<'_>, shard: Shard, most: usize) -> usize {
+        let (from, to) = (rows::records_from(shard.partition, b""), rows::records_end(shard.partition));
+        let mut keys = Vec::new();
+        self.overlay.scan(t.rows, &from, &to, &mut |row, _| {
+            let key = rows::record_key(row).filter(|key| self.shard_of(key) == Some(shard));
+            keys.extend(key);
+            keys.len() < most
+        });
+        for key in &keys {
+            let local = self.load(t, key);
+            self.remove(key, shard, &local);
+        }
+        self.shards.forget(shard);
+        self.put_row(rows::mark(shard.partition, shard.copies), None);
+        keys.len()
+    }
+}
+
+fn all_shards(topology: &Topology) -> impl Iterator<Item = Shard> + use<> {
+    let copies = topology.copies_in_use();
+    Partition::all()
+        .flat_map(move |partition| copies.clone().into_iter().map(move |copies| Shard { partition, copies }))
+}

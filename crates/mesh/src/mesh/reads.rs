@@ -1,0 +1,263 @@
+//! Reading: as many replicas as the client wants are heard, what they have is merged, and whoever lacks part of
+//! it is brought up to date before the client is told; so what was read once is read again. The quickest are
+//! asked first, and the others as well when an answer takes long.
+
+use super::writes::join;
+use super::{Mesh, Operation, Pending, Then, Turn};
+use crate::frame::{Ask, Frame, Why};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::moves::majority;
+use crate::record::Record;
+use crate::request::Reply;
+use base::mutant::{Mutant, planted};
+use base::{Code, Instant, NodeId, Token};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// After so long those are asked again who could not answer.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Reading {
+    token: Token,
+    key: Key,
+    needed: usize,
+    /// Replicas that were not asked yet, the best last.
+    rest: Vec<NodeId>,
+    /// Those who could not answer, and may later.
+    declined: Vec<NodeId>,
+    asked: Vec<NodeId>,
+    heard: Vec<Heard>,
+    /// What all of them together have, once enough were heard.
+    merged: Option<Option<Box<Record>>>,
+    /// Those who have it.
+    agreed: Vec<NodeId>,
+}
+
+#[derive(Debug)]
+struct Heard {
+    from: NodeId,
+    record: Option<Record>,
+    mark: Stamp,
+}
+
+impl Mesh {
+    pub(super) fn start_read(
+        &mut self,
+        t: &mut Turn<'_>,
+        token: Token,
+        key: Key,
+        r: Option<u8>,
+        deadline: Instant,
+    ) {
+        let refuse = |t: &mut Turn<'_>, code| t.out.replies.push((token, Reply::Refused(code)));
+        let Some(copies) = self.topology.copies(key.space()) else {
+            return refuse(t, Code::UnknownSpace);
+        };
+        let mut list = self.route(key.partition(), copies).read.clone();
+        let needed = r.map_or(majority(list.len()), usize::from);
+        if needed == 0 || needed > list.len() {
+            return refuse(t, Code::BadQuorum);
+        }
+        self.peers.order(&mut list);
+        // This node itself is the quickest of all.
+        list.sort_by_key(|node| *node != self.me);
+        list.reverse();
+        let reading = Reading {
+            token,
+            key,
+            needed,
+            rest: list,
+            declined: Vec::new(),
+            asked: Vec::new(),
+            heard: Vec::new(),
+            merged: None,
+            agreed: Vec::new(),
+        };
+        let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
+        self.ask_more(t, ask, needed);
+    }
+
+    fn reading(&mut self, ask: Ask) -> Option<&mut Reading> {
+        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+            Some(Operation::Read(reading)) => Some(reading),
+            _ => None,
+        }
+    }
+
+    /// Asks up to `n` more replicas that are not down, or any when there are no others, and sets the alarm after which the others are asked too.
+    fn ask_more(&mut self, t: &mut Turn<'_>, ask: Ask, n: usize) {
+        let mut asked = Vec::new();
+        for _ in 0..n {
+            let Some(reading) = self.reading(ask) else { return };
+            let Some(node) = reading.rest.pop() else { break };
+            let key = reading.key.clone();
+            reading.asked.push(node);
+            if node == self.me {
+                self.fetch_here(t, ask);
+            } else {
+                asked.push(node);
+                self.send(t, node, Frame::Fetch { ask, key });
+            }
+        }
+        if !asked.is_empty() {
+            self.alarms.insert((t.now.at.after(self.peers.patience(&asked)), ask));
+        }
+    }
+
+    /// What this node has, once it is durable.
+    pub(super) fn fetch_here(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(key) = self.reading(ask).map(|reading| reading.key.clone()) else { return };
+        let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
+            return self.decline_read(t, self.me, ask);
+        };
+        let local = self.load(t, &key);
+        if local.seq > self.durable {
+            return self.after(t, local.seq, Then::Show(ask));
+        }
+        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
+        self.read_fetched(t, self.me, ask, local.record, mark);
+    }
+
+    /// An answer takes long: everybody is asked who was not, or who could not answer then.
+    pub(super) fn hedge(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(reading) = self.reading(ask).filter(|reading| reading.merged.is_none()) else { return };
+        let again = std::mem::take(&mut reading.declined);
+        reading.rest.splice(0..0, again);
+        let n = reading.rest.len();
+        self.ask_more(t, ask, n);
+    }
+
+    pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(reading) = self.reading(ask) else { return };
+        reading.asked.retain(|node| *node != from);
+        reading.declined.push(from);
+        if reading.rest.is_empty() {
+            self.alarms.insert((t.now.at.after(RETRY_AFTER), ask));
+        }
+        self.ask_more(t, ask, 1);
+    }
+
+    pub(super) fn step_fetched(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        record: Option<Bytes>,
+        mark: Stamp,
+    ) {
+        self.time(t, from, ask);
+        let record = match record.map(Record::decode) {
+            Some(None) => return,
+            Some(Some(record)) => Some(record),
+            None => None,
+        };
+        match self.operations.get(&ask).map(|pending| &pending.operation) {
+            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, mark),
+            Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record),
+            _ => {}
+        }
+    }
+
+    fn read_fetched(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        record: Option<Record>,
+        mark: Stamp,
+    ) {
+        let region = self.params.actor.region;
+        let Some(reading) = self.reading(ask) else { return };
+        let awaited = reading.merged.is_none() && reading.asked.contains(&from);
+        if !awaited || reading.heard.iter().any(|heard| heard.from == from) {
+            return;
+        }
+        reading.heard.push(Heard { from, record, mark });
+        let enough = if planted(Mutant::ReadNotCounted) { 1 } else { reading.needed };
+        if reading.heard.len() < enough {
+            return;
+        }
+        // What one replica knows to be deleted everywhere is nothing, whoever still has it.
+        let mark = reading.heard.iter().map(|heard| heard.mark).max().unwrap_or_default();
+        let gone = |record: &Record| record.header.stamp <= mark && record.header.dot.actor.region == region;
+        let merged = join(reading.heard.iter().filter_map(|heard| heard.record.clone()));
+        let merged = merged.filter(|record| !gone(record)).map(Box::new);
+        reading.merged = Some(merged.clone());
+        let stale = |heard: &&Heard| heard.record.as_ref() != merged.as_deref();
+        let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
+        let everyone = reading.heard.iter().map(|heard| heard.from);
+        reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
+        if let (Some(merged), false) = (merged, planted(Mutant::ReadNotRepaired)) {
+            self.repair(t, ask, &merged, behind);
+            return self.settle_read(t, ask);
+        }
+        self.answer_read(t, ask);
+    }
+
+    fn repair(&mut self, t: &mut Turn<'_>, ask: Ask, merged: &Record, behind: Vec<NodeId>) {
+        let Some(reading) = self.reading(ask) else { return };
+        let key = reading.key.clone();
+        let Some(shard) = self.shard_of(&key) else { return };
+        for node in behind {
+            if node == self.me {
+                let (outcome, seq) = self.absorb(t, &key, shard, merged, Why::Repair);
+                self.after(t, seq, Then::Stored(ask, outcome));
+            } else {
+                let record = merged.encode();
+                self.send(t, node, Frame::Store { ask, key: key.clone(), record, why: Why::Repair });
+            }
+        }
+    }
+
+    pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        if let Some(reading) = self.reading(ask)
+            && !reading.agreed.contains(&from)
+        {
+            reading.agreed.push(from);
+        }
+        self.settle_read(t, ask);
+    }
+
+    fn settle_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(reading) = self.reading(ask) else { return };
+        if reading.agreed.len() >= reading.needed && reading.merged.is_some() {
+            self.answer_read(t, ask);
+        }
+    }
+
+    fn answer_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(reading) = self.reading(ask) else { return };
+        let (token, merged) = (reading.token, reading.merged.take().flatten());
+        self.finish(ask);
+        t.out.replies.push((token, Reply::Found(merged)));
+    }
+
+    /// After a change of topology: reads that have not heard enough begin anew.
+    pub(super) fn reroute_reads(&mut self, t: &mut Turn<'_>) {
+        let key = |pending: &Pending| match &pending.operation {
+            Operation::Read(reading) if reading.merged.is_none() => Some(reading.key.clone()),
+            _ => None,
+        };
+        let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
+        for (ask, key) in keys.collect::<Vec<_>>() {
+            let Some(shard) = self.shard_of(&key) else { continue };
+            let list = self.route(shard.partition, shard.copies).read.clone();
+            let Some(reading) = self.reading(ask) else { continue };
+            (reading.rest, reading.declined) = (list, Vec::new());
+            (reading.asked, reading.heard) = (Vec::new(), Vec::new());
+            let needed = reading.needed;
+            self.ask_more(t, ask, needed);
+        }
+    }
+
+    pub(super) fn expire_read(&mut self, t: &mut Turn<'_>, reading: Reading) {
+        let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
+        for node in reading.asked.iter().filter(|node| **node != self.me && !heard(node)) {
+            self.peers.silent(*node, t.now.at);
+        }
+        let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
+        t.out.replies.push((reading.token, Reply::Unavailable { acks, needed }));
+    }
+}

@@ -1,0 +1,173 @@
+//! The replica: takes records in, merges them with what is there, and gives them out.
+//! A record is acknowledged when what came of it is durable; what is shown to a reader is durable too, so that
+//! no crash can take back what somebody has seen.
+
+use super::{Mesh, Note, Then, Turn};
+use crate::conflict::{Conflict, row_key};
+use crate::frame::{Ask, Frame, Outcome, Shard, Why};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::merge::{Merged, merge};
+use crate::overlay::Seq;
+use crate::record::Record;
+use crate::rows;
+use base::NodeId;
+use base::limits::MESH_OVERLAY_BYTES_MAX;
+use base::mutant::{Mutant, planted};
+use bytes::Bytes;
+
+/// What is here of a key: its bytes, its record, and the batch with which it is durable.
+pub(super) struct Local {
+    pub bytes: Option<Bytes>,
+    pub record: Option<Record>,
+    pub seq: Seq,
+}
+
+impl Mesh {
+    pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> Local {
+        let (bytes, seq) = self.overlay.get(t.rows, &rows::record(key));
+        let record =
+            bytes.clone().map(|bytes| Record::decode(bytes).expect("a row that we wrote can be read"));
+        Local { bytes, record, seq }
+    }
+
+    /// None for a namespace that this node has not heard of.
+    pub(super) fn shard_of(&self, key: &Key) -> Option<Shard> {
+        Some(Shard { partition: key.partition(), copies: self.topology.copies(key.space())? })
+    }
+
+    /// Puts a record in the place of what is there.
+    pub(super) fn save(
+        &mut self,
+        key: &Key,
+        shard: Shard,
+        old: &Local,
+        record: &Record,
+        bytes: Bytes,
+    ) -> Seq {
+        let before = old.record.as_ref().and_then(due);
+        let now = due(record);
+        if before != now {
+            self.index_due(key, before, None);
+            self.index_due(key, now, Some(Bytes::new()));
+        }
+        self.shards.changed(shard, key, old.bytes.as_ref(), Some(&bytes));
+        self.put_row(rows::record(key), Some(bytes));
+        self.next_seq()
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, shard: Shard, old: &Local) {
+        self.index_due(key, old.record.as_ref().and_then(due), None);
+        self.shards.changed(shard, key, old.bytes.as_ref(), None);
+        self.put_row(rows::record(key), None);
+    }
+
+    fn index_due(&mut self, key: &Key, stamp: Option<Stamp>, value: Option<Bytes>) {
+        if let Some(stamp) = stamp {
+            self.put_row(rows::due(key.partition(), stamp, key), value);
+        }
+    }
+
+    /// Merges a record into what is here. The outcome may be told when the batch is durable.
+    pub(super) fn absorb(
+        &mut self,
+        t: &mut Turn<'_>,
+        key: &Key,
+        shard: Shard,
+        incoming: &Record,
+        why: Why,
+    ) -> (Outcome, Seq) {
+        if !self.clock.observe(incoming.header.stamp, t.now.wall_ms) {
+            let (actor, stamp) = (incoming.header.dot.actor, incoming.header.stamp);
+            t.out.notes.push(Note::ClockAhead { actor, stamp });
+        }
+        let local = self.load(t, key);
+        let Some(mine) = &local.record else {
+            if self.is_purged(shard, incoming) {
+                return (Outcome::Purged, Seq(0));
+            }
+            return (Outcome::Held, self.save(key, shard, &local, incoming, incoming.encode()));
+        };
+        let passed = why == Why::Write && incoming.header.token() < mine.header.token();
+        if passed && !planted(Mutant::FenceIgnored) {
+            return (Outcome::Passed, Seq(0));
+        }
+        if why == Why::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
+            return (Outcome::Misfit, Seq(0));
+        }
+        let Merged { record, loser } = merge(mine, incoming);
+        if let Some(loser) = loser {
+            let conflict = Conflict { key: key.clone(), winner: record.clone(), loser, at_ms: t.now.wall_ms };
+            let row = conflict.row();
+            self.put_row(row.key, row.value);
+            t.out.notes.push(Note::Conflict(Box::new(conflict)));
+        }
+        let outcome = match self.is_beaten(t, key, mine, &record, incoming) {
+            true => Outcome::Beaten(record.header.stamp),
+            false => Outcome::Held,
+        };
+        if record == *mine {
+            return (outcome, local.seq);
+        }
+        let bytes = record.encode();
+        (outcome, self.save(key, shard, &local, &record, bytes))
+    }
+
+    /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no
+    /// help: it may have forgotten in a crash what others have.
+    fn is_beaten(&self, t: &Turn<'_>, key: &Key, mine: &Record, shown: &Record, incoming: &Record) -> bool {
+        if !shown.kind.is_last_write_wins() || shown.header.dot == incoming.header.dot {
+            return false;
+        }
+        // It may have come before, by another way, and lost then.
+        let lost = || self.overlay.get(t.rows, &row_key(key, shown, incoming)).0.is_some();
+        !mine.context.covers(incoming.header.dot) || lost()
+    }
+
+    /// Whether a record that is not here was here once, and deleted everywhere.
+    pub(super) fn is_purged(&self, shard: Shard, record: &Record) -> bool {
+        let ours = record.header.dot.actor.region == self.params.actor.region;
+        ours && record.header.stamp <= self.shards.mark(shard) && !planted(Mutant::PurgedReturns)
+    }
+
+    pub(super) fn step_store(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        key: Key,
+        record: Bytes,
+        why: Why,
+    ) {
+        let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
+        let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && room);
+        let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
+            return self.send(t, from, Frame::Declined { ask });
+        };
+        let (outcome, seq) = self.absorb(t, &key, shard, &record, why);
+        let stored = Frame::Stored { ask, outcome };
+        if planted(Mutant::StoredBeforePersist) {
+            return self.send(t, from, stored);
+        }
+        self.after(t, seq, Then::Send(from, stored));
+    }
+
+    pub(super) fn step_fetch(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key) {
+        let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
+            return self.send(t, from, Frame::Declined { ask });
+        };
+        let local = self.load(t, &key);
+        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
+        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, mark }));
+    }
+}
+
+/// When a record may be removed, if ever: deleted ones once everybody has passed their stamp, others once
+/// everybody's clock has passed their end.
+pub(super) fn due(record: &Record) -> Option<Stamp> {
+    let Stamp(stamp) = record.header.stamp;
+    if record.is_tombstone() {
+        return Some(Stamp(stamp));
+    }
+    record.header.expires_ms.map(|expires_ms| Stamp(Stamp::at_ms(expires_ms).0.max(stamp)))
+}

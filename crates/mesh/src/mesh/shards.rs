@@ -1,0 +1,137 @@
+//! What a node keeps in memory of each shard: its tree, and what is known about who has what.
+//! Trees are not stored: after a start they are built piece by piece from the rows, and a key that was not
+//! reached yet is left to the building. No index of keys is kept.
+
+use super::{Mesh, Turn};
+use crate::actor::Actor;
+use crate::frame::{Known, Shard};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::overlay::Overlay;
+use crate::ring::Partition;
+use crate::rows::{self, Rows};
+use crate::topology::Topology;
+use crate::tree::{Tree, digest};
+use base::NodeId;
+use base::codec::Reader;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Rows that one tick looks at to build trees.
+const BUILD_ROWS: usize = 4_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Shards {
+    states: BTreeMap<Shard, State>,
+    /// How far the trees are built; none when they are.
+    building: Option<Cursor>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub tree: Tree,
+    /// Everything that was written with a stamp up to this one is, or was, on every replica.
+    pub mark: Stamp,
+    /// Up to which stamp everything of another's is here, durably.
+    pub known: BTreeMap<Actor, Stamp>,
+    /// What the other replicas said of themselves.
+    pub told: BTreeMap<NodeId, Known>,
+}
+
+#[derive(Clone, Debug)]
+struct Cursor {
+    partition: Partition,
+    /// The last row that was looked at.
+    row: Option<Bytes>,
+}
+
+impl Shards {
+    pub fn load(topology: &Topology, overlay: &Overlay, rows: &dyn Rows) -> Shards {
+        let building = Some(Cursor { partition: Partition(0), row: None });
+        let mut shards = Shards { states: BTreeMap::new(), building };
+        for copies in topology.copies_in_use() {
+            for partition in Partition::all() {
+                let row = overlay.get(rows, &rows::mark(partition, copies)).0;
+                if let Some(mark) = row.and_then(|row| Reader::new(row).u64()) {
+                    shards.state(Shard { partition, copies }).mark = Stamp(mark);
+                }
+            }
+        }
+        shards
+    }
+
+    pub fn state(&mut self, shard: Shard) -> &mut State {
+        self.states.entry(shard).or_default()
+    }
+
+    pub fn mark(&self, shard: Shard) -> Stamp {
+        self.states.get(&shard).map_or(Stamp::ZERO, |state| state.mark)
+    }
+
+    /// The shard is not kept any more.
+    pub fn forget(&mut self, shard: Shard) {
+        self.states.remove(&shard);
+    }
+
+    pub fn is_built(&self, partition: Partition) -> bool {
+        self.building.as_ref().is_none_or(|cursor| partition < cursor.partition)
+    }
+
+    /// A record was put, changed or removed.
+    pub fn changed(&mut self, shard: Shard, key: &Key, old: Option<&Bytes>, new: Option<&Bytes>) {
+        let counted = self.building.as_ref().is_none_or(|cursor| {
+            let reached = |row: &Bytes| rows::record(key) <= *row;
+            shard.partition < cursor.partition
+                || shard.partition == cursor.partition && cursor.row.as_ref().is_some_and(reached)
+        });
+        if counted {
+            let tree = &mut self.state(shard).tree;
+            old.into_iter().chain(new).for_each(|record| tree.toggle(key, digest(key, record)));
+        }
+    }
+}
+
+impl Mesh {
+    /// Builds a piece of the trees.
+    pub(super) fn step_shards(&mut self, t: &mut Turn<'_>) {
+        let mut left = BUILD_ROWS;
+        while let Some(cursor) = self.shards.building.clone()
+            && left > 0
+        {
+            self.shards.building = self.build(t, cursor, &mut left);
+        }
+    }
+
+    fn build(&mut self, t: &Turn<'_>, cursor: Cursor, left: &mut usize) -> Option<Cursor> {
+        let Cursor { partition, row } = cursor;
+        let from = match &row {
+            Some(row) => [row.as_ref(), b"\0"].concat().into(),
+            None => rows::records_from(partition, b""),
+        };
+        let (mut last, mut more) = (row, false);
+        let (shards, topology) = (&mut self.shards, &self.topology);
+        self.overlay.scan(t.rows, &from, &rows::records_end(partition), &mut |row, value| {
+            let key = rows::record_key(row).expect("a row that we wrote can be read");
+            if let Some(copies) = topology.copies(key.space()) {
+                shards.state(Shard { partition, copies }).tree.toggle(&key, digest(&key, value));
+            }
+            last = Some(Bytes::copy_from_slice(row));
+            *left = left.saturating_sub(1);
+            more = *left == 0;
+            !more
+        });
+        if more {
+            return Some(Cursor { partition, row: last });
+        }
+        partition.0.checked_add(1).map(|next| Cursor { partition: Partition(next), row: None })
+    }
+
+    /// What this node vouches for, itself first.
+    pub(super) fn known(&self, shard: Shard) -> Known {
+        let mut known = vec![(self.params.actor, self.floor)];
+        if let Some(state) = self.shards.states.get(&shard) {
+            known.extend(state.known.iter().map(|(actor, stamp)| (*actor, *stamp)));
+        }
+        known
+    }
+}

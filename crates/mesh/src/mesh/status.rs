@@ -1,0 +1,44 @@
+//! How a node is doing, for people and for metrics: where it stands in its topology, how far its records are
+//! known to be everywhere, whom it takes for down. Nothing decides by it.
+
+use super::Mesh;
+use crate::frame::Shard;
+use crate::hlc::Stamp;
+use crate::topology::Epoch;
+use base::NodeId;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub epoch: Epoch,
+    pub is_serving: bool,
+    /// Shards that this node keeps.
+    pub n_shards: usize,
+    /// Of those, shards that it is still taking over.
+    pub n_filling: usize,
+    /// Everything up to this stamp is on every replica of every shard of this node.
+    pub repaired_upto: Stamp,
+    pub down: Vec<NodeId>,
+    /// For whom hints wait.
+    pub hinted: Vec<NodeId>,
+    /// Rows in memory that are not flushed yet.
+    pub overlay_bytes: usize,
+    pub n_operations: usize,
+}
+
+impl Mesh {
+    pub fn status(&self) -> Status {
+        let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
+        let others = self.topology.members().iter().map(|member| member.node);
+        Status {
+            epoch: self.topology.epoch,
+            is_serving: self.is_serving(),
+            n_shards: kept.len(),
+            n_filling: kept.iter().filter(|shard| self.is_newcomer(**shard)).count(),
+            repaired_upto: kept.iter().map(|shard| self.shards.mark(*shard)).min().unwrap_or_default(),
+            down: others.filter(|node| self.peers.is_down(*node)).collect(),
+            hinted: self.hints.waiting().collect(),
+            overlay_bytes: self.overlay.bytes(),
+            n_operations: self.operations.len(),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Scenes: short stories about one rule each, told to a world of a few nodes. Each says what went wrong, if
+//! anything did; each is also told with the bug planted that breaks its rule, and must then notice.
+
+use super::world::{MS, World, member};
+use super::{SECOND, awake, key, put, read, tally, value, write};
+use crate::mesh::{Input, Request};
+use crate::op::{Attributes, Op};
+use crate::record::{Fence, Kind};
+use crate::request::{Reply, Write};
+use crate::topology::Epoch;
+use base::{Code, NodeId};
+use bytes::Bytes;
+
+fn expect(world: &mut World, node: u64, name: &str, wanted: Option<&str>) -> Option<String> {
+    let reply = world.call(node, read(name));
+    let shown = value(&reply);
+    let right = matches!(reply, Reply::Found(_)) && shown.as_deref() == wanted;
+    (!right).then(|| format!("{name} at {node} shows {shown:?}, not {wanted:?}: {reply:?}"))
+}
+
+fn delete(name: &str) -> Request {
+    Request::Write(write(name, Kind::Register, Op::Delete))
+}
+
+fn add(name: &str, amount: i128) -> Request {
+    Request::Write(write(name, Kind::Counter, Op::Add(amount)))
+}
+
+pub fn a_restart_counts_on(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    for round in 0..3 {
+        let wrote = format!("{round}");
+        let reply = world.call(1, Request::Write(put("k", &wrote)));
+        if !matches!(reply, Reply::Written(_)) {
+            return Some(format!("{reply:?}"));
+        }
+        world.crash(NodeId(1));
+        world.start(NodeId(1));
+        world.run(SECOND);
+    }
+    expect(&mut world, 2, "k", Some("2"))
+}
+
+/// A key is on its way from a, b, c to others; a and b are cut off and read on, under the epoch that they have.
+pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 5);
+    world.add(NodeId(6));
+    let joining = world.topology.begin(Epoch(2), &[member(6)], &[]).unwrap();
+    let placement = joining.placement();
+    let moves = |name: &String| {
+        let partition = key(name).partition();
+        let (old, new) = (placement.now.of(partition, 3), placement.next.of(partition, 3));
+        new.contains(&NodeId(6)) && old.iter().filter(|node| new.contains(node)).count() == 2
+    };
+    let name = (0..).map(|n| format!("k{n}")).find(moves).unwrap();
+    let partition = key(&name).partition();
+    let new = placement.next.of(partition, 3).to_vec();
+    let old = placement.now.of(partition, 3).to_vec();
+    let stays = *old.iter().find(|node| new.contains(node)).unwrap();
+    let cut: Vec<NodeId> = old.into_iter().filter(|node| *node != stays).collect();
+    world.call(1, Request::Write(put(&name, "before")));
+    world.publish(joining);
+    for _ in 0..80 {
+        if world.progress.steps(&world.topology, &placement).switch.contains(partition) {
+            break;
+        }
+        world.run(SECOND / 4);
+    }
+    world.split(&cut);
+    world.deaf.extend(cut.iter().copied());
+    for _ in 0..8 {
+        world.advance_move();
+        world.run(SECOND / 4);
+    }
+    match world.call(stays.0, Request::Write(put(&name, "after"))) {
+        Reply::Written(_) => expect(&mut world, cut[0].0, &name, Some("after")),
+        _ => None,
+    }
+}
+
+/// Two have acknowledged; one of them loses its disk, the others what they had not synced.
+pub fn a_disk_is_lost_in_a_power_cut(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.sync_max = 200 * MS;
+    let Reply::Written(_) = world.call(1, Request::Write(put("k", "v"))) else { return None };
+    [2, 3].iter().for_each(|node| world.crash(NodeId(*node)));
+    world.wipe(NodeId(1));
+    world.heal();
+    world.run(6 * SECOND);
+    expect(&mut world, 2, "k", Some("v"))
+}
+
+/// The origin of a count forgets it in a crash after others have acknowledged it.
+pub fn a_count_is_forgotten(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.sync_max = 200 * MS;
+    let Reply::Written(_) = world.call(1, add("c", 5)) else { return None };
+    world.crash(NodeId(1));
+    world.sync_max = 2 * MS;
+    world.start(NodeId(1));
+    world.run(50 * MS);
+    let second = world.call(1, add("c", 3));
+    world.run(5 * SECOND);
+    let Reply::Found(Some(record)) = world.call(2, read("c")) else {
+        return Some("it cannot be read".into());
+    };
+    let (count, least) = (tally(&record), if matches!(second, Reply::Written(_)) { 8 } else { 5 });
+    (count < least).then(|| format!("counted {count}, not {least}"))
+}
+
+/// A replica that missed a write must not answer for it alone.
+pub fn a_reader_alone(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.call(1, Request::Write(put("k", "old")));
+    world.isolate(NodeId(3));
+    world.call(1, Request::Write(put("k", "new")));
+    world.cut.clear();
+    expect(&mut world, 3, "k", Some("new"))
+}
+
+/// A write of unknown fate that was read once is there for the next reader.
+pub fn what_was_read_is_read_again(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.isolate(NodeId(1));
+    world.call(1, Request::Write(put("k", "v")));
+    world.cut.clear();
+    world.isolate(NodeId(3));
+    let wrong = expect(&mut world, 1, "k", Some("v"));
+    world.cut.clear();
+    world.isolate(NodeId(1));
+    wrong.or_else(|| expect(&mut world, 2, "k", Some("v")))
+}
+
+/// Whoever holds the hint is gone, so the delete must come by comparison.
+pub fn a_delete_without_its_hint(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.call(1, Request::Write(put("k", "v")));
+    world.run(SECOND);
+    world.isolate(NodeId(3));
+    world.call(1, delete("k"));
+    world.crash(NodeId(1));
+    world.cut.clear();
+    world.run(4 * SECOND);
+    let partition = key("k").partition();
+    let same = world.records(NodeId(2), partition) == world.records(NodeId(3), partition);
+    (!same).then(|| "2 and 3 differ".into())
+}
+
+pub fn one_has_not_heard_of_the_delete(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), "v")))));
+    world.isolate(NodeId(3));
+    (0..30).for_each(|n| drop(world.call(1, delete(&format!("k{n}")))));
+    world.run(4 * SECOND);
+    if world.n_purged > 0 {
+        return Some(format!("{} are forgotten too early", world.n_purged));
+    }
+    world.cut.clear();
+    world.run(12 * SECOND);
+    if (world.leftovers(1), world.leftovers(2)) != (0, 0) {
+        return Some("tombstones stay although everybody has them".into());
+    }
+    (0..30).find_map(|n| expect(&mut world, 2, &format!("k{n}"), None))
+}
+
+/// The others have forgotten what they deleted while one was away; it comes back with all of it.
+pub fn away_for_too_long(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), "v")))));
+    world.run(SECOND);
+    world.crash(NodeId(3));
+    (0..30).for_each(|n| drop(world.call(1, delete(&format!("k{n}")))));
+    world.topology = world.topology.mark(Epoch(2), NodeId(3), true);
+    for node in [1, 2] {
+        world.step(NodeId(node), Input::Topology(world.topology.clone()));
+    }
+    world.run(8 * SECOND);
+    if world.leftovers(1) > 0 {
+        return Some("the others wait for it".into());
+    }
+    world.start(NodeId(3));
+    world.run(8 * SECOND);
+    if !world.caught_up.contains(&NodeId(3)) || world.leftovers(1) > 0 {
+        return Some(format!("{} records came back", world.leftovers(1)));
+    }
+    world.publish(world.topology.mark(Epoch(3), NodeId(3), false));
+    world.run(2 * SECOND);
+    if !world.hosts[&NodeId(3)].mesh.as_ref().unwrap().is_serving() {
+        return Some("it does not serve again".into());
+    }
+    (0..30).find_map(|n| expect(&mut world, 3, &format!("k{n}"), None))
+}
+
+/// The new holder of a lock has written where the old one, who knows nothing of it, writes next.
+pub fn a_passed_fence(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    let under = |token, text| {
+        let fence = Some(Fence { lock: Bytes::from_static(b"lock"), token });
+        Request::Write(Write { attributes: Attributes { fence, ..Attributes::default() }, ..put("k", text) })
+    };
+    world.isolate(NodeId(3));
+    world.call(1, under(9, "new holder"));
+    world.cut.clear();
+    let reply = world.call(3, under(8, "old holder"));
+    if reply != Reply::Refused(Code::FencePassed) {
+        return Some(format!("{reply:?}"));
+    }
+    expect(&mut world, 2, "k", Some("new holder"))
+}
+
+/// A node forgets, in a crash, a write with which others have run ahead of its clock; what it writes next wins.
+pub fn a_write_is_forgotten(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3);
+    world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = 450;
+    world.run(SECOND);
+    world.call(2, Request::Write(put("other", "v")));
+    world.sync_max = 200 * MS;
+    let Reply::Written(_) = world.call(1, Request::Write(put("k", "first"))) else { return None };
+    world.crash(NodeId(1));
+    world.sync_max = 2 * MS;
+    world.start(NodeId(1));
+    world.run(60 * MS);
+    match world.call(1, Request::Write(put("k", "second"))) {
+        Reply::Written(_) => expect(&mut world, 3, "k", Some("second")),
+        _ => None,
+    }
+}
+
+/// Two create a key at once, as different things; whoever loses is told.
+pub fn a_key_is_two_things(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.isolate(NodeId(3));
+    world.call(1, Request::Write(write("k", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
+    world.cut.clear();
+    let reply = world.call(3, Request::Write(put("k", "v")));
+    (reply != Reply::Refused(Code::WrongType)).then(|| format!("{reply:?}"))
+}
+
+/// One clock is a year ahead, one five seconds behind; whoever writes later wins.
+pub fn clocks_disagree(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3);
+    world.hosts.get_mut(&NodeId(1)).unwrap().skew_ms = 365 * 86_400_000;
+    world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = -5_000;
+    world.run(SECOND);
+    for n in 0..10 {
+        let (wrote, node) = (format!("{n}"), world.rng.between(1, 4));
+        // Somebody misses the write, so the next one may begin without having heard of it.
+        let away = NodeId(world.rng.between(1, 4));
+        if away.0 != node {
+            world.isolate(away);
+        }
+        let reply = world.call(node, Request::Write(put("k", &wrote)));
+        if value(&reply).as_ref() != Some(&wrote) {
+            return Some(format!("{reply:?}"));
+        }
+        world.cut.clear();
+        let reader = world.rng.between(1, 4);
+        if let Some(wrong) = expect(&mut world, reader, "k", Some(&wrote)) {
+            return Some(wrong);
+        }
+    }
+    None
+}

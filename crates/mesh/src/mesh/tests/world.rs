@@ -1,0 +1,376 @@
+//! A small world of mesh nodes that follows from a seed: a network that loses, delays, repeats and cuts, disks
+//! that forget what was not synced, clocks that disagree. Frames travel as bytes. Tests put requests in, take
+//! replies out, and look at what the replicas hold.
+
+use crate::actor::{Actor, RegionId};
+use crate::frame::Envelope;
+use crate::key::Key;
+use crate::mesh::{Input, Mesh, Now, Output, Params};
+use crate::moves::{Progress, Report};
+use crate::overlay::tests::Shelf;
+use crate::overlay::{Flush, Seq};
+use crate::request::{Reply, Request};
+use crate::ring::Partition;
+use crate::rows::{self, Row};
+use crate::topology::{Epoch, Member, Space, Standing, Topology};
+use base::{Instant, NodeId, Rng, Token};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+pub const MS: u64 = 1_000;
+pub const TIMEOUT: Duration = Duration::from_millis(400);
+const TICK: u64 = 20 * MS;
+
+pub struct Host {
+    pub mesh: Option<Mesh>,
+    pub shelf: Shelf,
+    /// Durable batches that the shelf lacks.
+    log: Vec<(Seq, Vec<Row>)>,
+    unsynced: Vec<(Seq, Vec<Row>)>,
+    /// Added to true time to make its wall clock.
+    pub skew_ms: i64,
+    boot: u64,
+    incarnation: u32,
+    wiped: bool,
+}
+
+enum Event {
+    Tick(NodeId, u64),
+    Deliver { from: NodeId, to: NodeId, bytes: Bytes },
+    Synced(NodeId, u64, Seq),
+    Flushed(NodeId, u64, Flush),
+}
+
+pub struct World {
+    pub rng: Rng,
+    pub now: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    n_events: u64,
+    pub hosts: BTreeMap<NodeId, Host>,
+    /// What everybody has agreed on, and what was reported about it.
+    pub topology: Topology,
+    pub progress: Progress,
+    pub caught_up: BTreeSet<NodeId>,
+    pub cut: BTreeSet<(NodeId, NodeId)>,
+    /// Nodes that are not told of topologies.
+    pub deaf: BTreeSet<NodeId>,
+    pub loss_per_million: u64,
+    /// Every frame comes twice.
+    pub repeats: bool,
+    pub delay_max: u64,
+    pub sync_max: u64,
+    pub replies: BTreeMap<Token, Reply>,
+    pub asked_at: BTreeMap<Token, u64>,
+    n_tokens: u64,
+    pub n_conflicts: usize,
+    pub n_purged: usize,
+    pub n_hints: usize,
+}
+
+pub fn member(node: u64) -> Member {
+    Member { node: NodeId(node), zone: node as u32, points: 64, standing: Standing::Serving, stale: false }
+}
+
+impl World {
+    pub fn new(seed: u64, nodes: u64) -> World {
+        let members = (1..=nodes).map(member).collect();
+        let topology =
+            Topology::new(Epoch(1), RegionId::of("here"), members, vec![Space { id: 0, copies: 3 }]);
+        let mut world = World {
+            rng: Rng::new(seed),
+            now: 0,
+            events: BTreeMap::new(),
+            n_events: 0,
+            hosts: BTreeMap::new(),
+            topology,
+            progress: Progress::default(),
+            caught_up: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            loss_per_million: 0,
+            repeats: false,
+            delay_max: 3 * MS,
+            sync_max: 4 * MS,
+            replies: BTreeMap::new(),
+            asked_at: BTreeMap::new(),
+            n_tokens: 0,
+            n_conflicts: 0,
+            n_purged: 0,
+            n_hints: 0,
+        };
+        (1..=nodes).for_each(|node| world.add(NodeId(node)));
+        world
+    }
+
+    pub fn add(&mut self, node: NodeId) {
+        let host = Host {
+            mesh: None,
+            shelf: Shelf::default(),
+            log: Vec::new(),
+            unsynced: Vec::new(),
+            skew_ms: 0,
+            boot: 0,
+            incarnation: 0,
+            wiped: false,
+        };
+        self.hosts.insert(node, host);
+        self.start(node);
+    }
+
+    pub fn start(&mut self, node: NodeId) {
+        let topology = self.topology.clone();
+        let host = self.hosts.get_mut(&node).unwrap();
+        assert!(host.mesh.is_none(), "it runs");
+        host.boot += 1;
+        let params = Params {
+            actor: Actor { region: topology.region, node, incarnation: host.incarnation },
+            boot: host.boot,
+            wiped: std::mem::take(&mut host.wiped),
+            drift_max: Duration::from_millis(500),
+            timeout: TIMEOUT,
+            flush_every: Duration::from_millis(300),
+            round_every: Duration::from_millis(1_000),
+        };
+        let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();
+        host.mesh = Some(Mesh::new(params, topology, &host.shelf, replayed));
+        // Counted anew in every life.
+        host.log.iter_mut().for_each(|(seq, _)| *seq = Seq(0));
+        let boot = host.boot;
+        self.at(self.now, Event::Tick(node, boot));
+    }
+
+    /// Loses what was not synced, and all that was on its way to and from the disk.
+    pub fn crash(&mut self, node: NodeId) {
+        let host = self.hosts.get_mut(&node).unwrap();
+        host.mesh = None;
+        host.unsynced.clear();
+    }
+
+    /// Loses everything.
+    pub fn wipe(&mut self, node: NodeId) {
+        self.crash(node);
+        let host = self.hosts.get_mut(&node).unwrap();
+        host.shelf = Shelf::default();
+        host.log.clear();
+        host.incarnation += 1;
+        host.wiped = true;
+    }
+
+    fn at(&mut self, when: u64, event: Event) {
+        self.n_events += 1;
+        self.events.insert((when, self.n_events), event);
+    }
+
+    pub fn run(&mut self, span: u64) {
+        let end = self.now + span;
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 <= end
+        {
+            let ((when, _), event) = entry.remove_entry();
+            self.now = when;
+            self.handle(event);
+        }
+        self.now = end;
+    }
+
+    fn handle(&mut self, event: Event) {
+        let lives = |world: &World, node: NodeId, boot: u64| {
+            world.hosts.get(&node).is_some_and(|host| host.mesh.is_some() && host.boot == boot)
+        };
+        match event {
+            Event::Tick(node, boot) if lives(self, node, boot) => {
+                self.step(node, Input::Tick);
+                self.at(self.now + TICK, Event::Tick(node, boot));
+            }
+            Event::Deliver { from, to, bytes } if !self.cut.contains(&(from, to)) => {
+                let envelope = Envelope::decode(bytes).expect("what a node sends can be read");
+                self.step(to, Input::Received { from, envelope });
+            }
+            Event::Synced(node, boot, seq) if lives(self, node, boot) => {
+                let host = self.hosts.get_mut(&node).unwrap();
+                let synced = host.unsynced.extract_if(.., |(other, _)| *other <= seq);
+                host.log.extend(synced);
+                self.step(node, Input::Persisted(seq));
+            }
+            Event::Flushed(node, boot, flush) if lives(self, node, boot) => {
+                let host = self.hosts.get_mut(&node).unwrap();
+                host.shelf.flush(&flush);
+                host.log.retain(|(seq, _)| *seq > flush.upto);
+                host.unsynced
+                    .iter_mut()
+                    .filter(|(seq, _)| *seq <= flush.upto)
+                    .for_each(|(_, rows)| rows.clear());
+                self.step(node, Input::Flushed(flush.number));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn step(&mut self, node: NodeId, input: Input) {
+        let wall_ms = (1_000_000_000 + self.now / MS) as i64;
+        let Some(host) = self.hosts.get_mut(&node) else { return };
+        let now = Now { at: Instant(self.now), wall_ms: (wall_ms + host.skew_ms) as u64 };
+        let Some(mesh) = &mut host.mesh else { return };
+        let mut out = Output::default();
+        mesh.step(now, input, &host.shelf, &mut out);
+        mesh.collect(&mut out);
+        self.perform(node, out);
+    }
+
+    fn perform(&mut self, node: NodeId, out: Output) {
+        let boot = self.hosts[&node].boot;
+        for (to, envelope) in out.send {
+            self.post(node, to, &envelope);
+        }
+        if let Some(persist) = out.persist {
+            let seq = persist.seq;
+            self.hosts.get_mut(&node).unwrap().unsynced.push((seq, persist.rows));
+            let when = self.now + 1 + self.rng.between(0, self.sync_max);
+            self.at(when, Event::Synced(node, boot, seq));
+        }
+        if let Some(flush) = out.flush {
+            let when = self.now + 1 + self.rng.between(0, 50 * MS);
+            self.at(when, Event::Flushed(node, boot, flush));
+        }
+        self.replies.extend(out.replies);
+        for report in out.reports {
+            self.progress.report(node, report);
+            if report == Report::CaughtUp {
+                self.caught_up.insert(node);
+            }
+        }
+        for note in out.notes {
+            match note {
+                super::super::Note::Conflict(_) => self.n_conflicts += 1,
+                super::super::Note::Purged(n) => self.n_purged += n,
+                super::super::Note::Hinted(_) => self.n_hints += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn post(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) {
+        assert_ne!(from, to, "nobody writes to itself");
+        let copies = if self.rng.chance(self.loss_per_million) {
+            0
+        } else if self.repeats || self.rng.chance(self.loss_per_million / 4) {
+            2
+        } else {
+            1
+        };
+        for _ in 0..copies {
+            let when = self.now + 200 + self.rng.between(0, self.delay_max);
+            let bytes = envelope.encode();
+            self.at(when, Event::Deliver { from, to, bytes });
+        }
+    }
+
+    pub fn ask(&mut self, node: NodeId, request: Request) -> Token {
+        self.n_tokens += 1;
+        let token = Token(self.n_tokens);
+        self.asked_at.insert(token, self.now);
+        let deadline = Instant(self.now).after(TIMEOUT);
+        self.step(node, Input::Request { token, deadline, request });
+        token
+    }
+
+    /// Asks and waits.
+    pub fn call(&mut self, node: u64, request: Request) -> Reply {
+        let token = self.ask(NodeId(node), request);
+        for _ in 0..1_000 {
+            if let Some(reply) = self.replies.remove(&token) {
+                return reply;
+            }
+            self.run(MS);
+        }
+        panic!("no answer within a second");
+    }
+
+    pub fn heal(&mut self) {
+        self.cut.clear();
+        (self.loss_per_million, self.sync_max) = (0, 4 * MS);
+        for node in self.hosts.keys().copied().collect::<Vec<_>>() {
+            if self.hosts[&node].mesh.is_none() {
+                self.start(node);
+            }
+        }
+    }
+
+    pub fn isolate(&mut self, node: NodeId) {
+        self.split(&[node]);
+    }
+
+    /// Cuts some off from all others.
+    pub fn split(&mut self, some: &[NodeId]) {
+        for node in some {
+            for other in self.hosts.keys().copied().filter(|other| !some.contains(other)).collect::<Vec<_>>()
+            {
+                self.cut.extend([(*node, other), (other, *node)]);
+            }
+        }
+    }
+
+    pub fn publish(&mut self, topology: Topology) {
+        self.topology = topology;
+        self.spread_topology();
+    }
+
+    /// Hands the newest topology to some node; the others hear of it from their peers.
+    fn spread_topology(&mut self) {
+        let hears = |node: &NodeId| !self.deaf.contains(node);
+        let nodes: Vec<NodeId> = self.hosts.keys().copied().filter(hears).collect();
+        let node = *self.rng.pick(&nodes);
+        self.step(node, Input::Topology(self.topology.clone()));
+    }
+
+    /// Takes the move as far as the reports allow.
+    pub fn advance_move(&mut self) {
+        let steps = self.progress.steps(&self.topology, &self.topology.placement());
+        if self.topology.is_moving() && !steps.is_empty() {
+            let epoch = Epoch(self.topology.epoch.0 + 1);
+            self.topology = self.topology.advance(epoch, &steps.switch, &steps.settle);
+        }
+        self.spread_topology();
+    }
+
+    /// Everything that a node keeps of a partition, in memory or flushed.
+    pub fn records(&self, node: NodeId, partition: Partition) -> BTreeMap<Key, Bytes> {
+        let host = &self.hosts[&node];
+        let mesh = host.mesh.as_ref().expect("it runs");
+        let mut records = BTreeMap::new();
+        let (from, to) = (rows::records_from(partition, b""), rows::records_end(partition));
+        mesh.overlay.scan(&host.shelf, &from, &to, &mut |row, value| {
+            records.insert(rows::record_key(row).unwrap(), value.clone());
+            true
+        });
+        records
+    }
+
+    /// Replicas that do not hold the same.
+    pub fn differences(&self) -> Vec<(Partition, NodeId)> {
+        let placement = self.topology.placement();
+        let mut different = Vec::new();
+        for partition in Partition::all() {
+            let list = placement.next.of(partition, 3);
+            let first = self.records(list[0], partition);
+            let others = list[1..].iter().filter(|node| self.records(**node, partition) != first);
+            different.extend(others.map(|node| (partition, *node)));
+        }
+        different
+    }
+
+    /// Rows of one sort with the nodes that run: 1 records, 2 tombstones, 3 hints.
+    pub fn leftovers(&self, first_byte: u8) -> usize {
+        let count = |host: &Host| {
+            let Some(mesh) = &host.mesh else { return 0 };
+            let mut n = 0;
+            mesh.overlay.scan(&host.shelf, &[first_byte], &[first_byte + 1], &mut |_, _| {
+                n += 1;
+                true
+            });
+            n
+        };
+        self.hosts.values().map(count).sum()
+    }
+}

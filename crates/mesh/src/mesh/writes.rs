@@ -1,0 +1,467 @@
+//! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
+//! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
+//! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
+//! time get hints. A node that is no replica passes the write on to one.
+
+use super::{Client, Mesh, Operation, Pending, Then, Turn};
+use crate::actor::Dot;
+use crate::frame::{Ask, Frame, Outcome, Why};
+use crate::hlc::Stamp;
+use crate::merge::merge;
+use crate::moves::majority;
+use crate::op::{self, Birth, Op};
+use crate::record::{METADATA_MAX, Record};
+use crate::request::{Reply, Write};
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Code, Instant, NodeId};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Writes passed on by one node that are remembered.
+const FORWARDED_MAX: usize = 4_096;
+
+/// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Route {
+    pub read: Vec<NodeId>,
+    pub also: Vec<NodeId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Writing {
+    client: Client,
+    write: Write,
+    route: Arc<Route>,
+    stage: Stage,
+    /// What the others are sent.
+    record: Bytes,
+    /// What the client is told.
+    result: Option<Box<Record>>,
+    acked: Vec<NodeId>,
+    /// Who stands in for whom.
+    stand_ins: Vec<(NodeId, NodeId)>,
+    /// Not waited for any more.
+    absent: Vec<NodeId>,
+    beaten: Option<Stamp>,
+    /// It has its second stamp.
+    restamped: bool,
+    answered: bool,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// What others have must be known first: a retry or a condition cannot be judged alone.
+    Gathering {
+        heard: Vec<NodeId>,
+    },
+    /// Durable here before it leaves.
+    Waiting,
+    Spreading,
+}
+
+#[derive(Debug)]
+pub(super) struct Forwarding {
+    client: Client,
+    write: Write,
+    to: NodeId,
+    tried: Vec<NodeId>,
+}
+
+impl Route {
+    /// Everyone who must have a write.
+    pub fn everyone(&self) -> impl Iterator<Item = NodeId> {
+        self.read.iter().chain(self.also.iter().filter(|node| !self.read.contains(node))).copied()
+    }
+
+    pub fn needed(&self, wanted: Option<u8>) -> usize {
+        wanted.map_or(majority(self.read.len()), usize::from)
+    }
+
+    /// Whether as many as were wanted have it, of the old list as of the new.
+    fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
+        let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
+        let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());
+        let met = |list: &[NodeId]| count(list) >= need(list);
+        met(&self.read) && (self.also.is_empty() || met(&self.also))
+    }
+}
+
+impl Mesh {
+    pub(super) fn start_write(&mut self, t: &mut Turn<'_>, client: Client, write: Write, deadline: Instant) {
+        let route = match self.check_write(&write) {
+            Ok(route) => route,
+            Err(code) => return self.reply(t, client, Reply::Refused(code)),
+        };
+        if !route.read.contains(&self.me) || !self.is_serving() {
+            return self.pass_on(t, client, write, Vec::new(), deadline);
+        }
+        let gathers = write.expect.is_some() || write.attributes.request.is_some();
+        let stage = if gathers { Stage::Gathering { heard: vec![self.me] } } else { Stage::Waiting };
+        let writing = Writing {
+            client,
+            write,
+            route,
+            stage,
+            record: Bytes::new(),
+            result: None,
+            acked: Vec::new(),
+            stand_ins: Vec::new(),
+            absent: Vec::new(),
+            beaten: None,
+            restamped: false,
+            answered: false,
+        };
+        let ask = self.begin(t, Operation::Write(Box::new(writing)), deadline);
+        if gathers {
+            return self.gather(t, ask);
+        }
+        self.originate(t, ask, Stamp::ZERO);
+    }
+
+    fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
+        let copies = self.topology.copies(write.key.space()).ok_or(Code::UnknownSpace)?;
+        let route = self.route(write.key.partition(), copies);
+        let size = match &write.op {
+            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
+            Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
+        };
+        if write.key.name().is_empty() {
+            return Err(Code::EmptyKey);
+        }
+        let crowded = write.attributes.metadata.len() > METADATA_MAX;
+        if crowded || size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
+            return Err(Code::RequestTooLarge);
+        }
+        if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
+            return Err(Code::BadQuorum);
+        }
+        Ok(route)
+    }
+
+    fn writing(&mut self, ask: Ask) -> Option<&mut Writing> {
+        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+            Some(Operation::Write(writing)) => Some(writing),
+            _ => None,
+        }
+    }
+
+    fn gather(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let me = self.me;
+        let Some(writing) = self.writing(ask) else { return };
+        let (key, others) = (writing.write.key.clone(), writing.route.read.clone());
+        for node in others.into_iter().filter(|node| *node != me) {
+            self.send(t, node, Frame::Fetch { ask, key: key.clone() });
+        }
+        self.gathered(t, ask);
+    }
+
+    /// What a replica has, on the way to a write that must know.
+    pub(super) fn write_fetched(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, record: Option<Record>) {
+        let Some(writing) = self.writing(ask) else { return };
+        let Stage::Gathering { heard } = &mut writing.stage else { return };
+        if heard.contains(&from) || !writing.route.read.contains(&from) {
+            return;
+        }
+        heard.push(from);
+        let key = writing.write.key.clone();
+        if let (Some(record), Some(shard)) = (record, self.shard_of(&key)) {
+            self.absorb(t, &key, shard, &record, Why::Repair);
+        }
+        self.gathered(t, ask);
+    }
+
+    fn gathered(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        let Stage::Gathering { heard } = &writing.stage else { return };
+        if heard.len() < majority(writing.route.read.len()) {
+            return;
+        }
+        let (key, expect, client) = (writing.write.key.clone(), writing.write.expect.clone(), writing.client);
+        let repeated = writing.write.attributes.request;
+        let local = self.load(t, &key);
+        let taken = repeated.zip(local.record.as_ref()).is_some_and(|(id, record)| record.has_taken(id));
+        if let (Some(expect), Some(record), false) = (expect, local.record, taken)
+            && !expect.dominates(&record.context)
+        {
+            self.finish(ask);
+            return self.reply(t, client, Reply::Conflict(Box::new(record)));
+        }
+        self.originate(t, ask, Stamp::ZERO);
+    }
+
+    /// Applies the operation here, under a new dot, and lets it out as soon as it may leave.
+    fn originate(&mut self, t: &mut Turn<'_>, ask: Ask, at_least: Stamp) {
+        let Some(writing) = self.writing(ask) else { return };
+        let (write, client) = (writing.write.clone(), writing.client);
+        let (record, result, seq) = match self.create(t, &write, at_least) {
+            Ok(created) => created,
+            Err(code) => {
+                self.finish(ask);
+                return self.reply(t, client, Reply::Refused(code));
+            }
+        };
+        let may_leave = result.kind.is_last_write_wins() || planted(Mutant::MergeableSentEarly);
+        let writing = self.writing(ask).expect("it is under way");
+        (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
+        if may_leave {
+            self.spread(t, ask);
+        } else {
+            self.after(t, seq, Then::Spread(ask));
+        }
+        self.after(t, seq, Then::Stored(ask, Outcome::Held));
+    }
+
+    fn create(
+        &mut self,
+        t: &mut Turn<'_>,
+        write: &Write,
+        at_least: Stamp,
+    ) -> Result<(Bytes, Record, crate::overlay::Seq), Code> {
+        let shard = self.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
+        let local = self.load(t, &write.key);
+        if let (Some(request), Some(record)) = (write.attributes.request, &local.record)
+            && record.has_taken(request)
+            && at_least == Stamp::ZERO
+        {
+            let bytes = local.bytes.clone().expect("a record has bytes");
+            return Ok((bytes, record.clone(), local.seq));
+        }
+        let counter = self.dots.take().ok_or(Code::NotInStep)?;
+        let birth = Birth {
+            dot: Dot { actor: self.params.actor, counter },
+            stamp: self.clock.tick(t.now.wall_ms).max(at_least),
+            wall_ms: t.now.wall_ms,
+        };
+        let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
+        let full = written.full.encode();
+        let before = local.bytes.as_ref().map_or(0, Bytes::len);
+        if full.len() > MESH_RECORD_BYTES_MAX && full.len() > before {
+            return Err(Code::RequestTooLarge);
+        }
+        let delta = match written.full.kind.is_last_write_wins() {
+            true => full.clone(),
+            false => written.delta.encode(),
+        };
+        let seq = self.save(&write.key, shard, &local, &written.full, full);
+        Ok((delta, written.full, seq))
+    }
+
+    /// To every replica that may be asked; the others get hints.
+    pub(super) fn spread(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let me = self.me;
+        let Some(writing) = self.writing(ask) else { return };
+        writing.stage = Stage::Spreading;
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        let acked = writing.acked.clone();
+        let others = writing.route.everyone().filter(|node| *node != me && !acked.contains(node));
+        for node in others.collect::<Vec<_>>() {
+            if self.peers.may_ask(node, t.now.at) {
+                let store = Frame::Store { ask, key: key.clone(), record: record.clone(), why: Why::Write };
+                self.send(t, node, store);
+            } else {
+                self.hint(t, node, &key);
+                self.writing(ask).expect("it is under way").absent.push(node);
+                self.find_stand_in(t, ask, node);
+            }
+        }
+    }
+
+    /// Somebody else keeps the record for a replica that is down, if the client likes.
+    fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
+        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        let busy = |node: &NodeId| {
+            writing.route.everyone().any(|other| other == *node)
+                || writing.stand_ins.iter().any(|(other, _)| other == node)
+                || self.peers.is_down(*node)
+        };
+        let mut members = self.topology.members().iter().map(|member| member.node);
+        let Some(stand_in) = members.find(|node| !busy(node)).filter(|_| writing.write.sloppy) else {
+            return;
+        };
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        self.send(t, stand_in, Frame::Keep { ask, target, key, record });
+        self.writing(ask).expect("it is under way").stand_ins.push((stand_in, target));
+    }
+
+    pub(super) fn write_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
+        let Some(writing) = self.writing(ask) else { return };
+        let stood_in = writing.stand_ins.iter().find(|(node, _)| *node == from);
+        let from = stood_in.map_or(from, |(_, target)| *target);
+        if writing.acked.contains(&from) || !writing.route.everyone().any(|node| node == from) {
+            return;
+        }
+        match outcome {
+            Outcome::Held => writing.acked.push(from),
+            Outcome::Beaten(stamp) => {
+                writing.acked.push(from);
+                writing.beaten = writing.beaten.max(Some(stamp));
+            }
+            Outcome::Passed | Outcome::Misfit | Outcome::Purged => writing.absent.push(from),
+        }
+        let refusal = match outcome {
+            Outcome::Passed => Some(Code::FencePassed),
+            Outcome::Misfit => Some(Code::WrongType),
+            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged => None,
+        };
+        if let Some(code) = refusal.filter(|_| !writing.answered) {
+            writing.answered = true;
+            let client = writing.client;
+            self.reply(t, client, Reply::Refused(code));
+        }
+        self.settle_write(t, ask);
+    }
+
+    fn settle_write(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        if !writing.answered && writing.route.is_met(&writing.acked, writing.write.w) {
+            let last_wins = writing.write.kind.is_last_write_wins();
+            if let Some(stamp) = writing.beaten.filter(|_| last_wins && !writing.restamped)
+                && !planted(Mutant::SkewKept)
+            {
+                return self.restamp(t, ask, stamp);
+            }
+            writing.answered = true;
+            let (client, result) = (writing.client, writing.result.clone());
+            let result = result.expect("what is stored was made here");
+            self.reply(t, client, Reply::Written(result));
+        }
+        let Some(writing) = self.writing(ask) else { return };
+        let done = |node: &NodeId| writing.acked.contains(node) || writing.absent.contains(node);
+        if writing.answered && writing.route.everyone().all(|node| done(&node)) {
+            self.finish(ask);
+        }
+    }
+
+    /// The same write again, behind what beat it. Under a new name, so that late answers to the first are not
+    /// taken for answers to the second.
+    fn restamp(&mut self, t: &mut Turn<'_>, ask: Ask, beaten: Stamp) {
+        let Some(pending) = self.finish(ask) else { return };
+        let Operation::Write(mut writing) = pending.operation else { return };
+        writing.restamped = true;
+        (writing.beaten, writing.stand_ins) = (None, Vec::new());
+        (writing.acked, writing.absent) = (Vec::new(), Vec::new());
+        let ask = self.begin(t, Operation::Write(writing), pending.deadline);
+        self.originate(t, ask, beaten.next());
+    }
+
+    pub(super) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        if matches!(writing.stage, Stage::Spreading) && !writing.absent.contains(&from) {
+            let key = writing.write.key.clone();
+            writing.absent.push(from);
+            self.hint(t, from, &key);
+            self.settle_write(t, ask);
+        }
+    }
+
+    pub(super) fn expire_write(&mut self, t: &mut Turn<'_>, writing: Writing) {
+        let (me, spread) = (self.me, matches!(writing.stage, Stage::Spreading));
+        for node in writing.route.everyone().filter(|node| *node != me && spread) {
+            if !writing.acked.contains(&node) && !writing.absent.contains(&node) {
+                self.peers.silent(node, t.now.at);
+                self.hint(t, node, &writing.write.key);
+            }
+        }
+        if matches!(writing.stage, Stage::Gathering { .. }) {
+            return self.reply(t, writing.client, Reply::Refused(Code::Timeout));
+        }
+        if !writing.answered {
+            let needed = writing.route.needed(writing.write.w) as u8;
+            let acks = writing.acked.len() as u8;
+            self.reply(t, writing.client, Reply::Indeterminate { acks, needed });
+        }
+    }
+
+    /// After a change of topology: whoever is new to a write is sent it.
+    pub(super) fn reroute_writes(&mut self, t: &mut Turn<'_>) {
+        let key = |pending: &Pending| match &pending.operation {
+            Operation::Write(writing) => Some(writing.write.key.clone()),
+            _ => None,
+        };
+        let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
+        for (ask, key) in keys.collect::<Vec<_>>() {
+            let Some(shard) = self.shard_of(&key) else { continue };
+            let route = self.route(shard.partition, shard.copies);
+            let Some(writing) = self.writing(ask) else { continue };
+            (writing.route, writing.absent) = (route, Vec::new());
+            if matches!(writing.stage, Stage::Spreading) {
+                self.spread(t, ask);
+                self.settle_write(t, ask);
+            }
+        }
+    }
+
+    fn pass_on(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Write,
+        tried: Vec<NodeId>,
+        deadline: Instant,
+    ) {
+        // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
+        if let Client::Peer(node, ask) = client {
+            return self.send(t, node, Frame::Declined { ask });
+        }
+        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
+        let mut list = self.route(write.key.partition(), copies).read.clone();
+        list.retain(|node| *node != self.me && !tried.contains(node));
+        self.peers.order(&mut list);
+        let Some(to) = list.first().copied() else {
+            return self.reply(t, client, Reply::Refused(Code::NotInStep));
+        };
+        let forwarding = Forwarding { client, write: write.clone(), to, tried };
+        let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
+        self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
+    }
+
+    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
+        // The network may repeat a frame; what it asks for is done once.
+        let forwarded = self.forwarded.entry(from).or_default();
+        let is_new = forwarded.insert(ask);
+        if forwarded.len() > FORWARDED_MAX {
+            forwarded.pop_first();
+        }
+        if is_new {
+            let deadline = t.now.at.after(self.params.timeout);
+            self.start_write(t, Client::Peer(from, ask), write, deadline);
+        }
+    }
+
+    pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {
+        self.time(t, from, ask);
+        let expected = matches!(
+            self.operations.get(&ask).map(|pending| &pending.operation),
+            Some(Operation::Forward(forwarding)) if forwarding.to == from
+        );
+        if let Some(Operation::Forward(forwarding)) =
+            expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
+        {
+            self.reply(t, forwarding.client, reply);
+        }
+    }
+
+    /// It was not begun there, so another may be asked.
+    pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(pending) = self.finish(ask) else { return };
+        let Operation::Forward(mut forwarding) = pending.operation else { return };
+        forwarding.tried.push(from);
+        self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
+    }
+
+    pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
+        self.peers.silent(forwarding.to, t.now.at);
+        let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
+        let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
+        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });
+    }
+}
+
+/// What several replicas have, as one.
+pub(super) fn join(records: impl Iterator<Item = Record>) -> Option<Record> {
+    records.reduce(|left, right| merge(&left, &right).record)
+}

@@ -1,0 +1,211 @@
+//! What a client wants done to a key, and doing it on the state that the origin of the write has.
+//! The local record, the operation and the new dot go in; the new state and the delta that takes any other
+//! replica there come out, or a refusal. The delta is small for mergeable kinds and the whole for a register.
+
+use crate::actor::{Dot, RegionId};
+use crate::context::Context;
+use crate::hlc::Stamp;
+use crate::merge::join_recent;
+use crate::record::{Body, Fence, Header, Kind, Rare, Recent, Record};
+use crate::set::Set;
+use crate::siblings::{Sibling, Siblings};
+use crate::tally::Tally;
+use base::Code;
+use base::mutant::{Mutant, planted};
+use bytes::Bytes;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// For registers and siblings.
+    Put(Bytes),
+    /// For every kind.
+    Delete,
+    /// For counters, and in units of 10^-18 for numerics.
+    Add(i128),
+    /// For numerics: the difference to what is here is added.
+    Assign(i128),
+    Insert(Bytes),
+    Remove(Bytes),
+}
+
+/// What comes with an operation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// What the client has seen: siblings in it are replaced.
+    pub context: Option<Context>,
+    pub expires_ms: Option<u64>,
+    pub fence: Option<Fence>,
+    pub home: Option<RegionId>,
+    /// By name.
+    pub metadata: Vec<(Bytes, Bytes)>,
+    pub schema: u32,
+    /// The hash of the client's request id.
+    pub request: Option<u64>,
+}
+
+/// The name and the time of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    pub dot: Dot,
+    pub stamp: Stamp,
+    pub wall_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    pub full: Record,
+    pub delta: Record,
+}
+
+/// Applies an operation where the write is born.
+pub fn apply(
+    local: Option<&Record>,
+    kind: Kind,
+    op: &Op,
+    attributes: &Attributes,
+    birth: Birth,
+) -> Result<Written, Code> {
+    let token = attributes.fence.as_ref().map_or(0, |fence| fence.token);
+    if local.is_some_and(|local| token < local.header.token()) && !planted(Mutant::FenceIgnored) {
+        return Err(Code::FencePassed);
+    }
+    let mut full = start(local, kind, op, birth.wall_ms)?;
+    let overwritten = local.map_or(Stamp::ZERO, |local| local.header.stamp);
+    let birth = Birth { stamp: birth.stamp.max(overwritten.next()), ..birth };
+    full.header = header(&full.header, op, attributes, birth);
+    let mut seen = Context::default();
+    let gone = if local.is_some_and(|local| local.is_expired(birth.wall_ms)) {
+        clear(&mut full.body, &mut seen)
+    } else {
+        None
+    };
+    let mut body = change(&mut full, op, attributes, birth, &mut seen)?;
+    if let (Body::Tally(delta), Some(gone)) = (&mut body, gone) {
+        delta.join(&gone);
+    }
+    let span = full.context.extend(birth.dot);
+    seen.add(birth.dot.actor, span);
+    if let (Some(context), Kind::Register | Kind::Siblings) = (&attributes.context, full.kind) {
+        seen.join(context);
+    }
+    full.context.join(&seen);
+    let recent = attributes.request.map(|request| Recent { stamp: birth.stamp, request });
+    let recent: Vec<Recent> = recent.into_iter().collect();
+    full.recent = join_recent(&full.recent, &recent);
+    if full.kind.is_last_write_wins() {
+        return Ok(Written { delta: full.clone(), full });
+    }
+    let delta = Record { body, context: seen, recent, ..full.clone() };
+    Ok(Written { full, delta })
+}
+
+/// The state that the operation is done on. What has expired is gone; what is deleted may come back as another kind.
+fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Record, Code> {
+    let Some(local) = local else {
+        return Ok(Record {
+            era: 0,
+            kind,
+            header: Header::default(),
+            body: kind.empty_body(),
+            context: Context::default(),
+            created_ms: wall_ms,
+            recent: Vec::new(),
+        });
+    };
+    if local.kind == kind || *op == Op::Delete {
+        return Ok(local.clone());
+    }
+    if local.is_live(wall_ms) {
+        return Err(Code::WrongType);
+    }
+    let era = local.era.checked_add(1).ok_or(Code::NumberTooLarge)?;
+    Ok(Record { era, kind, body: kind.empty_body(), created_ms: wall_ms, ..local.clone() })
+}
+
+/// A put or a delete says everything anew; the others leave what they do not mention.
+fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Header {
+    let anew = matches!(op, Op::Put(_) | Op::Delete);
+    let mut rare = old.rare.as_deref().filter(|_| !anew).cloned().unwrap_or_default();
+    let Attributes { fence, home, metadata, schema, .. } = attributes;
+    rare.fence = fence.clone();
+    rare.home = home.or(rare.home);
+    if !metadata.is_empty() {
+        rare.metadata = metadata.clone();
+    }
+    if *schema != 0 {
+        rare.schema = *schema;
+    }
+    let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= birth.wall_ms);
+    let inherited = old.expires_ms.filter(|_| !anew && !expired);
+    Header {
+        dot: birth.dot,
+        stamp: birth.stamp,
+        tombstone: *op == Op::Delete,
+        expires_ms: attributes.expires_ms.or(inherited),
+        rare: (rare != Rare::default()).then(|| Box::new(rare)),
+    }
+}
+
+/// What has expired counts no more; the delta of a tally is returned, those of the others are in `seen`.
+fn clear(body: &mut Body, seen: &mut Context) -> Option<Tally> {
+    match body {
+        Body::Register(_) => {}
+        Body::Tally(tally) => return Some(tally.clear()),
+        Body::Set(set) => set.clear(seen),
+        Body::Siblings(siblings) => siblings.clear(seen),
+    }
+    None
+}
+
+/// Changes the body and gives the body of the delta; dots that went are put into `seen`.
+fn change(
+    full: &mut Record,
+    op: &Op,
+    attributes: &Attributes,
+    birth: Birth,
+    seen: &mut Context,
+) -> Result<Body, Code> {
+    match (&mut full.body, op) {
+        (Body::Register(value), Op::Put(new)) => *value = new.clone(),
+        (Body::Register(value), Op::Delete) => *value = Bytes::new(),
+        (Body::Tally(tally), op) => return change_tally(tally, full.kind, op, birth).map(Body::Tally),
+        (Body::Set(set), Op::Insert(element)) => {
+            return Ok(Body::Set(set.add(element.clone(), birth.dot, seen)));
+        }
+        (Body::Set(set), Op::Remove(element)) => {
+            set.remove(element, seen);
+            return Ok(Body::Set(Set::default()));
+        }
+        (Body::Set(set), Op::Delete) => {
+            set.clear(seen);
+            return Ok(Body::Set(Set::default()));
+        }
+        (Body::Siblings(siblings), Op::Put(value)) => {
+            let sibling = Sibling { dot: birth.dot, stamp: birth.stamp, value: value.clone() };
+            let read = attributes.context.clone().unwrap_or_default();
+            return Ok(Body::Siblings(siblings.put(sibling, &read, seen)?));
+        }
+        (Body::Siblings(siblings), Op::Delete) => {
+            match &attributes.context {
+                Some(read) => siblings.drop_seen(read, seen),
+                None => siblings.clear(seen),
+            }
+            return Ok(Body::Siblings(Siblings::default()));
+        }
+        _ => return Err(Code::WrongType),
+    }
+    Ok(full.body.clone())
+}
+
+fn change_tally(tally: &mut Tally, kind: Kind, op: &Op, birth: Birth) -> Result<Tally, Code> {
+    match op {
+        Op::Add(amount) if *amount < 0 && kind == Kind::GrowingCounter => Err(Code::NegativeAmount),
+        Op::Add(amount) => tally.add(birth.dot.actor, *amount),
+        Op::Assign(target) if kind == Kind::Numeric => {
+            let difference = target.checked_sub(tally.value()).ok_or(Code::NumberTooLarge)?;
+            tally.add(birth.dot.actor, difference)
+        }
+        Op::Delete => Ok(tally.clear()),
+        _ => Err(Code::WrongType),
+    }
+}

@@ -1,0 +1,73 @@
+use super::*;
+use base::Rng;
+use proptest::prelude::*;
+
+/// Rows that were flushed, in memory.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf(pub BTreeMap<Bytes, Bytes>);
+
+impl Shelf {
+    pub(crate) fn flush(&mut self, flush: &Flush) {
+        for (key, value) in flush.rows() {
+            match value {
+                Some(value) => self.0.insert(key.clone(), value.clone()),
+                None => self.0.remove(key),
+            };
+        }
+    }
+}
+
+impl Rows for Shelf {
+    fn get(&self, key: &[u8]) -> Option<Bytes> {
+        self.0.get(key).cloned()
+    }
+
+    fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
+        for (key, value) in self.0.range::<[u8], _>((from, to)) {
+            if !visit(key, value) {
+                return;
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn memory_and_store_together_read_as_one_table(seed: u64) {
+        let mut rng = Rng::new(seed);
+        let (mut overlay, mut shelf, mut model) = (Overlay::default(), Shelf::default(), BTreeMap::new());
+        let mut flush = None;
+        for n in 1..60 {
+            match rng.between(0, 8) {
+                0 if flush.is_none() => flush = Some(overlay.freeze(Seq(n))),
+                1 => {
+                    if let Some(done) = flush.take() {
+                        shelf.flush(&done);
+                        overlay.flushed(done.number);
+                    }
+                }
+                _ => {
+                    let key = Bytes::from(vec![rng.between(0, 12) as u8]);
+                    let value = (!rng.chance(300_000)).then(|| Bytes::from(vec![n as u8]));
+                    overlay.put(&Row { key: key.clone(), value: value.clone() }, Seq(n));
+                    match value {
+                        Some(value) => model.insert(key, value),
+                        None => model.remove(&key),
+                    };
+                }
+            }
+        }
+        for key in 0..12u8 {
+            prop_assert_eq!(overlay.get(&shelf, &[key]).0, model.get(&[key][..]).cloned());
+        }
+        let (from, to, most) = (rng.between(0, 6) as u8, rng.between(6, 13) as u8, rng.between(1, 9) as usize);
+        let mut seen = Vec::new();
+        overlay.scan(&shelf, &[from], &[to], &mut |key, value| {
+            seen.push((key.to_vec(), value.clone()));
+            seen.len() < most
+        });
+        let expected = model.range::<[u8], _>((Bound::Included(&[from][..]), Bound::Excluded(&[to][..])));
+        let expected: Vec<_> = expected.take(most).map(|(key, value)| (key.to_vec(), value.clone())).collect();
+        prop_assert_eq!(seen, expected);
+    }
+}

@@ -1,0 +1,113 @@
+//! What this node believes of the others, from nothing but how they answer.
+//! A peer that leaves a few requests in a row unanswered is taken for down: it is sent one request a second to
+//! find out, and every other goes elsewhere at once. Any frame from it ends that. Round trips are averaged, so
+//! that the quicker of several replicas is asked first and a slow answer is noticed in time.
+
+use base::{Instant, NodeId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Requests left unanswered in a row, after which a peer is taken for down.
+const FAILURES_MAX: u32 = 3;
+/// How often one that is down is tried.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const HEDGE_MIN: Duration = Duration::from_millis(5);
+const HEDGE_MAX: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    failures: u32,
+    /// Down, and when to try it again.
+    probe_at: Option<Instant>,
+    /// A moving average; zero before the first answer.
+    rtt: Duration,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    peers: BTreeMap<NodeId, Peer>,
+}
+
+impl Peers {
+    /// A frame has come from it.
+    pub fn heard(&mut self, node: NodeId) {
+        let peer = self.peers.entry(node).or_default();
+        (peer.failures, peer.probe_at) = (0, None);
+    }
+
+    pub fn answered(&mut self, node: NodeId, rtt: Duration) {
+        let peer = self.peers.entry(node).or_default();
+        peer.rtt = if peer.rtt.is_zero() { rtt } else { (peer.rtt * 7 + rtt) / 8 };
+    }
+
+    pub fn silent(&mut self, node: NodeId, now: Instant) {
+        let peer = self.peers.entry(node).or_default();
+        peer.failures += 1;
+        if peer.failures >= FAILURES_MAX && peer.probe_at.is_none() {
+            peer.probe_at = Some(now.after(PROBE_INTERVAL));
+        }
+    }
+
+    /// Whether to send it a request now. One that is down gets one now and then.
+    pub fn may_ask(&mut self, node: NodeId, now: Instant) -> bool {
+        let peer = self.peers.entry(node).or_default();
+        match peer.probe_at {
+            None => true,
+            Some(at) if at <= now => {
+                peer.probe_at = Some(now.after(PROBE_INTERVAL));
+                true
+            }
+            Some(_) => false,
+        }
+    }
+
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.probe_at.is_some())
+    }
+
+    /// The order in which to ask: those that are up, the quickest first.
+    pub fn order(&self, nodes: &mut [NodeId]) {
+        let key = |node: &NodeId| {
+            let peer = self.peers.get(node).copied().unwrap_or_default();
+            (peer.probe_at.is_some(), peer.rtt)
+        };
+        nodes.sort_by_key(key);
+    }
+
+    /// How long to wait for these before others are asked as well.
+    pub fn patience(&self, nodes: &[NodeId]) -> Duration {
+        let rtt = |node: &NodeId| self.peers.get(node).map_or(Duration::ZERO, |peer| peer.rtt);
+        let slowest = nodes.iter().map(rtt).max().unwrap_or_default();
+        (slowest * 3).clamp(HEDGE_MIN, HEDGE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    #[test]
+    fn a_silent_peer_is_tried_once_a_second_until_it_is_heard() {
+        let (node, mut peers) = (NodeId(1), Peers::default());
+        (0..3).for_each(|_| peers.silent(node, Instant(0)));
+        assert!(peers.is_down(node) && !peers.may_ask(node, Instant(SECOND / 2)));
+        assert!(peers.may_ask(node, Instant(SECOND)));
+        assert!(!peers.may_ask(node, Instant(SECOND + 1)), "one probe");
+        peers.heard(node);
+        assert!(peers.may_ask(node, Instant(SECOND + 2)));
+    }
+
+    #[test]
+    fn the_quick_and_living_are_asked_first() {
+        let mut peers = Peers::default();
+        peers.answered(NodeId(1), Duration::from_millis(9));
+        peers.answered(NodeId(2), Duration::from_millis(2));
+        (0..3).for_each(|_| peers.silent(NodeId(3), Instant(0)));
+        let mut order = [NodeId(3), NodeId(1), NodeId(2)];
+        peers.order(&mut order);
+        assert_eq!(order, [NodeId(2), NodeId(1), NodeId(3)]);
+        assert_eq!(peers.patience(&order[..2]), Duration::from_millis(27));
+    }
+}

@@ -1,0 +1,191 @@
+//! One key's state: who wrote it last and when, what it holds, and what it has seen.
+//! The header is that of the greatest write; the body is one value, or a state into which all writes went. Two
+//! replicas that have seen the same writes have the same record, byte for byte.
+
+mod codec;
+#[cfg(test)]
+mod tests;
+
+use crate::actor::{Dot, RegionId};
+use crate::context::Context;
+use crate::hlc::Stamp;
+use crate::set::Set;
+use crate::siblings::Siblings;
+use crate::tally::Tally;
+use base::checksum::hash64;
+use bytes::Bytes;
+use std::cmp::Ordering;
+
+/// How a key's writes come together. The number is part of the format, and the larger one wins when a key was
+/// created as two types at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Kind {
+    Register = 0,
+    GrowingCounter = 1,
+    Counter = 2,
+    Numeric = 3,
+    Set = 4,
+    Siblings = 5,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    Register(Bytes),
+    Tally(Tally),
+    Set(Set),
+    Siblings(Siblings),
+}
+
+/// A fence: the lock that a write was made under, and its token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub lock: Bytes,
+    pub token: u64,
+}
+
+/// What few records have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rare {
+    pub fence: Option<Fence>,
+    /// The region that owns the key, where one does.
+    pub home: Option<RegionId>,
+    /// By name.
+    pub metadata: Vec<(Bytes, Bytes)>,
+    /// The application's own version of what it stores.
+    pub schema: u32,
+    /// Fields of a later format, by tag: kept as they are.
+    pub unknown: Vec<(u64, Bytes)>,
+}
+
+/// The greatest write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    pub dot: Dot,
+    pub stamp: Stamp,
+    pub tombstone: bool,
+    /// Gone from here on, in milliseconds of the wall clock.
+    pub expires_ms: Option<u64>,
+    pub rare: Option<Box<Rare>>,
+}
+
+/// A request that this record has taken in, so that a retry is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Recent {
+    pub stamp: Stamp,
+    pub request: u64,
+}
+
+/// The most pairs of metadata.
+pub const METADATA_MAX: usize = 64;
+
+/// How many requests a record remembers.
+pub const RECENT_MAX: usize = 8;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Counts how often the key was deleted and created again as another kind.
+    pub era: u32,
+    pub kind: Kind,
+    pub header: Header,
+    pub body: Body,
+    pub context: Context,
+    pub created_ms: u64,
+    /// Newest first.
+    pub recent: Vec<Recent>,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 6] =
+        [Kind::Register, Kind::GrowingCounter, Kind::Counter, Kind::Numeric, Kind::Set, Kind::Siblings];
+
+    pub fn from_number(number: u8) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+
+    /// Of two writes one wins and the other goes. Their order needs nothing but the writes themselves, so they
+    /// may travel before they are durable; see docs/adr/0021.
+    pub fn is_last_write_wins(self) -> bool {
+        self == Kind::Register
+    }
+
+    pub fn empty_body(self) -> Body {
+        match self {
+            Kind::Register => Body::Register(Bytes::new()),
+            Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::default()),
+            Kind::Set => Body::Set(Set::default()),
+            Kind::Siblings => Body::Siblings(Siblings::default()),
+        }
+    }
+}
+
+impl Body {
+    /// Nothing is left that a delete would have to remove.
+    fn is_empty(&self) -> bool {
+        match self {
+            Body::Register(_) => true,
+            Body::Tally(tally) => tally.is_empty(),
+            Body::Set(set) => set.is_empty(),
+            Body::Siblings(siblings) => siblings.is_empty(),
+        }
+    }
+}
+
+impl Header {
+    pub fn token(&self) -> u64 {
+        self.rare.as_ref().and_then(|rare| rare.fence.as_ref()).map_or(0, |fence| fence.token)
+    }
+}
+
+impl Record {
+    pub fn updated_ms(&self) -> u64 {
+        self.header.stamp.ms()
+    }
+
+    /// Deleted: nothing is shown of it, and it stays only so that others hear of the delete.
+    pub fn is_tombstone(&self) -> bool {
+        self.header.tombstone && self.body.is_empty()
+    }
+
+    pub fn is_expired(&self, wall_ms: u64) -> bool {
+        self.header.expires_ms.is_some_and(|expires_ms| expires_ms <= wall_ms)
+    }
+
+    pub fn is_live(&self, wall_ms: u64) -> bool {
+        !self.is_tombstone() && !self.is_expired(wall_ms)
+    }
+
+    pub fn has_taken(&self, request: u64) -> bool {
+        self.recent.iter().any(|recent| recent.request == request)
+    }
+
+    /// The order of headers: kind of thing, fence, stamp, actor, and last of all the bytes.
+    pub fn rank(&self, other: &Record) -> Ordering {
+        let key = |record: &Record| {
+            let header = &record.header;
+            (record.era, record.kind, header.token(), header.stamp, header.dot.actor)
+        };
+        key(self).cmp(&key(other)).then_with(|| {
+            if self.header == other.header && self.same_register(other) {
+                return Ordering::Equal;
+            }
+            self.tie_hash().cmp(&other.tie_hash())
+        })
+    }
+
+    fn same_register(&self, other: &Record) -> bool {
+        match (&self.body, &other.body) {
+            (Body::Register(left), Body::Register(right)) => left == right,
+            _ => true,
+        }
+    }
+
+    fn tie_hash(&self) -> (u64, Vec<u8>) {
+        let mut out = Vec::new();
+        codec::encode_header(&self.header, &mut out);
+        if let Body::Register(value) = &self.body {
+            out.extend_from_slice(value);
+        }
+        (hash64(&out, 0), out)
+    }
+}

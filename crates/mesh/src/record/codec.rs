@@ -1,0 +1,215 @@
+//! The bytes of a record. See docs/formats/mesh-record.md.
+//! A version byte, what every record has, then tagged fields in ascending order. An older version is brought
+//! forward when it is read; fields that this version does not know are kept and written again.
+
+use super::{Body, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, Rare, Recent, Record};
+use crate::actor::{Dot, RegionId};
+use crate::context::Context;
+use crate::hlc::Stamp;
+use crate::set::Set;
+use crate::siblings::Siblings;
+use crate::tally::Tally;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::{BufMut, Bytes};
+
+const VERSION: u8 = 1;
+
+const TOMBSTONE: u8 = 1;
+
+/// Fields of the header that few records have.
+mod tag {
+    pub const EXPIRES: u64 = 1;
+    pub const FENCE: u64 = 2;
+    pub const HOME: u64 = 3;
+    pub const METADATA: u64 = 4;
+    pub const SCHEMA: u64 = 5;
+    pub const ERA: u64 = 6;
+    pub const RECENT: u64 = 7;
+    pub const FIRST_UNKNOWN: u64 = 8;
+}
+
+impl Record {
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(96 + self.body_size_hint());
+        out.push(VERSION);
+        out.push(self.kind as u8);
+        encode_body(&self.body, &mut out);
+        self.context.encode(&mut out);
+        put_varint(&mut out, self.created_ms);
+        encode_fixed(&self.header, &mut out);
+        encode_rare(&self.header, &mut out);
+        if self.era != 0 {
+            put_field(&mut out, tag::ERA, |field| put_varint(field, u64::from(self.era)));
+        }
+        if !self.recent.is_empty() {
+            put_field(&mut out, tag::RECENT, |field| {
+                for recent in &self.recent {
+                    field.put_u64_le(recent.stamp.0);
+                    field.put_u64_le(recent.request);
+                }
+            });
+        }
+        encode_unknown(&self.header, &mut out);
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Record> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8()? {
+            // A later version gets its own arm here, and this one brings what it reads forward.
+            VERSION => decode_fields(reader),
+            _ => None,
+        }
+    }
+
+    fn body_size_hint(&self) -> usize {
+        match &self.body {
+            Body::Register(value) => value.len(),
+            _ => 64,
+        }
+    }
+}
+
+/// The whole header, to break ties.
+pub fn encode_header(header: &Header, out: &mut Vec<u8>) {
+    encode_fixed(header, out);
+    encode_rare(header, out);
+    encode_unknown(header, out);
+}
+
+fn encode_fixed(header: &Header, out: &mut Vec<u8>) {
+    out.push(if header.tombstone { TOMBSTONE } else { 0 });
+    out.put_u64_le(header.stamp.0);
+    header.dot.encode(out);
+}
+
+fn encode_rare(header: &Header, out: &mut Vec<u8>) {
+    if let Some(expires_ms) = header.expires_ms {
+        put_field(out, tag::EXPIRES, |field| put_varint(field, expires_ms));
+    }
+    let Some(rare) = &header.rare else { return };
+    if let Some(Fence { lock, token }) = &rare.fence {
+        put_field(out, tag::FENCE, |field| {
+            put_varint(field, *token);
+            field.extend_from_slice(lock);
+        });
+    }
+    if let Some(home) = rare.home {
+        put_field(out, tag::HOME, |field| put_varint(field, u64::from(home.0)));
+    }
+    if !rare.metadata.is_empty() {
+        put_field(out, tag::METADATA, |field| {
+            for (name, value) in &rare.metadata {
+                put_bytes(field, name);
+                put_bytes(field, value);
+            }
+        });
+    }
+    if rare.schema != 0 {
+        put_field(out, tag::SCHEMA, |field| put_varint(field, u64::from(rare.schema)));
+    }
+}
+
+fn encode_unknown(header: &Header, out: &mut Vec<u8>) {
+    for (tag, field) in header.rare.iter().flat_map(|rare| &rare.unknown) {
+        put_varint(out, *tag);
+        put_bytes(out, field);
+    }
+}
+
+fn put_field(out: &mut Vec<u8>, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
+    let mut field = Vec::new();
+    write(&mut field);
+    put_varint(out, tag);
+    put_bytes(out, &field);
+}
+
+fn encode_body(body: &Body, out: &mut Vec<u8>) {
+    match body {
+        Body::Register(value) => put_bytes(out, value),
+        Body::Tally(tally) => tally.encode(out),
+        Body::Set(set) => set.encode(out),
+        Body::Siblings(siblings) => siblings.encode(out),
+    }
+}
+
+fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
+    Some(match kind {
+        Kind::Register => Body::Register(reader.bytes()?),
+        Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::decode(reader)?),
+        Kind::Set => Body::Set(Set::decode(reader)?),
+        Kind::Siblings => Body::Siblings(Siblings::decode(reader)?),
+    })
+}
+
+fn decode_fields(mut reader: Reader) -> Option<Record> {
+    let kind = Kind::from_number(reader.u8()?)?;
+    let body = decode_body(kind, &mut reader)?;
+    let context = Context::decode(&mut reader)?;
+    let created_ms = reader.varint()?;
+    let tombstone = match reader.u8()? {
+        0 => false,
+        TOMBSTONE => true,
+        _ => return None,
+    };
+    let stamp = Stamp(reader.u64()?);
+    let dot = Dot::decode(&mut reader)?;
+    let header = Header { dot, stamp, tombstone, expires_ms: None, rare: None };
+    let mut record = Record { era: 0, kind, header, body, context, created_ms, recent: Vec::new() };
+    let mut last = 0;
+    while !reader.is_empty() {
+        let tag = reader.varint()?;
+        if tag <= last {
+            return None;
+        }
+        last = tag;
+        decode_field(&mut record, tag, reader.bytes()?)?;
+    }
+    Some(record)
+}
+
+fn decode_field(record: &mut Record, tag: u64, field: Bytes) -> Option<()> {
+    let mut reader = Reader::new(field.clone());
+    match tag {
+        tag::EXPIRES => record.header.expires_ms = Some(reader.varint()?),
+        tag::ERA => record.era = u32::try_from(reader.varint()?).ok()?,
+        tag::RECENT => {
+            record.recent = decode_recent(reader)?;
+            return Some(());
+        }
+        _ => return decode_rare(record.header.rare.get_or_insert_default(), tag, reader, field),
+    }
+    reader.is_empty().then_some(())
+}
+
+fn decode_rare(rare: &mut Rare, tag: u64, mut reader: Reader, field: Bytes) -> Option<()> {
+    match tag {
+        tag::FENCE => {
+            let token = reader.varint()?;
+            rare.fence = Some(Fence { lock: reader.rest(), token });
+            return Some(());
+        }
+        tag::HOME => rare.home = Some(RegionId(u32::try_from(reader.varint()?).ok()?)),
+        tag::METADATA => {
+            while !reader.is_empty() && rare.metadata.len() < METADATA_MAX {
+                rare.metadata.push((reader.bytes()?, reader.bytes()?));
+            }
+        }
+        tag::SCHEMA => rare.schema = u32::try_from(reader.varint()?).ok()?,
+        tag::FIRST_UNKNOWN.. => {
+            rare.unknown.push((tag, field));
+            return Some(());
+        }
+        _ => return None,
+    }
+    reader.is_empty().then_some(())
+}
+
+fn decode_recent(mut reader: Reader) -> Option<Vec<Recent>> {
+    let mut recent = Vec::new();
+    while !reader.is_empty() && recent.len() < RECENT_MAX {
+        recent.push(Recent { stamp: Stamp(reader.u64()?), request: reader.u64()? });
+    }
+    let ordered = recent.is_sorted_by(|left, right| left > right);
+    (reader.is_empty() && ordered).then_some(recent)
+}

@@ -1,0 +1,225 @@
+//! What clients ask of the mesh and what they are told, as values with their bytes for a node that passes a
+//! request on to a replica. An answer never claims more than is known: a write that fewer than it wanted have
+//! acknowledged is indeterminate, not failed.
+
+use crate::actor::RegionId;
+use crate::context::Context;
+use crate::key::Key;
+use crate::op::{Attributes, Op};
+use crate::record::{Fence, Kind, Record};
+use base::Code;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::{BufMut, Bytes};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Write(Write),
+    Read { key: Key, r: Option<u8> },
+    Batch(Vec<Write>),
+    Scan(Scan),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub key: Key,
+    pub kind: Kind,
+    pub op: Op,
+    pub attributes: Attributes,
+    /// Only if nothing is there that this context has not seen.
+    pub expect: Option<Context>,
+    /// How many must have it durably; the majority if nothing is said.
+    pub w: Option<u8>,
+    /// Other nodes may stand in for replicas that are down; a read may then miss the write until they are back.
+    pub sloppy: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    pub space: u32,
+    /// Included.
+    pub start: Bytes,
+    /// Excluded; none for all.
+    pub end: Option<Bytes>,
+    pub limit: usize,
+    pub r: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Durable on as many as were asked for. The record as the origin has it now.
+    Written(Box<Record>),
+    /// As many as were asked for have been heard, and agree now.
+    Found(Option<Box<Record>>),
+    /// Written, but on too few that answered: it may stay or be overwritten, it will not be undone.
+    Indeterminate {
+        acks: u8,
+        needed: u8,
+    },
+    /// Too few answered a read.
+    Unavailable {
+        acks: u8,
+        needed: u8,
+    },
+    /// Something is there that the writer has not seen.
+    Conflict(Box<Record>),
+    Refused(Code),
+    Batch(Vec<Reply>),
+    Scanned(Scanned),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scanned {
+    /// In order; deleted keys are left out.
+    pub records: Vec<(Key, Record)>,
+    /// Where to go on; none at the end.
+    pub next: Option<Bytes>,
+    /// Partitions of which too few replicas answered, so that something may be missing.
+    pub n_missing: u16,
+}
+
+/// The bytes of a client's request id that a record remembers.
+pub fn request_hash(id: &[u8]) -> u64 {
+    base::checksum::hash64(id, 0)
+}
+
+impl Write {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.key.bytes());
+        out.push(self.kind as u8);
+        encode_op(&self.op, out);
+        encode_attributes(&self.attributes, out);
+        put_option(out, self.expect.as_ref(), |out, context| context.encode(out));
+        out.push(self.w.unwrap_or(0));
+        out.push(u8::from(self.sloppy));
+    }
+
+    pub fn decode(reader: &mut Reader) -> Option<Write> {
+        Some(Write {
+            key: Key::from_bytes(reader.bytes()?)?,
+            kind: Kind::from_number(reader.u8()?)?,
+            op: decode_op(reader)?,
+            attributes: decode_attributes(reader)?,
+            expect: option(reader, Context::decode)?,
+            w: Some(reader.u8()?).filter(|w| *w != 0),
+            sloppy: reader.bool()?,
+        })
+    }
+}
+
+fn encode_op(op: &Op, out: &mut Vec<u8>) {
+    let mut bytes = |number: u8, value: &[u8]| {
+        out.push(number);
+        put_bytes(out, value);
+    };
+    match op {
+        Op::Put(value) => bytes(1, value),
+        Op::Insert(element) => bytes(5, element),
+        Op::Remove(element) => bytes(6, element),
+        Op::Delete => out.push(2),
+        Op::Add(amount) | Op::Assign(amount) => {
+            out.push(if matches!(op, Op::Add(_)) { 3 } else { 4 });
+            out.put_i128_le(*amount);
+        }
+    }
+}
+
+fn decode_op(reader: &mut Reader) -> Option<Op> {
+    let number = reader.u8()?;
+    let amount = |reader: &mut Reader| {
+        let bytes = reader.take(16)?;
+        Some(i128::from_le_bytes(bytes.as_ref().try_into().ok()?))
+    };
+    Some(match number {
+        1 => Op::Put(reader.bytes()?),
+        2 => Op::Delete,
+        3 => Op::Add(amount(reader)?),
+        4 => Op::Assign(amount(reader)?),
+        5 => Op::Insert(reader.bytes()?),
+        6 => Op::Remove(reader.bytes()?),
+        _ => return None,
+    })
+}
+
+fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
+    let Attributes { context, expires_ms, fence, home, metadata, schema, request } = attributes;
+    put_option(out, context.as_ref(), |out, context| context.encode(out));
+    put_option(out, *expires_ms, put_varint_to);
+    put_option(out, fence.as_ref(), |out, fence| {
+        put_varint(out, fence.token);
+        put_bytes(out, &fence.lock);
+    });
+    put_option(out, home.map(|home| u64::from(home.0)), put_varint_to);
+    put_varint(out, metadata.len() as u64);
+    for (name, value) in metadata {
+        put_bytes(out, name);
+        put_bytes(out, value);
+    }
+    put_varint(out, u64::from(*schema));
+    put_option(out, *request, put_varint_to);
+}
+
+fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
+    let context = option(reader, Context::decode)?;
+    let expires_ms = option(reader, Reader::varint)?;
+    let fence = option(reader, |reader| Some(Fence { token: reader.varint()?, lock: reader.bytes()? }))?;
+    let home = option(reader, |reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?)))?;
+    let pair = |reader: &mut Reader| Some((reader.bytes()?, reader.bytes()?));
+    let metadata = (0..reader.count()?).map(|_| pair(reader)).collect::<Option<Vec<_>>>()?;
+    let schema = u32::try_from(reader.varint()?).ok()?;
+    Some(Attributes {
+        context,
+        expires_ms,
+        fence,
+        home,
+        metadata,
+        schema,
+        request: option(reader, Reader::varint)?,
+    })
+}
+
+fn put_varint_to(out: &mut Vec<u8>, value: u64) {
+    put_varint(out, value);
+}
+
+fn put_option<T>(out: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec<u8>, T)) {
+    out.push(u8::from(value.is_some()));
+    if let Some(value) = value {
+        write(out, value);
+    }
+}
+
+fn option<T>(reader: &mut Reader, read: impl FnOnce(&mut Reader) -> Option<T>) -> Option<Option<T>> {
+    if reader.bool()? { read(reader).map(Some) } else { Some(None) }
+}
+
+impl Reply {
+    /// What a replica answers to a write that was passed on to it; the others never travel.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Reply::Written(record) => {
+                out.push(1);
+                put_bytes(out, &record.encode());
+            }
+            Reply::Indeterminate { acks, needed } => out.extend([2, *acks, *needed]),
+            Reply::Conflict(record) => {
+                out.push(3);
+                put_bytes(out, &record.encode());
+            }
+            Reply::Refused(code) => out.extend([4, *code as u8]),
+            Reply::Found(_) | Reply::Unavailable { .. } | Reply::Batch(_) | Reply::Scanned(_) => {
+                unreachable!("only writes are passed on")
+            }
+        }
+    }
+
+    pub fn decode(reader: &mut Reader) -> Option<Reply> {
+        let record = |reader: &mut Reader| Record::decode(reader.bytes()?).map(Box::new);
+        Some(match reader.u8()? {
+            1 => Reply::Written(record(reader)?),
+            2 => Reply::Indeterminate { acks: reader.u8()?, needed: reader.u8()? },
+            3 => Reply::Conflict(record(reader)?),
+            4 => Reply::Refused(Code::from_number(reader.u8()?)?),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! The rows of the mesh: one ordered table of bytes, whose first byte says what a row is.
+//! Everything that a node must find again is a row; a batch of rows is what the log holds and what a flush
+//! writes. Which engine keeps them is the shell's business. See docs/formats/mesh-rows.md.
+
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::ring::Partition;
+use base::NodeId;
+use base::codec::{Reader, put_bytes};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::ops::Bound;
+
+/// One row to be written (`Some`) or removed (`None`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub key: Bytes,
+    pub value: Option<Bytes>,
+}
+
+/// A synchronous read of the rows that were flushed.
+pub trait Rows {
+    fn get(&self, key: &[u8]) -> Option<Bytes>;
+
+    /// Visits rows in order of their keys until the visitor answers `false`.
+    fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool);
+}
+
+const META: u8 = 0;
+const RECORD: u8 = 1;
+const DUE: u8 = 2;
+const HINT: u8 = 3;
+const CONFLICT: u8 = 4;
+
+/// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
+pub const IDENTITY: &[u8] = &[META, 0];
+pub const TOPOLOGY: &[u8] = &[META, 1];
+
+/// Up to which stamp everything of a shard is known to be everywhere.
+pub fn mark(partition: Partition, copies: u8) -> Bytes {
+    Bytes::copy_from_slice(&[META, 2, partition.0, copies])
+}
+
+pub fn record(key: &Key) -> Bytes {
+    join(&[RECORD, key.partition().0], key.bytes())
+}
+
+/// The key of a record's row.
+pub fn record_key(row: &[u8]) -> Option<Key> {
+    Key::from_bytes(Bytes::copy_from_slice(row.get(2..)?))
+}
+
+/// Where the records of a partition begin that are not before a key.
+pub fn records_from(partition: Partition, from: &[u8]) -> Bytes {
+    join(&[RECORD, partition.0], from)
+}
+
+/// The first row behind the records of a partition.
+pub fn records_end(partition: Partition) -> Bytes {
+    match partition.0.checked_add(1) {
+        Some(next) => Bytes::copy_from_slice(&[RECORD, next]),
+        None => Bytes::from_static(&[DUE]),
+    }
+}
+
+/// A record that may be removed some time after this stamp.
+pub fn due(partition: Partition, stamp: Stamp, key: &Key) -> Bytes {
+    let mut head = [DUE, partition.0, 0, 0, 0, 0, 0, 0, 0, 0];
+    head[2..].copy_from_slice(&stamp.0.to_be_bytes());
+    join(&head, key.bytes())
+}
+
+/// Rows of a partition that are due up to a stamp.
+pub fn due_range(partition: Partition, upto: Stamp) -> (Bytes, Bytes) {
+    let end = due_prefix(partition, upto.next());
+    (due_prefix(partition, Stamp::ZERO), end)
+}
+
+fn due_prefix(partition: Partition, stamp: Stamp) -> Bytes {
+    join(&[DUE, partition.0], &stamp.0.to_be_bytes())
+}
+
+pub fn due_key(row: &[u8]) -> Option<(Stamp, Key)> {
+    let stamp = Stamp(u64::from_be_bytes(row.get(2..10)?.try_into().ok()?));
+    Some((stamp, Key::from_bytes(Bytes::copy_from_slice(row.get(10..)?))?))
+}
+
+/// That another node lacks what this one has of a key.
+pub fn hint(target: NodeId, key: &Key) -> Bytes {
+    join(&hint_prefix(target), key.bytes())
+}
+
+pub fn hint_range(target: NodeId) -> (Bytes, Bytes) {
+    let from = hint_prefix(target);
+    let end = match target.0.checked_add(1) {
+        Some(next) => hint_prefix(NodeId(next)),
+        None => Bytes::from_static(&[CONFLICT]),
+    };
+    (from, end)
+}
+
+pub fn hint_key(row: &[u8]) -> Option<Key> {
+    Key::from_bytes(Bytes::copy_from_slice(row.get(9..)?))
+}
+
+fn hint_prefix(target: NodeId) -> Bytes {
+    join(&[HINT], &target.0.to_be_bytes())
+}
+
+/// A conflict, by time and identity.
+pub fn conflict(stamp: Stamp, id: u64) -> Bytes {
+    join(&[CONFLICT], &[stamp.0.to_be_bytes(), id.to_be_bytes()].concat())
+}
+
+fn join(head: &[u8], tail: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
+    bytes.put_slice(head);
+    bytes.put_slice(tail);
+    bytes.freeze()
+}
+
+/// A batch of rows as one record of the log.
+pub fn encode_batch(rows: &[Row]) -> Bytes {
+    let mut out = Vec::with_capacity(rows.iter().map(|row| row.key.len() + 64).sum());
+    for Row { key, value } in rows {
+        put_bytes(&mut out, key);
+        match value {
+            Some(value) => {
+                out.push(1);
+                put_bytes(&mut out, value);
+            }
+            None => out.push(0),
+        }
+    }
+    out.into()
+}
+
+pub fn decode_batch(bytes: Bytes) -> Option<Vec<Row>> {
+    let mut reader = Reader::new(bytes);
+    let mut rows = Vec::new();
+    while !reader.is_empty() {
+        let key = reader.bytes()?;
+        let value = if reader.bool()? { Some(reader.bytes()?) } else { None };
+        rows.push(Row { key, value });
+    }
+    Some(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_survive_a_round_trip() {
+        let key = Key::new(3, b"name");
+        let rows = vec![
+            Row { key: record(&key), value: Some(Bytes::from_static(b"v")) },
+            Row { key: due(key.partition(), Stamp(77), &key), value: Some(Bytes::new()) },
+            Row { key: hint(NodeId(4), &key), value: None },
+        ];
+        assert_eq!(decode_batch(encode_batch(&rows)), Some(rows));
+        assert_eq!(decode_batch(Bytes::from_static(b"\x05ab")), None);
+    }
+
+    #[test]
+    fn rows_lie_within_their_ranges() {
+        for name in 0..2_000u32 {
+            let key = Key::new(1, format!("{name}").as_bytes());
+            let (partition, row) = (key.partition(), record(&key));
+            assert!(records_from(partition, b"") <= row && row < records_end(partition));
+            assert_eq!(record_key(&row), Some(key.clone()));
+            let (from, to) = due_range(partition, Stamp(9));
+            let row = due(partition, Stamp(9), &key);
+            assert!(from <= row && row < to && due(partition, Stamp(10), &key) >= to);
+            assert_eq!(due_key(&row), Some((Stamp(9), key.clone())));
+            let (from, to) = hint_range(NodeId(u64::MAX));
+            let row = hint(NodeId(u64::MAX), &key);
+            assert!(from <= row && row < to && hint_key(&row) == Some(key));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The topology as a value: who the nodes are, where each partition stands in a move, what the namespaces want.
+//! It is changed in one place (coord's tables) and handed to every node; its epoch only grows. From it follow the
+//! preference lists, so that nodes with the same epoch have the same lists.
+//!
+//! A move takes every partition through three phases. *Pending*: reads ask the old list, writes need a quorum
+//! of both. *Switched*: reads ask the new list, writes still need both. *Moved*: the old list is forgotten. When
+//! a partition may go on is decided in `moves.rs`.
+
+use crate::actor::RegionId;
+use crate::placement::{COPIES_MAX, Lists, Place, Placement};
+use crate::ring::{PARTITIONS, Partition, Partitions};
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Code, NodeId};
+use bytes::Bytes;
+
+/// Counts topologies; the index at which one was agreed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In the new lists only.
+    Joining,
+    Serving,
+    /// In the old lists only.
+    Leaving,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    pub node: NodeId,
+    pub zone: u32,
+    /// Points on the ring.
+    pub points: u32,
+    pub standing: Standing,
+    /// Away for so long that the others no longer keep for it what they have deleted: it takes part again when
+    /// it has caught up.
+    pub stale: bool,
+}
+
+/// A namespace, by its number; its name and other policies are not the mesh's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    pub id: u32,
+    /// How many replicas its records have; never changed.
+    pub copies: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub epoch: Epoch,
+    pub region: RegionId,
+    /// The epoch at which the last move began.
+    pub began: Epoch,
+    /// By node id.
+    members: Vec<Member>,
+    /// By number.
+    spaces: Vec<Space>,
+    switched: Partitions,
+    moved: Partitions,
+}
+
+/// Where a partition stands in a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Still,
+    Pending,
+    Switched,
+    Moved,
+}
+
+const VERSION: u8 = 1;
+const MEMBERS_MAX: usize = 1_024;
+const SPACES_MAX: usize = 65_536;
+
+impl Topology {
+    pub fn new(epoch: Epoch, region: RegionId, mut members: Vec<Member>, mut spaces: Vec<Space>) -> Topology {
+        members.sort_by_key(|member| member.node);
+        spaces.sort_by_key(|space| space.id);
+        let (switched, moved) = (Partitions::NONE, Partitions::NONE);
+        Topology { epoch, region, began: epoch, members, spaces, switched, moved }
+    }
+
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub fn member(&self, node: NodeId) -> Option<&Member> {
+        let at = self.members.binary_search_by_key(&node, |member| member.node).ok()?;
+        self.members.get(at)
+    }
+
+    pub fn spaces(&self) -> &[Space] {
+        &self.spaces
+    }
+
+    /// How many replicas a namespace has, bounded by the nodes there are.
+    pub fn copies(&self, space: u32) -> Option<u8> {
+        let at = self.spaces.binary_search_by_key(&space, |space| space.id).ok()?;
+        Some(self.spaces[at].copies)
+    }
+
+    /// The numbers of replicas in use, each once.
+    pub fn copies_in_use(&self) -> Vec<u8> {
+        let mut all: Vec<u8> = self.spaces.iter().map(|space| space.copies).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    pub fn is_moving(&self) -> bool {
+        self.members.iter().any(|member| member.standing != Standing::Serving)
+    }
+
+    pub fn phase(&self, partition: Partition) -> Phase {
+        match () {
+            _ if !self.is_moving() => Phase::Still,
+            _ if self.moved.contains(partition) => Phase::Moved,
+            _ if self.switched.contains(partition) => Phase::Switched,
+            _ => Phase::Pending,
+        }
+    }
+
+    pub fn placement(&self) -> Placement {
+        let deal = |without: Standing| {
+            let places = self.members.iter().filter(|member| member.standing != without);
+            let place =
+                |member: &Member| Place { node: member.node, zone: member.zone, points: member.points };
+            Lists::deal(&places.map(place).collect::<Vec<_>>())
+        };
+        let now = deal(Standing::Joining);
+        let next = if self.is_moving() { deal(Standing::Leaving) } else { now.clone() };
+        Placement { now, next }
+    }
+
+    /// Begins a move: some come, some go. One move at a time.
+    pub fn begin(&self, epoch: Epoch, joining: &[Member], leaving: &[NodeId]) -> Result<Topology, Code> {
+        let known = |node: NodeId| self.member(node).is_some();
+        let lawful =
+            joining.iter().all(|member| !known(member.node)) && leaving.iter().all(|node| known(*node));
+        let left = self.members.len() + joining.len() - leaving.len().min(self.members.len());
+        if self.is_moving() || epoch <= self.epoch || !lawful || left == 0 {
+            return Err(Code::TopologyBusy);
+        }
+        let mut members = self.members.clone();
+        for member in &mut members {
+            if leaving.contains(&member.node) {
+                member.standing = Standing::Leaving;
+            }
+        }
+        members.extend(joining.iter().map(|member| Member { standing: Standing::Joining, ..*member }));
+        Ok(Topology::new(epoch, self.region, members, self.spaces.clone()))
+    }
+
+    /// Takes partitions one phase further, and ends the move when the last one is through.
+    pub fn advance(&self, epoch: Epoch, switch: &Partitions, settle: &Partitions) -> Topology {
+        assert!(epoch > self.epoch, "epochs only grow");
+        let mut next = Topology { epoch, ..self.clone() };
+        for partition in Partition::all() {
+            match self.phase(partition) {
+                Phase::Pending if switch.contains(partition) => next.switched.insert(partition),
+                Phase::Switched if settle.contains(partition) => next.moved.insert(partition),
+                _ => {}
+            }
+        }
+        if next.moved.len() == PARTITIONS { next.finish() } else { next }
+    }
+
+    fn finish(mut self) -> Topology {
+        self.members.retain(|member| member.standing != Standing::Leaving);
+        self.members.iter_mut().for_each(|member| member.standing = Standing::Serving);
+        (self.switched, self.moved) = (Partitions::NONE, Partitions::NONE);
+        self
+    }
+
+    /// A node that was away for too long, or one that has caught up again.
+    pub fn mark(&self, epoch: Epoch, node: NodeId, stale: bool) -> Topology {
+        assert!(epoch > self.epoch, "epochs only grow");
+        let mut next = Topology { epoch, ..self.clone() };
+        for member in next.members.iter_mut().filter(|member| member.node == node) {
+            member.stale = stale;
+        }
+        next
+    }
+
+    pub fn add_space(&self, epoch: Epoch, space: Space) -> Result<Topology, Code> {
+        let lawful = (1..=COPIES_MAX).contains(&usize::from(space.copies));
+        if !lawful || self.copies(space.id).is_some() || self.spaces.len() >= SPACES_MAX {
+            return Err(Code::BadQuorum);
+        }
+        let mut next = Topology { epoch, ..self.clone() };
+        let at = next.spaces.partition_point(|other| other.id < space.id);
+        next.spaces.insert(at, space);
+        Ok(next)
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.epoch.0);
+        put_varint(&mut out, u64::from(self.region.0));
+        put_varint(&mut out, self.began.0);
+        put_varint(&mut out, self.members.len() as u64);
+        for member in &self.members {
+            put_varint(&mut out, member.node.0);
+            put_varint(&mut out, u64::from(member.zone));
+            put_varint(&mut out, u64::from(member.points));
+            out.push(member.standing as u8 | u8::from(member.stale) << 7);
+        }
+        put_varint(&mut out, self.spaces.len() as u64);
+        for space in &self.spaces {
+            put_varint(&mut out, u64::from(space.id));
+            out.push(space.copies);
+        }
+        for set in [&self.switched, &self.moved] {
+            let words: Vec<u8> = set.words().iter().flat_map(|word| word.to_le_bytes()).collect();
+            put_bytes(&mut out, &words);
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Topology> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let epoch = Epoch(reader.varint()?);
+        let region = RegionId(u32::try_from(reader.varint()?).ok()?);
+        let began = Epoch(reader.varint()?);
+        let count = Some(reader.count()?).filter(|count| *count <= MEMBERS_MAX)?;
+        let members = (0..count).map(|_| decode_member(&mut reader)).collect::<Option<Vec<_>>>()?;
+        let count = Some(reader.count()?).filter(|count| *count <= SPACES_MAX)?;
+        let spaces = (0..count).map(|_| decode_space(&mut reader)).collect::<Option<Vec<_>>>()?;
+        let (switched, moved) = (decode_set(&mut reader)?, decode_set(&mut reader)?);
+        let topology = Topology { epoch, region, began, members, spaces, switched, moved };
+        (reader.is_empty() && topology.is_ordered()).then_some(topology)
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.members.is_sorted_by(|left, right| left.node < right.node)
+            && self.spaces.is_sorted_by(|left, right| left.id < right.id)
+    }
+}
+
+fn decode_member(reader: &mut Reader) -> Option<Member> {
+    let node = NodeId(reader.varint()?);
+    let zone = u32::try_from(reader.varint()?).ok()?;
+    let points = u32::try_from(reader.varint()?).ok().filter(|points| *points <= 1_024)?;
+    let flags = reader.u8()?;
+    let standing = match flags & 0x7f {
+        0 => Standing::Joining,
+        1 => Standing::Serving,
+        2 => Standing::Leaving,
+        _ => return None,
+    };
+    Some(Member { node, zone, points, standing, stale: flags & 0x80 != 0 })
+}
+
+fn decode_space(reader: &mut Reader) -> Option<Space> {
+    let id = u32::try_from(reader.varint()?).ok()?;
+    let copies = reader.u8().filter(|copies| (1..=COPIES_MAX).contains(&usize::from(*copies)))?;
+    Some(Space { id, copies })
+}
+
+fn decode_set(reader: &mut Reader) -> Option<Partitions> {
+    let mut bytes = Reader::new(reader.bytes()?);
+    let mut words = [0; PARTITIONS / 64];
+    for word in &mut words {
+        *word = bytes.u64()?;
+    }
+    bytes.is_empty().then(|| Partitions::from_words(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub fn member(node: u64) -> Member {
+        Member {
+            node: NodeId(node),
+            zone: node as u32,
+            points: 64,
+            standing: Standing::Serving,
+            stale: false,
+        }
+    }
+
+    fn topology(nodes: &[u64]) -> Topology {
+        let members = nodes.iter().map(|node| member(*node)).collect();
+        Topology::new(Epoch(1), RegionId::of("eu"), members, vec![Space { id: 0, copies: 3 }])
+    }
+
+    #[test]
+    fn topologies_survive_a_round_trip_and_cut_bytes_are_refused() {
+        let moving = topology(&[3, 1, 2]).begin(Epoch(7), &[member(9)], &[NodeId(2)]).unwrap();
+        let mut some = Partitions::default();
+        some.insert(Partition(77));
+        let moving = moving.advance(Epoch(8), &some, &Partitions::NONE).mark(Epoch(9), NodeId(1), true);
+        let bytes = moving.encode();
+        assert_eq!(Topology::decode(bytes.clone()), Some(moving));
+        for cut in 0..bytes.len() {
+            assert_eq!(Topology::decode(bytes.slice(..cut)), None);
+        }
+    }
+
+    #[test]
+    fn one_move_at_a_time_and_only_of_nodes_that_make_sense() {
+        let three = topology(&[1, 2, 3]);
+        assert!(three.begin(Epoch(2), &[member(1)], &[]).is_err(), "is there already");
+        assert!(three.begin(Epoch(2), &[], &[NodeId(8)]).is_err(), "is not there");
+        assert!(
+            three.begin(Epoch(2), &[], &[NodeId(1), NodeId(2), NodeId(3)]).is_err(),
+            "nobody would be left"
+        );
+        let moving = three.begin(Epoch(2), &[member(4)], &[]).unwrap();
+        assert!(moving.begin(Epoch(3), &[member(5)], &[]).is_err(), "one is under way");
+    }
+
+    #[test]
+    fn a_partition_goes_through_its_phases_and_the_last_one_ends_the_move() {
+        let mut topology = topology(&[1, 2, 3]).begin(Epoch(2), &[member(4)], &[NodeId(1)]).unwrap();
+        assert_eq!(topology.phase(Partition(5)), Phase::Pending);
+        let all = Partitions::from_words([u64::MAX; 4]);
+        topology = topology.advance(Epoch(3), &all, &all);
+        assert_eq!(topology.phase(Partition(5)), Phase::Switched, "one phase at a time");
+        topology = topology.advance(Epoch(4), &Partitions::NONE, &all);
+        assert_eq!(topology.phase(Partition(5)), Phase::Still);
+        let nodes: Vec<u64> = topology.members().iter().map(|member| member.node.0).collect();
+        assert_eq!(nodes, [2, 3, 4]);
+        assert!(topology.members().iter().all(|member| member.standing == Standing::Serving));
+    }
+}

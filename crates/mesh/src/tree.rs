@@ -1,0 +1,108 @@
+//! The Merkle tree of a shard: a thousand hashed buckets of keys, and a root over them.
+//! Every record that is put, changed or removed changes its bucket in place; no key is kept. Two replicas whose
+//! trees have the same root hold the same records, byte for byte.
+
+use crate::key::Key;
+use base::checksum::hash64;
+
+pub const LEAVES: usize = 1_024;
+
+/// Far from the hash that chooses the partition, so that a partition's keys spread over all buckets.
+const LEAF_SEED: u64 = 0x6c65_6166;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    leaves: Box<[u64; LEAVES]>,
+}
+
+/// A set of buckets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buckets([u64; LEAVES / 64]);
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree { leaves: Box::new([0; LEAVES]) }
+    }
+}
+
+pub fn bucket(key: &Key) -> usize {
+    hash64(key.bytes(), LEAF_SEED) as usize % LEAVES
+}
+
+/// What a record contributes to its bucket.
+pub fn digest(key: &Key, record: &[u8]) -> u64 {
+    hash64(record, hash64(key.bytes(), 0))
+}
+
+impl Tree {
+    /// Puts a digest in or takes it out: the two are the same.
+    pub fn toggle(&mut self, key: &Key, digest: u64) {
+        self.leaves[bucket(key)] ^= digest;
+    }
+
+    pub fn root(&self) -> u64 {
+        let bytes: Vec<u8> = self.leaves.iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
+        hash64(&bytes, 0)
+    }
+
+    pub fn leaves(&self) -> &[u64; LEAVES] {
+        &self.leaves
+    }
+
+    /// Buckets that differ from another tree's.
+    pub fn differing(&self, other: &[u64]) -> Option<Buckets> {
+        let other: &[u64; LEAVES] = other.try_into().ok()?;
+        let mut differing = Buckets([0; LEAVES / 64]);
+        for (idx, (mine, theirs)) in self.leaves.iter().zip(other).enumerate() {
+            differing.0[idx / 64] |= u64::from(mine != theirs) << (idx % 64);
+        }
+        Some(differing)
+    }
+}
+
+impl Buckets {
+    pub fn from_words(words: [u64; LEAVES / 64]) -> Buckets {
+        Buckets(words)
+    }
+
+    pub fn words(&self) -> &[u64; LEAVES / 64] {
+        &self.0
+    }
+
+    pub fn contains(&self, key: &Key) -> bool {
+        let bucket = bucket(key);
+        self.0[bucket / 64] >> (bucket % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Rng;
+
+    #[test]
+    fn the_order_of_changes_leaves_no_trace() {
+        let mut rng = Rng::new(7);
+        let (mut left, mut right) = (Tree::default(), Tree::default());
+        let keys: Vec<Key> = (0..500u32).map(|n| Key::new(0, &n.to_be_bytes())).collect();
+        for key in &keys {
+            left.toggle(key, digest(key, b"old"));
+            left.toggle(key, digest(key, b"old"));
+            left.toggle(key, digest(key, b"new"));
+        }
+        let mut shuffled = keys.clone();
+        for nth in 0..shuffled.len() {
+            shuffled.swap(nth, rng.between(0, nth as u64 + 1) as usize);
+        }
+        shuffled.iter().for_each(|key| right.toggle(key, digest(key, b"new")));
+        assert_eq!(left.root(), right.root());
+        right.toggle(&keys[3], digest(&keys[3], b"new"));
+        assert_ne!(left.root(), right.root());
+        let differing = left.differing(right.leaves()).unwrap();
+        assert!(differing.contains(&keys[3]));
+        assert_eq!(
+            keys.iter().filter(|key| differing.contains(key) && bucket(key) != bucket(&keys[3])).count(),
+            0
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! The judge of locks: a model of the lock machine, too simple to be wrong, that follows the committed log.
+//! Each command is carried out on plain queues when the first member commits it, and what it must be answered is
+//! kept; every answer that a client gets is compared with that, word by word, revisions included. So a lock has one
+//! holder at a time, it goes round in the order of asking, and no write happens under a token that does not hold.
+
+use crate::marks::Marks;
+use crate::oracle::{Checker, Violation};
+use crate::world::Checked;
+use base::{Code, Index, LeaseId, ProposalId, Revision};
+use bytes::Bytes;
+use coord::reply::{Body, FenceRefusal, Holder, LockReply, PutReply, Reply};
+use coord::{Acquire, CheckFence, Command, FencedBy, Grant, Leave, Release, Revoke};
+use node::batch;
+use raft::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub struct Locked {
+    revision: i64,
+    applied: Index,
+    marks: Marks,
+    leases: BTreeMap<LeaseId, Index>,
+    /// By lock, in the order of asking.
+    queues: BTreeMap<Bytes, Vec<Place>>,
+    fences: BTreeMap<Bytes, Revision>,
+    /// The last token under which each fenced key was written.
+    written: BTreeMap<Bytes, Revision>,
+    answers: BTreeMap<ProposalId, Result<Reply, Code>>,
+    /// Every token that ever held a lock.
+    held: BTreeSet<(Bytes, Revision)>,
+    pub handed_over: u64,
+}
+
+struct Place {
+    lease: LeaseId,
+    token: Revision,
+    /// The call that asked last, or, of a place that is held, all that have not left; `None` when nobody counts them any more.
+    calls: Option<BTreeSet<u64>>,
+}
+
+impl Locked {
+    pub fn new() -> Locked {
+        Locked { revision: 1, ..Locked::default() }
+    }
+
+    pub fn committed(&mut self, entry: &Entry) -> Checked {
+        if entry.at.index <= self.applied {
+            return Ok(());
+        }
+        self.applied = entry.at.index;
+        for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
+            if !self.marks.counts(proposal.id, proposal.low) {
+                continue;
+            }
+            let Some(command) = Command::decode(proposal.command) else { continue };
+            let answer = self.carry_out(entry, &command);
+            let answer = answer.map(|body| Reply { revision: Revision(self.revision), body });
+            self.answers.insert(proposal.id, answer);
+            self.note_holders()?;
+        }
+        Ok(())
+    }
+
+    /// A client was answered. Refusals that do not come from the state tell nothing.
+    pub fn answered(&mut self, id: ProposalId, answer: &Result<Reply, Code>) -> Checked {
+        if let Err(Code::TooManyRequests | Code::Timeout | Code::NoLeader | Code::Stopped) = answer {
+            return Ok(());
+        }
+        match self.answers.remove(&id) {
+            Some(expected) if expected == *answer => Ok(()),
+            expected => Err(violation(format!("{id:?} was answered {answer:?}, but {expected:?} is true"))),
+        }
+    }
+
+    /// A client was told that it holds a lock.
+    pub fn told_held(&self, lock: &Bytes, token: Revision) -> Checked {
+        match self.held.contains(&(lock.clone(), token)) {
+            true => Ok(()),
+            false => Err(violation(format!("{lock:?} was granted to {token}, which never held it"))),
+        }
+    }
+
+    /// The leases in the queue of a lock, the holder first.
+    pub fn queue(&self, lock: &Bytes) -> Vec<LeaseId> {
+        self.queues.get(lock).into_iter().flatten().map(|place| place.lease).collect()
+    }
+
+    /// In the end nobody waits and nothing is held.
+    pub fn check_empty(&self) -> Checked {
+        match self.queues.iter().find(|(_, queue)| !queue.is_empty()) {
+            None => Ok(()),
+            Some((lock, queue)) => {
+                let leases: Vec<i64> = queue.iter().map(|place| place.lease.0).collect();
+                Err(violation(format!("{lock:?} is stuck with the leases {leases:?}")))
+            }
+        }
+    }
+
+    fn note_holders(&mut self) -> Checked {
+        for (lock, queue) in &self.queues {
+            let Some(first) = queue.first() else { continue };
+            let later = (lock.clone(), first.token.next())..=(lock.clone(), Revision(i64::MAX));
+            if let Some((_, last)) = self.held.range(later).next() {
+                return Err(violation(format!("{lock:?} went back from {last} to {}", first.token)));
+            }
+            self.handed_over += u64::from(self.held.insert((lock.clone(), first.token)));
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, entry: &Entry, command: &Command) -> Result<Body, Code> {
+        match command {
+            Command::LeaseGrant(Grant { id, ttl }) => {
+                if self.leases.contains_key(id) {
+                    return Err(Code::LeaseExists);
+                }
+                self.leases.insert(*id, entry.at.index);
+                Ok(Body::LeaseGranted { id: *id, ttl: *ttl })
+            }
+            Command::LeaseRevoke(revoke) => self.revoke(entry, revoke),
+            Command::LockAcquire(acquire) => self.acquire(acquire),
+            Command::LockRelease(release) => self.release(release),
+            Command::LockLeave(leave) => Ok(self.leave(leave)),
+            Command::Fenced(fenced) => Ok(self.write(&fenced.fence)),
+            Command::FenceCheck(check) => self.check(check),
+            _ => Ok(Body::LeaseCheckpointed),
+        }
+    }
+
+    fn revoke(&mut self, entry: &Entry, revoke: &Revoke) -> Result<Body, Code> {
+        let granted = *self.leases.get(&revoke.id).ok_or(Code::LeaseNotFound)?;
+        let lawful = |guard: &coord::Guard| guard.term == entry.at.term && guard.granted == granted;
+        if !revoke.guard.as_ref().is_none_or(lawful) {
+            return Err(Code::LeaseNotFound);
+        }
+        self.leases.remove(&revoke.id);
+        let places = self.queues.values().flatten().filter(|place| place.lease == revoke.id).count();
+        self.queues.values_mut().for_each(|queue| queue.retain(|place| place.lease != revoke.id));
+        self.revision += i64::from(places > 0);
+        Ok(Body::LeaseRevoked)
+    }
+
+    fn acquire(&mut self, acquire: &Acquire) -> Result<Body, Code> {
+        if !self.leases.contains_key(&acquire.lease) {
+            return Err(Code::LeaseNotFound);
+        }
+        let next = Revision(self.revision + 1);
+        let queue = self.queues.entry(acquire.name.clone()).or_default();
+        let holder = queue.first().map(|place| holder(&acquire.name, place));
+        let mine = queue.iter().position(|place| place.lease == acquire.lease);
+        let ahead = mine.unwrap_or(queue.len());
+        let key = key(&acquire.name, acquire.lease);
+        let acquired = ahead == 0;
+        let reply = |token| Body::Lock(LockReply { key, token, acquired, ahead: ahead as u64, holder });
+        match mine {
+            Some(at) => {
+                let place = &mut queue[at];
+                if (acquired || !acquire.is_try)
+                    && let Some(calls) = &mut place.calls
+                {
+                    if !acquired {
+                        calls.clear();
+                    }
+                    calls.insert(acquire.call);
+                    if calls.len() > 16 {
+                        place.calls = None;
+                    }
+                }
+                Ok(reply(place.token))
+            }
+            None if acquire.is_try && !acquired => Ok(reply(Revision::ZERO)),
+            None => {
+                let calls = Some(BTreeSet::from([acquire.call]));
+                queue.push(Place { lease: acquire.lease, token: next, calls });
+                self.revision += 1;
+                Ok(reply(next))
+            }
+        }
+    }
+
+    fn release(&mut self, release: &Release) -> Result<Body, Code> {
+        for (lock, queue) in &mut self.queues {
+            let holds = |place: &&Place| {
+                key(lock, place.lease) == release.key
+                    && (release.token == Revision::ZERO || release.token == place.token)
+            };
+            if queue.first().as_ref().is_some_and(holds) {
+                queue.remove(0);
+                self.revision += 1;
+                return Ok(Body::Unlocked);
+            }
+        }
+        Err(Code::NotLockHolder)
+    }
+
+    fn leave(&mut self, leave: &Leave) -> Body {
+        for (lock, queue) in &mut self.queues {
+            let Some(at) = queue.iter().position(|place| key(lock, place.lease) == leave.key) else {
+                continue;
+            };
+            let token = queue[at].token;
+            let Some(calls) = &mut queue[at].calls else { continue };
+            if !calls.contains(&leave.call) {
+                continue;
+            }
+            if at == 0 && leave.keeps_held {
+                return Body::Left { holding: Some(token) };
+            }
+            calls.remove(&leave.call);
+            if calls.is_empty() {
+                queue.remove(at);
+                self.revision += 1;
+            }
+        }
+        Body::Left { holding: None }
+    }
+
+    fn holding(&self, lock: &Bytes) -> Revision {
+        self.queues.get(lock).and_then(|queue| queue.first()).map_or(Revision::ZERO, |place| place.token)
+    }
+
+    fn write(&mut self, fence: &FencedBy) -> Body {
+        let last = self.holding(&fence.lock);
+        if last == Revision::ZERO || last != fence.token {
+            return Body::Fenced(FenceRefusal { lock: fence.lock.clone(), given: fence.token, last });
+        }
+        let before = self.written.insert(fence.lock.clone(), fence.token);
+        assert!(
+            before.is_none_or(|before| before <= fence.token),
+            "the model lets nobody write out of order"
+        );
+        self.revision += 1;
+        Body::Put(PutReply::default())
+    }
+
+    fn check(&mut self, check: &CheckFence) -> Result<Body, Code> {
+        let token = check.fence.token;
+        if token.0 <= 0 || token.0 > self.revision {
+            return Err(Code::UnknownToken);
+        }
+        let last = self.fences.get(&check.resource).copied().unwrap_or_default();
+        if token < last {
+            let lock = check.fence.lock.clone();
+            return Ok(Body::Fenced(FenceRefusal { lock, given: token, last }));
+        }
+        self.fences.insert(check.resource.clone(), token);
+        Ok(Body::FencePassed { last: token })
+    }
+}
+
+fn key(lock: &Bytes, lease: LeaseId) -> Bytes {
+    Bytes::from([lock.as_ref(), b"/", format!("{:x}", lease.0).as_bytes()].concat())
+}
+
+fn holder(lock: &Bytes, place: &Place) -> Holder {
+    Holder { key: key(lock, place.lease), token: place.token }
+}
+
+pub fn violation(what: String) -> Violation {
+    Violation { checker: Checker::Lock, what }
+}
