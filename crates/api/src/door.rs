@@ -2,10 +2,8 @@
 //! Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
 //! neither spins nor ends.
 
-mod authority;
-
 use crate::figures::Traffic;
-use authority::Mender;
+use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,8 +25,6 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 const GREETING_BYTES: usize = 24;
 /// A pause after the kernel refuses to accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What is read at once of a connection that is looked at.
-const LOOK_BYTES: usize = 4 * 1024;
 
 pub struct Door {
     listener: TcpListener,
@@ -48,9 +44,7 @@ impl Door {
         stream.set_nodelay(true).ok()?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting = Some(Greeting { heard: 0, deadline });
-        let mender = Some(Mender::new());
-        let traffic = self.traffic.clone();
-        Some(Guest { stream, greeting, mender, mended: vec![], traffic, _seat: seat })
+        Some(Guest { stream, said: Bytes::new(), greeting, traffic: self.traffic.clone(), _seat: seat })
     }
 }
 
@@ -78,37 +72,17 @@ impl Stream for Door {
 /// A connection that was let in. Its seat is free again when it is dropped.
 pub struct Guest {
     stream: TcpStream,
+    /// What was read to see who it is, and is read again.
+    said: Bytes,
     greeting: Option<Greeting>,
-    /// Looks at what comes, until it is clear that nothing has to be mended.
-    mender: Option<Mender>,
-    /// What it has let through and nobody has read yet.
-    mended: Vec<u8>,
     traffic: Traffic,
     _seat: OwnedSemaphorePermit,
 }
 
 impl Guest {
-    /// Reads through the mender. Nothing in `into` although it is ready means the end of the stream.
-    fn poll_mended(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.mended.is_empty() {
-            let Some(mender) = &mut self.mender else {
-                return Pin::new(&mut self.stream).poll_read(cx, into);
-            };
-            let mut bytes = [0; LOOK_BYTES];
-            let mut looked_at = ReadBuf::new(&mut bytes);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut looked_at))?;
-            if looked_at.filled().is_empty() {
-                return Poll::Ready(Ok(()));
-            }
-            mender.pass(looked_at.filled(), &mut self.mended);
-            if mender.is_finished() {
-                self.mender = None;
-            }
-        }
-        let handed = self.mended.len().min(into.remaining());
-        into.put_slice(&self.mended[..handed]);
-        self.mended.drain(..handed);
-        Poll::Ready(Ok(()))
+    /// Puts back what was read; it is read first.
+    pub fn unread(&mut self, said: Bytes) {
+        self.said = said;
     }
 
     fn count_sent(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -130,8 +104,13 @@ impl AsyncRead for Guest {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.said.is_empty() {
+            let len = self.said.len().min(into.remaining());
+            into.put_slice(&self.said.split_to(len));
+            return Poll::Ready(Ok(()));
+        }
         let before = into.filled().len();
-        let outcome = self.poll_mended(cx, into);
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
         let read = into.filled().len() - before;
         self.traffic.received.inc_by(read as u64);
         let Some(greeting) = &mut self.greeting else { return outcome };

@@ -4,6 +4,7 @@
 
 mod door;
 mod figures;
+mod front;
 mod gateway;
 mod grpc;
 mod http;

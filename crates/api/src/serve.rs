@@ -1,9 +1,10 @@
 //! The client port: gRPC and HTTP on one listener, until told to stop.
-//! Connections go in; each gets bounded windows, streams and headers, and is dropped when its other end no
-//! longer answers. After `shutdown` nothing new is accepted and what is under way is finished.
+//! A listener goes in; what is served on it is put together here, and the front serves it. After `shutdown` nothing
+//! new is accepted and what is under way is finished.
 
 use crate::door::{CONNECTIONS_MAX, Door};
 use crate::figures::Figures;
+use crate::front::{self, Fast, Front};
 use crate::gateway::{self, Transcoder};
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::election::ElectionService;
@@ -33,22 +34,8 @@ use proto::v3electionpb::election_server::ElectionServer;
 use proto::v3lockpb::lock_server::LockServer;
 use server::Handle;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
-use tonic::service::Routes;
-use tonic::transport::Server;
-
-/// How much of a request is buffered ahead of its handler: a whole one of the default size.
-const STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// The same for all requests of one connection together.
-const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
-/// Requests and watches under way on one connection.
-const STREAMS_PER_CONNECTION_MAX: u32 = 4_096;
-const HEADER_LIST_BYTES_MAX: u32 = 16 * 1024;
-/// A connection whose other end does not answer a ping is dropped.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
@@ -83,8 +70,10 @@ pub async fn serve(
         shutdown.await;
         stop.send_replace(true);
     };
-    let routes = routes(Parts { handle, settings, pool, figures: figures.clone(), stopping });
-    serve_routes(routes, listener, &figures, shutdown).await
+    let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
+    let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
+    let front = Front { router: router(parts), fast: Some(fast) };
+    front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
 /// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
@@ -95,35 +84,18 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let routes = Routes::from(http::router(views).fallback(unserved::refuse));
-    serve_routes(routes, listener, &figures, shutdown).await
+    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
+    front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
 fn described() -> DescriptorPool {
     DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
 }
 
-async fn serve_routes(
-    routes: Routes,
-    listener: std::net::TcpListener,
-    figures: &Figures,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Error> {
+fn open(listener: std::net::TcpListener, figures: &Figures) -> Result<Door, Error> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let door = Door::open(listener, CONNECTIONS_MAX, figures.traffic.clone());
-    Server::builder()
-        .accept_http1(true)
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
-        .http2_max_header_list_size(HEADER_LIST_BYTES_MAX)
-        .http2_keepalive_interval(Some(PING_INTERVAL))
-        .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_routes(routes)
-        .serve_with_incoming_shutdown(door, shutdown)
-        .await?;
-    Ok(())
+    Ok(Door::open(listener, CONNECTIONS_MAX, figures.traffic.clone()))
 }
 
 /// What the routes are made of.
@@ -136,10 +108,19 @@ struct Parts {
     stopping: Receiver<bool>,
 }
 
-fn routes(parts: Parts) -> Routes {
-    let Parts { handle, settings, pool, figures, stopping } = parts;
-    let message_bytes_max = settings.request_bytes_max + GRPC_OVERHEAD_BYTES;
-    let limits = Limits { txn_ops_max: settings.txn_ops_max, ..Limits::default() };
+impl Parts {
+    fn message_bytes_max(&self) -> usize {
+        self.settings.request_bytes_max + GRPC_OVERHEAD_BYTES
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { txn_ops_max: self.settings.txn_ops_max, ..Limits::default() }
+    }
+}
+
+fn router(parts: Parts) -> Router {
+    let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
+    let Parts { handle, pool, figures, stopping, .. } = parts;
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
@@ -186,7 +167,7 @@ fn routes(parts: Parts) -> Routes {
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));
     let views = http::Views { handle, figures };
-    Routes::from(http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse))
+    http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
 }
 
 /// Every method of a service.

@@ -5,12 +5,12 @@
 
 use crate::hpack::{Decoder, Outcome};
 use bytes::{Buf, Bytes, BytesMut};
+use http2::PREFACE;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const FRAME_HEAD_BYTES: usize = 9;
 /// What both sides may send in one frame unless they agree otherwise.
 const FRAME_BYTES_MAX: usize = 16_384;
@@ -200,7 +200,7 @@ impl Wire {
                 let last = head.flags & flag::END_STREAM != 0;
                 match head.flags & flag::END_HEADERS {
                     0 => self.block = Some((head.stream, last, block.to_vec())),
-                    _ => self.take_headers(head.stream, last, &block, take)?,
+                    _ => self.take_headers(head.stream, last, block, take)?,
                 }
             }
             frame::CONTINUATION => {
@@ -208,7 +208,7 @@ impl Wire {
                 block.extend_from_slice(&payload);
                 match head.flags & flag::END_HEADERS {
                     0 => self.block = Some((stream, last, block)),
-                    _ => self.take_headers(stream, last, &block, take)?,
+                    _ => self.take_headers(stream, last, block.into(), take)?,
                 }
             }
             frame::RST_STREAM => {
@@ -231,7 +231,7 @@ impl Wire {
         &mut self,
         stream: u32,
         last: bool,
-        block: &[u8],
+        block: Bytes,
         take: &mut impl FnMut(&mut Wire, Event),
     ) -> Result<(), Broken> {
         let outcome = self.decoder.decode(block).map_err(|_| Broken::Protocol("header fields"))?;

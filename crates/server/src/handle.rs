@@ -6,11 +6,13 @@ use crate::consensus::Mail;
 use crate::core::Core;
 use crate::lease_events::{LeaseEvents, Wanted};
 use crate::lock::LockCalls;
+use crate::mailbox::Mailbox;
 use crate::members::MemberInfo;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
+use crate::waiters::Caller;
 use crate::watch::{self, Requests, Responses};
 use base::limits::LEASE_TTL_SECONDS_MAX;
 use base::{Boot, Code, Instant, LeaseId, NodeId};
@@ -22,6 +24,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// What comes of a request that was submitted with a mailbox.
+#[derive(Debug)]
+pub struct Answer {
+    /// The number that it was submitted under.
+    pub ticket: u64,
+    pub outcome: Result<Reply, Code>,
+}
 
 #[derive(Clone)]
 pub struct Handle {
@@ -84,6 +94,21 @@ impl Handle {
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
         self.wait_for(self.work_of(request)?).await
+    }
+
+    /// The same without waiting: the answer goes to `mailbox` under this ticket, unless the request is refused
+    /// here and now.
+    pub fn submit_to(
+        &self,
+        request: Request,
+        mailbox: &Arc<Mailbox<Answer>>,
+        ticket: u64,
+    ) -> Result<(), Code> {
+        if self.is_draining() {
+            return Err(Code::Stopped);
+        }
+        let work = self.work_of(request)?;
+        self.queue(self.usual_deadline(), work, || Caller::mailbox(mailbox.clone(), ticket))
     }
 
     /// Reads a large range in pieces, at the revision that it says.
@@ -162,23 +187,32 @@ impl Handle {
         if self.is_draining() {
             return Err(Code::Stopped);
         }
-        let deadline = self.shared.core.clock.now().after(self.shared.request_timeout);
-        self.wait_until(deadline, work).await
+        self.wait_until(self.usual_deadline(), work).await
+    }
+
+    fn usual_deadline(&self) -> Instant {
+        self.shared.core.clock.now().after(self.shared.request_timeout)
     }
 
     /// Waits for an answer, which comes by the deadline if not before.
     pub(crate) async fn wait_until(&self, deadline: Instant, work: Work) -> Result<Reply, Code> {
+        let (sender, answer) = oneshot::channel();
+        self.queue(deadline, work, || Caller::Alone(sender))?;
+        // Nobody answers any more when the member has stopped.
+        answer.await.unwrap_or(Err(Code::Stopped))
+    }
+
+    /// Hands work to the consensus thread. From then on the caller is answered in any case.
+    fn queue(&self, deadline: Instant, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
         let core = &*self.shared.core;
         if !core.waiters.admit() {
             return Err(Code::TooManyRequests);
         }
-        let (caller, answer) = oneshot::channel();
-        if !core.consensus.push(Mail::Request { deadline, work, caller }) {
+        // A member that stops drops the request, and its caller hears of it by that.
+        if !core.consensus.push(Mail::Request { deadline, work, caller: caller() }) {
             core.waiters.dismiss(1);
-            return Err(Code::Stopped);
         }
-        // Nobody answers any more when the member has stopped.
-        answer.await.unwrap_or(Err(Code::Stopped))
+        Ok(())
     }
 
     /// Every member of the cluster, ordered by id.

@@ -3,16 +3,61 @@
 //! machines accept is answered or refused at its deadline, so the row cannot grow for ever; a caller that
 //! has gone away keeps its place until then. Whoever waits without a deadline steps aside when the row gets long.
 
+use crate::handle::Answer;
+use crate::mailbox::Mailbox;
 use base::limits::REQUESTS_WAITING_MAX;
 use base::{Code, Token};
 use coord::reply::Reply;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
 use tokio::sync::oneshot;
 
-/// How one caller gets its answer.
-pub(crate) type Caller = oneshot::Sender<Result<Reply, Code>>;
+/// How one caller gets its answer: by itself, or together with others.
+pub(crate) enum Caller {
+    Alone(oneshot::Sender<Result<Reply, Code>>),
+    Mailbox(Ticket),
+}
+
+/// An answer that is owed to a mailbox. If nobody answers any more, it says so when it is dropped.
+pub(crate) struct Ticket {
+    mailbox: Option<Arc<Mailbox<Answer>>>,
+    number: u64,
+}
+
+impl Caller {
+    pub fn mailbox(mailbox: Arc<Mailbox<Answer>>, number: u64) -> Caller {
+        Caller::Mailbox(Ticket { mailbox: Some(mailbox), number })
+    }
+
+    /// Hands over the answer. Whoever is to be woken for it comes back.
+    fn send(self, answer: Result<Reply, Code>) -> Option<Waker> {
+        match self {
+            Caller::Alone(sender) => {
+                // A caller that has gone away does not hear it.
+                let _ = sender.send(answer);
+                None
+            }
+            Caller::Mailbox(ticket) => ticket.send(answer),
+        }
+    }
+}
+
+impl Ticket {
+    fn send(mut self, outcome: Result<Reply, Code>) -> Option<Waker> {
+        let mailbox = self.mailbox.take()?;
+        mailbox.push_quietly(Answer { ticket: self.number, outcome })
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(mailbox) = self.mailbox.take() {
+            mailbox.push(Answer { ticket: self.number, outcome: Err(Code::Stopped) });
+        }
+    }
+}
 
 /// Longer than this the row gets only when somebody at its head waits without a deadline.
 const ROW_LEN_MAX: usize = 4 * REQUESTS_WAITING_MAX;
@@ -75,10 +120,10 @@ impl Waiters {
         // Callers are woken after the lock is given back.
         let found = self.find(answers);
         self.dismiss(found.len());
-        for (caller, answer) in found {
-            // A caller that has gone away does not hear it.
-            let _ = caller.send(answer);
-        }
+        // And after all answers lie there, so that one look is enough.
+        let readers: Vec<Waker> =
+            found.into_iter().filter_map(|(caller, answer)| caller.send(answer)).collect();
+        readers.into_iter().for_each(Waker::wake);
     }
 
     fn find(
@@ -129,7 +174,8 @@ mod tests {
 
     fn three() -> (Waiters, Vec<oneshot::Receiver<Result<Reply, Code>>>) {
         let waiters = Waiters::default();
-        let (mut callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        let (callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
+        let mut callers = callers.into_iter().map(Caller::Alone).collect();
         assert!((0..3).all(|_| waiters.admit()));
         waiters.register(Token(1), &mut callers);
         (waiters, receivers)
@@ -174,7 +220,7 @@ mod tests {
         refuse(&waiters, 2);
         for token in 4..4 + 2 * ROW_LEN_MAX as u64 {
             let (caller, _) = oneshot::channel();
-            waiters.register(Token(token), &mut vec![caller]);
+            waiters.register(Token(token), &mut vec![Caller::Alone(caller)]);
             refuse(&waiters, token);
         }
         assert!(waiters.lock().places.len() <= ROW_LEN_MAX);
@@ -184,6 +230,22 @@ mod tests {
         assert_eq!(receivers[0].try_recv(), Ok(Err(Code::Timeout)));
         assert_eq!(receivers[2].try_recv(), Ok(Err(Code::Timeout)));
         assert!(waiters.lock().aside.is_empty());
+    }
+
+    #[test]
+    fn a_mailbox_hears_of_each_of_its_tickets_once() {
+        let waiters = Waiters::default();
+        let mailbox = Arc::new(Mailbox::default());
+        assert!((0..3).all(|_| waiters.admit()));
+        let mut callers = (10..13).map(|number| Caller::mailbox(mailbox.clone(), number)).collect();
+        waiters.register(Token(1), &mut callers);
+        [2, 1, 2].into_iter().for_each(|token| refuse(&waiters, token));
+        waiters.clear();
+        let mut answers = Vec::new();
+        mailbox.take(&mut answers, &std::task::Context::from_waker(Waker::noop()));
+        let heard: Vec<_> = answers.iter().map(|answer| (answer.ticket, answer.outcome.clone())).collect();
+        let (timeout, stopped) = (Err(Code::Timeout), Err(Code::Stopped));
+        assert_eq!(heard, [(11, timeout.clone()), (10, timeout), (12, stopped)]);
     }
 
     #[test]

@@ -12,22 +12,24 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep, timeout};
 use tonic::{Code, Status};
 
 const STATUS: &str = "grpc-status";
-const TIMEOUT: &str = "grpc-timeout";
+pub const TIMEOUT: &str = "grpc-timeout";
 /// tonic has a timer of its own, whose answer is another; ours runs out a moment before.
 const HEAD_START: Duration = Duration::from_millis(1);
 
 pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, next: Next) -> Response {
     let Some(method) = figures.method(request.uri().path()) else { return next.run(request).await };
-    let begun = Instant::now();
+    let counted = request.extensions_mut().remove::<Counted>().and_then(|counted| counted.open());
+    let mut call = counted.unwrap_or_else(|| Call::begin(method, Instant::now()));
     let limit = request.headers().get(TIMEOUT).and_then(|value| parse_timeout(value.as_bytes()));
-    let mut call = Call::begin(method, begun);
+    let limit = limit.map(|limit| limit.saturating_sub(call.begun.elapsed()));
+    let begun = Instant::now();
     if call.method.is_asked_by_stream() {
         let method = call.method.clone();
         let messages = Messages::default();
@@ -48,12 +50,13 @@ pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, ne
         None => {
             let left = limit.map(|limit| Box::pin(sleep(limit.saturating_sub(begun.elapsed()))));
             let messages = call.method.is_answered_by_stream().then(Messages::default);
-            response.map(|body| Body::new(Counted { body, call, messages, left, cut: false }))
+            response.map(|body| Body::new(CountedAnswer { body, call, messages, left, cut: false }))
         }
     }
 }
 
-fn late() -> Status {
+/// The answer to a caller whose time is up.
+pub fn late() -> Status {
     Status::deadline_exceeded("context deadline exceeded")
 }
 
@@ -62,7 +65,7 @@ fn code_of(headers: &HeaderMap) -> Option<Code> {
 }
 
 /// At most eight digits and a unit; what is written otherwise sets no limit.
-fn parse_timeout(text: &[u8]) -> Option<Duration> {
+pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
     let (unit, digits) = text.split_last()?;
     let amount: u64 = std::str::from_utf8(digits).ok().filter(|digits| digits.len() <= 8)?.parse().ok()?;
     let limit = match unit {
@@ -78,19 +81,19 @@ fn parse_timeout(text: &[u8]) -> Option<Duration> {
 }
 
 /// A call under way.
-struct Call {
+pub struct Call {
     method: Arc<Method>,
     begun: Instant,
     ended: bool,
 }
 
 impl Call {
-    fn begin(method: Arc<Method>, begun: Instant) -> Call {
+    pub fn begin(method: Arc<Method>, begun: Instant) -> Call {
         method.count_start();
         Call { method, begun, ended: false }
     }
 
-    fn end(&mut self, code: Code) {
+    pub fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
             self.method.count_end(code, self.begun);
         }
@@ -100,6 +103,20 @@ impl Call {
 impl Drop for Call {
     fn drop(&mut self) {
         self.end(Code::Cancelled);
+    }
+}
+
+/// A call that was counted before it came here; it travels in the extensions of its request.
+#[derive(Clone)]
+pub struct Counted(Arc<Mutex<Option<Call>>>);
+
+impl Counted {
+    pub fn new(call: Call) -> Counted {
+        Counted(Arc::new(Mutex::new(Some(call))))
+    }
+
+    fn open(&self) -> Option<Call> {
+        self.0.lock().expect("nothing panics in here").take()
     }
 }
 
@@ -138,7 +155,7 @@ impl http_body::Body for CountedRequest {
 }
 
 /// The body of an answer, with an eye on its trailers and on the time.
-struct Counted {
+struct CountedAnswer {
     body: Body,
     call: Call,
     /// Of an answer that is a stream.
@@ -148,7 +165,7 @@ struct Counted {
     cut: bool,
 }
 
-impl Counted {
+impl CountedAnswer {
     fn look_at(&mut self, frame: &Frame<Bytes>) {
         if let Some(code) = frame.trailers_ref().and_then(code_of) {
             self.call.end(code);
@@ -170,7 +187,7 @@ impl Counted {
     }
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for CountedAnswer {
     type Data = Bytes;
     type Error = axum::Error;
 

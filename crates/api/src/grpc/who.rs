@@ -9,7 +9,7 @@ use server::Handle;
 use tonic::metadata::MetadataMap;
 
 /// Set by etcd's clients under `WithRequireLeader`.
-const REQUIRE_LEADER: &str = "hasleader";
+pub const REQUIRE_LEADER: &str = "hasleader";
 
 pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
     header_at(handle, revision, handle.status().term.0)
@@ -41,9 +41,13 @@ pub fn requires_leader(metadata: &MetadataMap) -> bool {
     metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true")
 }
 
-/// A client that requires a leader would rather go elsewhere than wait for an election here.
 pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code> {
-    if requires_leader(metadata) && handle.status().leader.is_none() {
+    check_leader_if(requires_leader(metadata), handle)
+}
+
+/// A client that requires a leader would rather go elsewhere than wait for an election here.
+pub fn check_leader_if(required: bool, handle: &Handle) -> Result<(), Code> {
+    if required && handle.status().leader.is_none() {
         return Err(Code::NoLeader);
     }
     Ok(())

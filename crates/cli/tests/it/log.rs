@@ -14,7 +14,7 @@ fn a_stopped_reader_of_the_log_stops_nothing() {
     member.wait_ready();
     crate::tour::block_on(async {
         let mut etcd = member.etcd().await;
-        for i in 0..2_000 {
+        for i in 0..4_000 {
             etcd.put(put(format!("key{i}"), "value")).await.unwrap();
         }
     });

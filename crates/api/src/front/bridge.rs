@@ -1,0 +1,289 @@
+//! The long way: a call becomes an HTTP request, a task of its own asks the router, and the response goes back in
+//! parts. A request's body is handed over as it comes and credited to the client as it is read; a response's body is
+//! asked for only as fast as the client takes it.
+
+use crate::grpc::calls;
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, Version, response};
+use bytes::Bytes;
+use http_body::Frame;
+use http2::{Field, Head, StreamId};
+use server::Mailbox;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tonic::codegen::Service;
+
+/// Pieces of one response's body on their way to the client.
+const PIECES_MAX: usize = 4;
+
+/// What a task has to say about its call.
+pub enum Part {
+    Head {
+        stream: StreamId,
+        head: Box<response::Parts>,
+        last: bool,
+    },
+    Data {
+        stream: StreamId,
+        data: Bytes,
+        last: bool,
+    },
+    Trailers {
+        stream: StreamId,
+        trailers: HeaderMap,
+    },
+    /// The response cannot be finished.
+    Broken {
+        stream: StreamId,
+    },
+    /// So much of the request's body was read.
+    Consumed {
+        stream: StreamId,
+        bytes: usize,
+    },
+}
+
+/// A call under way on the long way. Its task ends with it.
+pub struct Bridged {
+    /// Until the request's body has ended.
+    body: Option<mpsc::UnboundedSender<Piece>>,
+    task: AbortHandle,
+    pieces: Arc<Semaphore>,
+    /// Pieces that the client's window does not take yet.
+    owed: usize,
+}
+
+/// A piece of a request's body, and how much of it is to be credited when it is read.
+struct Piece {
+    data: Bytes,
+    credit: usize,
+}
+
+impl Drop for Bridged {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Bridged {
+    /// Begins the call, which may have been counted before. `None` if its head is no HTTP.
+    pub fn begin(
+        router: &Router,
+        stream: StreamId,
+        head: Head,
+        counted: Option<calls::Call>,
+        parts: &Arc<Mailbox<Part>>,
+    ) -> Option<Bridged> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let body = RequestBody { receiver, stream, parts: parts.clone() };
+        let mut request = request_of(head, Body::new(body))?;
+        if let Some(call) = counted {
+            request.extensions_mut().insert(calls::Counted::new(call));
+        }
+        let pieces = Arc::new(Semaphore::new(PIECES_MAX));
+        let outlet = Outlet { stream, parts: parts.clone(), pieces: pieces.clone(), ended: false };
+        let router = router.clone();
+        let task = tokio::spawn(async move {
+            let response = ask(router, request).await;
+            outlet.send(response).await;
+        });
+        Some(Bridged { body: Some(sender), task: task.abort_handle(), pieces, owed: 0 })
+    }
+
+    /// A piece of the request's body that is credited when it is read.
+    pub fn push(&mut self, data: Bytes) {
+        let credit = data.len();
+        self.hand_over(Piece { data, credit });
+    }
+
+    /// One that was credited before.
+    pub fn push_credited(&mut self, data: Bytes) {
+        self.hand_over(Piece { data, credit: 0 });
+    }
+
+    fn hand_over(&mut self, piece: Piece) {
+        if let Some(body) = self.body.as_ref().filter(|_| !piece.data.is_empty()) {
+            // A task that does not read any more does not hear it; its share is credited when the stream ends.
+            let _ = body.send(piece);
+        }
+    }
+
+    pub fn end_body(&mut self) {
+        self.body = None;
+    }
+
+    /// A piece of the response went on its way, at once or to wait.
+    pub fn sent(&mut self, at_once: bool) {
+        match at_once {
+            true => self.pieces.add_permits(1),
+            false => self.owed += 1,
+        }
+    }
+
+    /// Nothing waits any more.
+    pub fn drained(&mut self) {
+        self.pieces.add_permits(std::mem::take(&mut self.owed));
+    }
+}
+
+async fn ask(mut router: Router, request: Request<Body>) -> Response<Body> {
+    let Ok(response): Result<_, Infallible> = async {
+        poll_fn(|context| Service::<Request<Body>>::poll_ready(&mut router, context)).await?;
+        router.call(request).await
+    }
+    .await;
+    response
+}
+
+fn request_of(head: Head, body: Body) -> Option<Request<Body>> {
+    let mut request = Request::new(body);
+    *request.version_mut() = Version::HTTP_2;
+    *request.method_mut() = Method::from_bytes(&head.method).ok()?;
+    let mut uri = axum::http::uri::Parts::default();
+    uri.path_and_query = Some(PathAndQuery::from_maybe_shared(head.path).ok()?);
+    // Clients of etcd 3.4 put a whole URL there when they speak to a single member; nobody here needs to know.
+    if let Ok(authority) = Authority::from_maybe_shared(head.authority) {
+        uri.scheme = Some(Scheme::try_from(&*head.scheme).ok()?);
+        uri.authority = Some(authority);
+    }
+    *request.uri_mut() = Uri::from_parts(uri).ok()?;
+    let headers = request.headers_mut();
+    for Field { name, value } in head.fields {
+        headers.append(HeaderName::from_bytes(&name).ok()?, HeaderValue::from_maybe_shared(value).ok()?);
+    }
+    Some(request)
+}
+
+/// What the handler reads.
+struct RequestBody {
+    receiver: mpsc::UnboundedReceiver<Piece>,
+    stream: StreamId,
+    parts: Arc<Mailbox<Part>>,
+}
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(piece) = ready!(self.receiver.poll_recv(context)) else { return Poll::Ready(None) };
+        if piece.credit > 0 {
+            self.parts.push(Part::Consumed { stream: self.stream, bytes: piece.credit });
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece.data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.receiver.is_closed() && self.receiver.is_empty()
+    }
+}
+
+/// Where a task puts its response. If it ends without one, the client hears that.
+struct Outlet {
+    stream: StreamId,
+    parts: Arc<Mailbox<Part>>,
+    pieces: Arc<Semaphore>,
+    ended: bool,
+}
+
+impl Outlet {
+    async fn send(mut self, response: Response<Body>) {
+        let (mut head, mut body) = response.into_parts();
+        let last = http_body::Body::is_end_stream(&body);
+        complete(&mut head.headers, &body, last);
+        self.push(Part::Head { stream: self.stream, head: Box::new(head), last }, last);
+        while !self.ended {
+            let frame = poll_fn(|context| http_body::Body::poll_frame(Pin::new(&mut body), context)).await;
+            let last = http_body::Body::is_end_stream(&body);
+            self.send_frame(frame, last).await;
+        }
+    }
+
+    async fn send_frame(&mut self, frame: Option<Result<Frame<Bytes>, axum::Error>>, last: bool) {
+        let stream = self.stream;
+        let frame = match frame {
+            None => return self.push(Part::Data { stream, data: Bytes::new(), last: true }, true),
+            Some(Err(_)) => return self.push(Part::Broken { stream }, true),
+            Some(Ok(frame)) => frame,
+        };
+        match frame.into_data() {
+            Ok(data) => {
+                let place = self.pieces.acquire().await.expect("it is never closed");
+                place.forget();
+                self.push(Part::Data { stream, data, last }, last);
+            }
+            Err(frame) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                self.push(Part::Trailers { stream, trailers }, true);
+            }
+        }
+    }
+
+    fn push(&mut self, part: Part, last: bool) {
+        self.ended = last;
+        self.parts.push(part);
+    }
+}
+
+impl Drop for Outlet {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.parts.push(Part::Broken { stream: self.stream });
+        }
+    }
+}
+
+/// What HTTP/2 does not allow in a head is taken out; the length of a body is told if it is known.
+fn complete(headers: &mut HeaderMap, body: &Body, last: bool) {
+    for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
+        headers.remove(name);
+    }
+    headers.remove("keep-alive");
+    headers.remove("proxy-connection");
+    if let Some(len) = http_body::Body::size_hint(body).exact().filter(|_| !last) {
+        headers.entry(CONTENT_LENGTH).or_insert_with(|| len.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(authority: &'static str, path: &'static str) -> Option<Request<Body>> {
+        let head = Head {
+            method: Bytes::from_static(b"POST"),
+            scheme: Bytes::from_static(b"http"),
+            path: Bytes::from_static(path.as_bytes()),
+            authority: Bytes::from_static(authority.as_bytes()),
+            fields: vec![Field::from_static("a", "1"), Field::from_static("a", "2")],
+        };
+        request_of(head, Body::empty())
+    }
+
+    #[test]
+    fn a_head_becomes_a_request_of_http() {
+        let request = request("host:1", "/a/b?c").unwrap();
+        assert_eq!((request.method(), request.version()), (&Method::POST, Version::HTTP_2));
+        assert_eq!(request.uri(), "http://host:1/a/b?c");
+        assert_eq!(request.headers().get_all("a").iter().count(), 2);
+    }
+
+    #[test]
+    fn whoever_puts_a_url_where_its_authority_belongs_is_served() {
+        for authority in ["", "http://127.0.0.1:2379", "https://host"] {
+            assert_eq!(request(authority, "/a").unwrap().uri(), "/a", "{authority}");
+        }
+        assert!(request("host", "no path").is_none());
+    }
+}

@@ -1,0 +1,441 @@
+//! One HTTP/2 connection: a single task that reads, steps the machine, hands calls to the core or to the router, and
+//! writes what has gathered, once a turn. Answers and parts of responses come in by two mailboxes that wake it once
+//! for all that lies in them.
+//! While too much output waits for the client nothing more is read from it.
+
+use crate::door::Guest;
+use crate::figures::Method;
+use crate::front::bridge::{Bridged, Part};
+use crate::front::clock::{Clock, Due};
+use crate::front::fast::{self, Asked};
+use crate::front::{Front, LIMITS, told};
+use crate::grpc::{calls, refusal};
+use axum::http::HeaderMap;
+use bytes::{Bytes, BytesMut};
+use coord::reply::Body;
+use coord::request::Request;
+use http2::{ErrorCode, Event, Field, Head, StreamId};
+use server::{Answer, Mailbox};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tonic::Status;
+use tracing::trace;
+
+/// How much is read at once.
+const READ_BYTES: usize = 16 * 1024;
+/// With so much unwritten, nothing is read.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// A buffer that has grown larger is given back when it is empty.
+const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
+
+pub struct Connection {
+    guest: Guest,
+    front: Arc<Front>,
+    machine: http2::Connection,
+    input: BytesMut,
+    /// How much of the machine's output the socket has taken.
+    written: usize,
+    calls: BTreeMap<StreamId, Call>,
+    answers: Arc<Mailbox<Answer>>,
+    parts: Arc<Mailbox<Part>>,
+    clock: Clock,
+    /// Until it is time to leave.
+    stay: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// What was taken out of the mailboxes, kept for its memory.
+    taken_answers: Vec<Answer>,
+    taken_parts: Vec<Part>,
+}
+
+/// A call under way.
+enum Call {
+    /// Its message is still coming in, for the short way.
+    Gathering(Box<Gathering>),
+    /// The core has it.
+    Waiting(Waiting),
+    Bridged(Bridged),
+}
+
+struct Waiting {
+    count: calls::Call,
+    deadline: Option<Instant>,
+    /// What was asked, if the answer may turn out to be one for the router.
+    again: Option<Box<(Head, Bytes)>>,
+}
+
+struct Gathering {
+    call: fast::Call,
+    head: Head,
+    body: BytesMut,
+    /// Its counters, until somebody else counts it, and when it began.
+    method: Option<Arc<Method>>,
+    begun: std::time::Instant,
+}
+
+impl Drop for Gathering {
+    /// A call whose message never came whole counts, too.
+    fn drop(&mut self) {
+        drop(self.method.take().map(|method| calls::Call::begin(method, self.begun)));
+    }
+}
+
+/// The connection is over: it was closed, or broke, or nobody is there.
+struct Over;
+
+impl Connection {
+    /// `input` is what the client has said after its greeting.
+    pub fn new(
+        guest: Guest,
+        input: BytesMut,
+        front: Arc<Front>,
+        stopping: watch::Receiver<bool>,
+    ) -> Connection {
+        Connection {
+            guest,
+            front,
+            machine: http2::Connection::new(LIMITS),
+            input,
+            written: 0,
+            calls: BTreeMap::new(),
+            answers: Arc::default(),
+            parts: Arc::default(),
+            clock: Clock::new(),
+            stay: Some(Box::pin(told(stopping))),
+            taken_answers: Vec::new(),
+            taken_parts: Vec::new(),
+        }
+    }
+
+    pub async fn serve(mut self) {
+        let now = self.clock.hear();
+        self.take_input(now);
+        if poll_fn(|context| self.poll(context)).await.is_ok() {
+            // It may be gone already.
+            let _ = self.guest.shutdown().await;
+        }
+    }
+
+    /// Turns until there is nothing to do but wait.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        loop {
+            let mut busy = self.take_answers(context);
+            busy |= self.take_parts(context);
+            self.take_time(context)?;
+            busy |= self.read(context)?;
+            self.fill();
+            busy |= self.write(context)?;
+            if self.machine.is_over() && self.machine.output().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            if !busy {
+                // A connection that waits keeps no buffer.
+                if self.input.is_empty() {
+                    self.input = BytesMut::new();
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn take_time(&mut self, context: &mut Context<'_>) -> Result<(), Over> {
+        if let Some(stay) = &mut self.stay
+            && stay.as_mut().poll(context).is_ready()
+        {
+            self.stay = None;
+            self.machine.shut_down();
+        }
+        while let Some(due) = self.clock.next(context) {
+            match due {
+                Due::Ping => self.machine.ping(),
+                Due::Dead => return Err(Over),
+                Due::Expired(stream) => self.expire(stream),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something was read.
+    fn read(&mut self, context: &mut Context<'_>) -> Result<bool, Over> {
+        if self.machine.is_over() || self.machine.output().len() - self.written > OUTPUT_BYTES_MAX {
+            return Ok(false);
+        }
+        self.input.reserve(READ_BYTES);
+        match pin!(self.guest.read_buf(&mut self.input)).poll(context) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => return Err(Over),
+        }
+        let now = self.clock.hear();
+        self.take_input(now);
+        Ok(true)
+    }
+
+    fn take_input(&mut self, now: base::Instant) {
+        self.machine.advance(now);
+        while let Some(event) = self.machine.next(&mut self.input) {
+            match event {
+                Event::Request { stream, head, last } => self.begin(stream, head, last),
+                Event::Data { stream, data, last } => self.take_data(stream, data, last),
+                Event::Reset { stream } => self.cancel(stream),
+            }
+        }
+    }
+
+    /// Whether something was written.
+    fn write(&mut self, context: &mut Context<'_>) -> Result<bool, Over> {
+        let output = self.machine.output();
+        if output.is_empty() {
+            return Ok(false);
+        }
+        match Pin::new(&mut self.guest).poll_write(context, &output[self.written..]) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(written)) => self.written += written,
+            Poll::Ready(Err(_)) => return Err(Over),
+        }
+        if self.written == output.len() || self.written > OUTPUT_BYTES_KEPT {
+            output.drain(..self.written);
+            output.shrink_to(OUTPUT_BYTES_KEPT);
+            self.written = 0;
+        }
+        Ok(true)
+    }
+
+    fn fill(&mut self) {
+        self.machine.fill();
+        while let Some(stream) = self.machine.next_drained() {
+            if let Some(Call::Bridged(bridged)) = self.calls.get_mut(&stream) {
+                bridged.drained();
+            }
+        }
+    }
+
+    fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
+        trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
+        let call = fast::recognise(&head).filter(|_| !last);
+        match call.zip(self.front.fast.as_ref()) {
+            Some((call, fast)) => {
+                let method = Some(fast.method(call).clone());
+                let begun = self.clock.heard();
+                let gathering = Gathering { call, head, body: BytesMut::new(), method, begun };
+                self.calls.insert(stream, Call::Gathering(Box::new(gathering)));
+            }
+            None => {
+                if let Some(bridged) = self.bridge(stream, head, None)
+                    && last
+                {
+                    bridged.end_body();
+                }
+            }
+        }
+    }
+
+    fn bridge(&mut self, stream: StreamId, head: Head, counted: Option<calls::Call>) -> Option<&mut Bridged> {
+        let Some(bridged) = Bridged::begin(&self.front.router, stream, head, counted, &self.parts) else {
+            self.machine.reset(stream, ErrorCode::Protocol);
+            self.calls.remove(&stream);
+            return None;
+        };
+        self.calls.insert(stream, Call::Bridged(bridged));
+        match self.calls.get_mut(&stream) {
+            Some(Call::Bridged(bridged)) => Some(bridged),
+            _ => None,
+        }
+    }
+
+    fn take_data(&mut self, stream: StreamId, data: Bytes, last: bool) {
+        match self.calls.get_mut(&stream) {
+            Some(Call::Gathering(_)) => self.gather(stream, data, last),
+            Some(Call::Bridged(bridged)) => {
+                bridged.push(data);
+                if last {
+                    bridged.end_body();
+                }
+            }
+            // Answered before its end.
+            Some(Call::Waiting(_)) | None => self.machine.consume(stream, data.len()),
+        }
+    }
+
+    fn gather(&mut self, stream: StreamId, data: Bytes, last: bool) {
+        let (Some(Call::Gathering(mut gathering)), Some(fast)) =
+            (self.calls.remove(&stream), &self.front.fast)
+        else {
+            unreachable!("only a call that is being gathered comes here");
+        };
+        self.machine.consume(stream, data.len());
+        let whole = match last && gathering.body.is_empty() {
+            true => data,
+            false => {
+                gathering.body.extend_from_slice(&data);
+                if !last && fast.can_gather(&gathering.body) {
+                    self.calls.insert(stream, Call::Gathering(gathering));
+                    return;
+                }
+                std::mem::take(&mut gathering.body).freeze()
+            }
+        };
+        let head = std::mem::take(&mut gathering.head);
+        let method = gathering.method.take().expect("nobody has counted it yet");
+        let asked = match last {
+            true => fast.ask(gathering.call, &head, whole.clone()),
+            false => Asked::Unusual,
+        };
+        let count = || calls::Call::begin(method, gathering.begun);
+        match asked {
+            Asked::Core(ask) => self.submit(stream, ask, count(), head, whole),
+            Asked::Refused(code) => self.refuse(stream, count(), &refusal::render(code)),
+            Asked::Unusual => {
+                if let Some(bridged) = self.bridge(stream, head, None) {
+                    bridged.push_credited(whole);
+                    if last {
+                        bridged.end_body();
+                    }
+                }
+            }
+        }
+    }
+
+    fn submit(&mut self, stream: StreamId, ask: Request, count: calls::Call, head: Head, body: Bytes) {
+        let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
+        let may_be_large = matches!(ask, Request::Range(_));
+        if let Err(code) = fast.handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
+            return self.refuse(stream, count, &refusal::render(code));
+        }
+        let patience = head.get(calls::TIMEOUT).and_then(|value| calls::parse_timeout(value));
+        let deadline = patience.and_then(|patience| self.clock.add(stream, patience));
+        let again = may_be_large.then(|| Box::new((head, body)));
+        self.calls.insert(stream, Call::Waiting(Waiting { count, deadline, again }));
+    }
+
+    /// Whether there were answers.
+    fn take_answers(&mut self, context: &Context<'_>) -> bool {
+        let mut answers = std::mem::take(&mut self.taken_answers);
+        self.answers.take(&mut answers, context);
+        let any = !answers.is_empty();
+        if any && let Some(fast) = &self.front.clone().fast {
+            let term = fast.handle.status().term.0;
+            for Answer { ticket, outcome } in answers.drain(..) {
+                let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
+                // One that was cancelled meanwhile is of no interest to anybody.
+                let Some(mut waiting) = self.end_waiting(stream) else { continue };
+                match outcome {
+                    Ok(reply) if matches!(reply.body, Body::Large(_)) => self.ask_again(stream, waiting),
+                    Ok(reply) => {
+                        waiting.count.end(tonic::Code::Ok);
+                        fast.answer(&mut self.machine, stream, reply, term);
+                    }
+                    Err(code) => self.refuse(stream, waiting.count, &refusal::render(code)),
+                }
+            }
+        }
+        self.taken_answers = answers;
+        any
+    }
+
+    fn end_waiting(&mut self, stream: StreamId) -> Option<Waiting> {
+        match self.calls.remove(&stream)? {
+            Call::Waiting(waiting) => {
+                trace!(stream = stream.0, "a call ends");
+                waiting.deadline.inspect(|deadline| self.clock.remove(stream, *deadline));
+                Some(waiting)
+            }
+            other => unreachable!("{} was not submitted", other.name()),
+        }
+    }
+
+    /// A large answer is read in pieces, and that is the service's business.
+    fn ask_again(&mut self, stream: StreamId, waiting: Waiting) {
+        let (head, body) = *waiting.again.expect("only ranges have large answers");
+        if let Some(bridged) = self.bridge(stream, head, Some(waiting.count)) {
+            bridged.push_credited(body);
+            bridged.end_body();
+        }
+    }
+
+    fn refuse(&mut self, stream: StreamId, mut count: calls::Call, status: &Status) {
+        count.end(status.code());
+        let mut headers = HeaderMap::new();
+        headers.insert("content-type", GRPC);
+        status.add_header(&mut headers).expect("our words are plain text");
+        self.machine.answer_head(stream, 200, pairs(&headers), true);
+    }
+
+    fn expire(&mut self, stream: StreamId) {
+        if let Some(waiting) = self.end_waiting(stream) {
+            self.refuse(stream, waiting.count, &calls::late());
+        }
+    }
+
+    fn cancel(&mut self, stream: StreamId) {
+        if let Some(Call::Waiting(Waiting { deadline: Some(deadline), .. })) = self.calls.remove(&stream) {
+            self.clock.remove(stream, deadline);
+        }
+    }
+
+    /// Whether there were parts.
+    fn take_parts(&mut self, context: &Context<'_>) -> bool {
+        let mut parts = std::mem::take(&mut self.taken_parts);
+        self.parts.take(&mut parts, context);
+        let any = !parts.is_empty();
+        parts.drain(..).for_each(|part| self.take_part(part));
+        self.taken_parts = parts;
+        any
+    }
+
+    fn take_part(&mut self, part: Part) {
+        match part {
+            Part::Consumed { stream, bytes } => self.machine.consume(stream, bytes),
+            Part::Head { stream, head, last } => {
+                self.machine.answer_head(stream, head.status.as_u16(), pairs(&head.headers), last);
+                self.end_if(last, stream);
+            }
+            Part::Data { stream, data, last } => {
+                let at_once = self.machine.send_data(stream, data, last);
+                if let Some(Call::Bridged(bridged)) = self.calls.get_mut(&stream) {
+                    bridged.sent(at_once);
+                }
+                self.end_if(last, stream);
+            }
+            Part::Trailers { stream, trailers } => {
+                let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+                let fields =
+                    pairs(&trailers).map(|(name, value)| Field { name: copy(name), value: copy(value) });
+                self.machine.send_trailers(stream, fields.collect());
+                self.end_if(true, stream);
+            }
+            Part::Broken { stream } => {
+                if self.calls.remove(&stream).is_some() {
+                    self.machine.reset(stream, ErrorCode::Internal);
+                }
+            }
+        }
+    }
+
+    fn end_if(&mut self, last: bool, stream: StreamId) {
+        if last {
+            trace!(stream = stream.0, "a call of the router ends");
+            self.calls.remove(&stream);
+        }
+    }
+}
+
+impl Call {
+    fn name(&self) -> &'static str {
+        match self {
+            Call::Gathering(_) => "a call that is being gathered",
+            Call::Waiting(_) => "a call that waits",
+            Call::Bridged(_) => "a call of the router",
+        }
+    }
+}
+
+const GRPC: axum::http::HeaderValue = axum::http::HeaderValue::from_static("application/grpc");
+
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
+}

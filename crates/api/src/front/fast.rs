@@ -1,0 +1,187 @@
+//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, and Range unless the answer is large.
+//! A head and a whole message go in, a request for the core comes out; a reply of the core goes in, an answer comes
+//! out. It decides nothing that the services do not decide: what is parsed, validated and rendered is so by the same
+//! functions, and whatever is in any way unusual is left to them.
+
+use crate::figures::{Figures, Method};
+use crate::grpc::{kv, who};
+use base::Code;
+use bytes::{Buf, Bytes};
+use coord::reply::{Body, Reply};
+use coord::request::{Limits, Range, Request as Ask};
+use http2::{Connection, Field, Head, StreamId};
+use prost::Message;
+use proto::Frugal;
+use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
+use server::Handle;
+use std::sync::Arc;
+
+/// What precedes a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+static HEAD: [Field; 1] = [Field::from_static("content-type", "application/grpc")];
+static TRAILERS: [Field; 1] = [Field::from_static("grpc-status", "0")];
+
+pub struct Fast {
+    pub handle: Handle,
+    limits: Limits,
+    message_bytes_max: usize,
+    methods: [Arc<Method>; PATHS.len()],
+}
+
+/// How metadata begins that asks for more than etcd's clients can ask for.
+const OUR_METADATA: &[u8] = b"althing-";
+
+/// One of the calls that go the short way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    Put,
+    Range,
+    Txn,
+    DeleteRange,
+}
+
+const PATHS: [(&str, Call); 4] = [
+    ("/etcdserverpb.KV/Put", Call::Put),
+    ("/etcdserverpb.KV/Range", Call::Range),
+    ("/etcdserverpb.KV/Txn", Call::Txn),
+    ("/etcdserverpb.KV/DeleteRange", Call::DeleteRange),
+];
+
+/// What a message asks for.
+#[derive(Debug)]
+pub enum Asked {
+    Core(Ask),
+    Refused(Code),
+    /// Something that the services must see for themselves.
+    Unusual,
+}
+
+impl Fast {
+    pub fn new(handle: Handle, limits: Limits, message_bytes_max: usize, figures: &Figures) -> Fast {
+        let methods = PATHS.map(|(path, _)| figures.method(path).expect("the API has these methods"));
+        Fast { handle, limits, message_bytes_max, methods }
+    }
+
+    /// The counters of a call.
+    pub fn method(&self, call: Call) -> &Arc<Method> {
+        &self.methods[call as usize]
+    }
+
+    /// Whether what the beginning of a body says can be gathered here.
+    pub fn can_gather(&self, body: &[u8]) -> bool {
+        let Some(prefix) = body.first_chunk::<PREFIX_BYTES>() else { return true };
+        let len = message_len(prefix);
+        prefix[0] == 0 && len <= self.message_bytes_max && body.len() <= PREFIX_BYTES + len
+    }
+
+    /// What a whole body asks for.
+    pub fn ask(&self, call: Call, head: &Head, mut body: Bytes) -> Asked {
+        let whole = body.first_chunk().is_some_and(|prefix| body.len() == PREFIX_BYTES + message_len(prefix));
+        if !whole || !self.can_gather(&body) {
+            return Asked::Unusual;
+        }
+        body.advance(PREFIX_BYTES);
+        let Some(parsed) = parse(call, body) else { return Asked::Unusual };
+        let leader_required = head.get(who::REQUIRE_LEADER).is_some_and(|value| value == "true");
+        let checked = parsed.and_then(|ask| {
+            ask.validate(&self.limits)?;
+            who::check_leader_if(leader_required, &self.handle)?;
+            Ok(ask)
+        });
+        checked.map_or_else(Asked::Refused, Asked::Core)
+    }
+
+    /// A large range is not answered here.
+    pub fn answer(&self, connection: &mut Connection, stream: StreamId, reply: Reply, raft_term: u64) {
+        let Reply { revision, body } = reply;
+        let header = who::header_at(&self.handle, revision, raft_term);
+        match body {
+            Body::Put(put) => send(connection, stream, &kv::render_put(header, put)),
+            Body::Range(range) => send(connection, stream, &kv::render_range(header, range)),
+            Body::Txn(txn) => send(connection, stream, &kv::render_txn(header, txn)),
+            Body::Delete(delete) => send(connection, stream, &kv::render_delete(header, delete)),
+            other => unreachable!("no call of these is answered by {other:?}"),
+        }
+    }
+}
+
+/// Which call this is, if it is one of ours and nothing about it is unusual.
+pub fn recognise(head: &Head) -> Option<Call> {
+    let call = PATHS.iter().find(|(path, _)| head.path == *path)?.1;
+    let plain = head.method == "POST"
+        && head.get("content-type").is_some_and(|kind| kind == "application/grpc")
+        && head.get("grpc-encoding").is_none_or(|encoding| encoding == "identity")
+        && !head.fields.iter().any(|field| field.name.starts_with(OUR_METADATA));
+    plain.then_some(call)
+}
+
+/// `None` for what cannot be decoded. A range whose answer is large is not read: the core says so.
+fn parse(call: Call, message: Bytes) -> Option<Result<Ask, Code>> {
+    let parsed = match call {
+        Call::Put => kv::parse_put(decode::<PutRequest>(message)?).map(Ask::Put),
+        Call::DeleteRange => kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(Ask::Delete),
+        Call::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(Ask::Txn),
+        Call::Range => kv::parse_range(decode::<RangeRequest>(message)?)
+            .map(|range| Ask::Range(Range { in_pieces: true, ..range })),
+    };
+    Some(parsed)
+}
+
+/// As the services' codec does it.
+fn decode<M: Message + Default + Frugal>(message: Bytes) -> Option<M> {
+    M::check(&message).ok()?;
+    M::decode(message).ok()
+}
+
+fn message_len(prefix: &[u8; PREFIX_BYTES]) -> usize {
+    u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize
+}
+
+fn send(connection: &mut Connection, stream: StreamId, message: &impl Message) {
+    let len = message.encoded_len();
+    let write = |out: &mut Vec<u8>| {
+        out.push(0);
+        out.extend_from_slice(&(len as u32).to_be_bytes());
+        message.encode_raw(out);
+    };
+    connection.answer_whole(stream, &HEAD, PREFIX_BYTES + len, write, &TRAILERS);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_calls_go_the_short_way() {
+        let head = |path: &'static str, fields: &[(&'static str, &'static str)]| Head {
+            method: Bytes::from_static(b"POST"),
+            path: Bytes::from_static(path.as_bytes()),
+            fields: fields.iter().map(|(name, value)| Field::from_static(name, value)).collect(),
+            ..Head::default()
+        };
+        let grpc = ("content-type", "application/grpc");
+        for (path, call) in PATHS {
+            assert_eq!(recognise(&head(path, &[grpc])), Some(call));
+            assert_eq!(PATHS[call as usize].0, path, "counters are found by the number of the call");
+        }
+        assert_eq!(recognise(&head("/etcdserverpb.KV/Compact", &[grpc])), None);
+        assert_eq!(recognise(&head("/etcdserverpb.KV/Put?", &[grpc])), None);
+        assert_eq!(recognise(&head("/etcdserverpb.KV/Put", &[])), None);
+        let put = |fields: &[(&'static str, &'static str)]| recognise(&head("/etcdserverpb.KV/Put", fields));
+        assert_eq!(put(&[grpc, ("grpc-encoding", "identity")]), Some(Call::Put));
+        assert_eq!(put(&[grpc, ("grpc-encoding", "gzip")]), None);
+        assert_eq!(put(&[("content-type", "application/json")]), None);
+        assert_eq!(put(&[grpc, ("althing-request-id", "1-1")]), None);
+        let get = Head { method: Bytes::from_static(b"GET"), ..head("/etcdserverpb.KV/Put", &[grpc]) };
+        assert_eq!(recognise(&get), None);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_left_to_the_services_and_no_large_range_is_read() {
+        assert!(parse(Call::Put, Bytes::from_static(&[0xff; 8])).is_none());
+        let range = |range: RangeRequest| parse(Call::Range, range.encode_to_vec().into());
+        let key = RangeRequest { key: "k".into(), ..Default::default() };
+        assert!(matches!(range(key), Some(Ok(Ask::Range(range))) if range.in_pieces));
+        assert!(matches!(range(RangeRequest::default()), Some(Err(Code::EmptyKey))));
+    }
+}

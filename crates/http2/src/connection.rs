@@ -1,0 +1,231 @@
+//! One connection, seen from the server. The shell reads bytes and asks for `next` events until there are none,
+//! answers, and writes what has gathered in `output`. A stream is known from its head to its end; after a violation
+//! that concerns all of them the connection says so once and hears nothing more.
+
+mod receive;
+mod send;
+
+use crate::budget::Budget;
+use crate::error::ErrorCode;
+use crate::frame::{self, flag, kind, setting};
+use crate::hpack::{Decoder, Encoder};
+use crate::stream::Stream;
+use crate::{Head, StreamId};
+use base::Instant;
+use bytes::Bytes;
+use receive::Block;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What one client may make the server hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Streams at one time; further ones are refused.
+    pub streams_max: u32,
+    /// How much of one body the client may send before it is consumed.
+    pub stream_window_bytes: u32,
+    /// The same for all streams together; not below the protocol's 65,535.
+    pub connection_window_bytes: u32,
+    /// The fields of one head, as HTTP/2 measures them.
+    pub header_list_bytes_max: u32,
+    /// Bodies of answers wait while so much output has gathered.
+    pub output_bytes_soft: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request begins, and ends with its head if that is the `last` of it.
+    Request { stream: StreamId, head: Head, last: bool },
+    /// A part of its body; credit is given back by `consume`.
+    Data { stream: StreamId, data: Bytes, last: bool },
+    /// Nobody wants the answer any more. The stream is unknown from now on.
+    Reset { stream: StreamId },
+}
+
+#[derive(Debug)]
+pub struct Connection {
+    limits: Limits,
+    output: Vec<u8>,
+    decoder: Decoder,
+    encoder: Encoder,
+    streams: BTreeMap<StreamId, Stream>,
+    /// The highest stream that the client has begun.
+    highest: StreamId,
+    /// What the other side takes now, in all and on a fresh stream.
+    window: i64,
+    stream_window: i64,
+    /// What the other side may send now, in all; and what of it was consumed and not yet credited.
+    receive_window: u32,
+    uncredited: u32,
+    /// A block of fields that goes on in the next frame.
+    block: Option<Block>,
+    /// Streams with something to send and a window for it, in turn.
+    ready: VecDeque<StreamId>,
+    /// Streams whose bodies had to wait and have been sent meanwhile.
+    drained: Vec<StreamId>,
+    /// Streams that we ended early: what was under way on them is passed over.
+    cut: VecDeque<StreamId>,
+    budget: Budget,
+    settings_seen: bool,
+    stage: Stage,
+}
+
+/// From open to closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    /// The client was told to open no more streams; those that it opened before it heard are served.
+    Leaving,
+    /// It has heard: what is open is the last.
+    Left,
+    /// Nothing is understood any more.
+    Failed,
+}
+
+/// How many streams are remembered as cut.
+const CUT_MAX: usize = 256;
+/// Tells our own ping of the shutdown from others.
+const LEAVING_PING: [u8; 8] = *b"leaving!";
+
+impl Connection {
+    pub fn new(limits: Limits) -> Connection {
+        assert!(limits.connection_window_bytes >= frame::WINDOW_DEFAULT, "it cannot begin lower");
+        assert!(limits.connection_window_bytes <= frame::WINDOW_MAX, "windows end here");
+        assert!(limits.stream_window_bytes <= frame::WINDOW_MAX, "windows end here");
+        let mut output = Vec::new();
+        let ours = [
+            (setting::MAX_CONCURRENT_STREAMS, limits.streams_max),
+            (setting::INITIAL_WINDOW_SIZE, limits.stream_window_bytes),
+            (setting::MAX_HEADER_LIST_SIZE, limits.header_list_bytes_max),
+        ];
+        frame::put_head(6 * ours.len(), kind::SETTINGS, 0, 0, &mut output);
+        ours.into_iter().for_each(|(id, value)| frame::put_setting(id, value, &mut output));
+        let more = limits.connection_window_bytes - frame::WINDOW_DEFAULT;
+        if more > 0 {
+            frame::put_window_update(0, more, &mut output);
+        }
+        Connection {
+            limits,
+            output,
+            decoder: Decoder::default(),
+            encoder: Encoder::default(),
+            streams: BTreeMap::new(),
+            highest: StreamId(0),
+            window: i64::from(frame::WINDOW_DEFAULT),
+            stream_window: i64::from(frame::WINDOW_DEFAULT),
+            receive_window: limits.connection_window_bytes,
+            uncredited: 0,
+            block: None,
+            ready: VecDeque::new(),
+            drained: Vec::new(),
+            cut: VecDeque::new(),
+            budget: Budget::default(),
+            settings_seen: false,
+            stage: Stage::Open,
+        }
+    }
+
+    /// Time has passed.
+    pub fn advance(&mut self, now: Instant) {
+        self.budget.advance(now);
+    }
+
+    /// What is to be written; whoever writes takes it away.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Asks the other side for a sign of life.
+    pub fn ping(&mut self) {
+        frame::put_ping([0; 8], 0, &mut self.output);
+    }
+
+    /// Begins to end the connection: no new streams, but those under way are finished.
+    pub fn shut_down(&mut self) {
+        if self.stage != Stage::Open {
+            return;
+        }
+        self.stage = Stage::Leaving;
+        frame::put_go_away(frame::WINDOW_MAX, ErrorCode::NoError, "", &mut self.output);
+        // When this comes back, everything that was sent before the client heard has come, too.
+        frame::put_ping(LEAVING_PING, 0, &mut self.output);
+    }
+
+    /// Whether there is nothing left to do but to write the output.
+    pub fn is_over(&self) -> bool {
+        match self.stage {
+            Stage::Open | Stage::Leaving => false,
+            Stage::Left => self.streams.is_empty(),
+            Stage::Failed => true,
+        }
+    }
+
+    /// Streams under way.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// So many bytes of a body have been dealt with: the client may send as many more.
+    pub fn consume(&mut self, stream: StreamId, bytes: usize) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(state.held);
+        state.held -= bytes;
+        if state.receiving {
+            state.uncredited += bytes;
+            if state.uncredited >= self.limits.stream_window_bytes / 2 {
+                let more = std::mem::take(&mut state.uncredited);
+                state.receive_window += more;
+                frame::put_window_update(stream.0, more, &mut self.output);
+            }
+        }
+        self.credit(bytes);
+    }
+
+    fn credit(&mut self, bytes: u32) {
+        self.uncredited += bytes;
+        if self.uncredited >= self.limits.connection_window_bytes / 2 {
+            let more = std::mem::take(&mut self.uncredited);
+            self.receive_window += more;
+            frame::put_window_update(0, more, &mut self.output);
+        }
+    }
+
+    /// Ends a stream before its time.
+    pub fn reset(&mut self, stream: StreamId, code: ErrorCode) {
+        if self.streams.contains_key(&stream) {
+            self.cut(stream, code);
+        }
+    }
+
+    /// Tells the client that a stream is over, and passes over what it sent before it heard.
+    fn cut(&mut self, stream: StreamId, code: ErrorCode) {
+        frame::put_reset(stream.0, code, &mut self.output);
+        self.forget(stream);
+        if self.cut.len() == CUT_MAX {
+            self.cut.pop_front();
+        }
+        self.cut.push_back(stream);
+    }
+
+    /// What was handed out and never consumed would otherwise be missing from the window for ever.
+    fn forget(&mut self, stream: StreamId) {
+        if let Some(state) = self.streams.remove(&stream) {
+            self.credit(state.held);
+            if state.outgoing.is_some_and(|outgoing| !outgoing.is_drained()) {
+                self.drained.push(stream);
+            }
+        }
+    }
+
+    /// Says why, once, and hears nothing more.
+    fn fail(&mut self, code: ErrorCode, words: &'static str) {
+        frame::put_go_away(self.highest.0, code, words, &mut self.output);
+        self.stage = Stage::Failed;
+    }
+
+    fn acknowledge_settings(&mut self) {
+        frame::put_head(0, kind::SETTINGS, flag::ACK, 0, &mut self.output);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Answers: heads, bodies and trailers go in and become frames in the output, as far as the client's windows and
+//! the bound of the output go. What does not fit waits in its stream; streams that wait take turns, one frame each.
+
+use super::Connection;
+use crate::error::ErrorCode;
+use crate::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
+use crate::hpack::Field;
+use crate::outgoing::{End, Outgoing};
+use crate::stream::Stream;
+use crate::{StreamId, hpack};
+use bytes::Bytes;
+
+impl Connection {
+    /// Begins an answer, and ends it as well if the head is the `last` of it. An answer to a stream that is over
+    /// goes nowhere; so do all further parts of it.
+    pub fn answer_head<'a>(
+        &mut self,
+        stream: StreamId,
+        status: u16,
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+        last: bool,
+    ) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        debug_assert!(!state.answered, "an answer has one head");
+        state.answered = true;
+        self.put_block(stream, last, Some(status), fields);
+        if last {
+            self.end(stream);
+        }
+    }
+
+    /// Sends a part of an answer's body. True if all of it is on its way; otherwise `next_drained` tells when.
+    pub fn send_data(&mut self, stream: StreamId, data: Bytes, last: bool) -> bool {
+        let Some(state) = self.streams.get_mut(&stream) else { return true };
+        if data.is_empty() && !last {
+            return true;
+        }
+        let outgoing = state.outgoing.get_or_insert_default();
+        let waited = !outgoing.is_drained();
+        debug_assert!(outgoing.end.is_none(), "nothing comes behind the end of a body");
+        outgoing.push(data);
+        outgoing.end = last.then_some(End::Plain);
+        if waited {
+            return false;
+        }
+        match outgoing.is_drained() {
+            // An end alone needs no window.
+            true => drop(self.send_frame(stream)),
+            false => while self.has_room() && self.send_frame(stream) {},
+        }
+        self.settle(stream)
+    }
+
+    /// Ends an answer with fields behind its body.
+    pub fn send_trailers(&mut self, stream: StreamId, fields: Vec<Field>) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        let outgoing = state.outgoing.get_or_insert_default();
+        debug_assert!(outgoing.end.is_none(), "a body ends once");
+        outgoing.end = Some(End::Trailers(fields));
+        if outgoing.is_drained() {
+            self.send_frame(stream);
+        }
+    }
+
+    /// A whole answer at once. `write` appends the body, which has `len` bytes.
+    pub fn answer_whole(
+        &mut self,
+        stream: StreamId,
+        fields: &[Field],
+        len: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+        trailers: &[Field],
+    ) {
+        let Some(state) = self.streams.get(&stream) else { return };
+        let fits = len <= PAYLOAD_BYTES_MAX && len as i64 <= self.window.min(state.window);
+        self.answer_head(stream, 200, pairs(fields), false);
+        if !fits {
+            let mut body = Vec::with_capacity(len);
+            write(&mut body);
+            self.send_data(stream, body.into(), false);
+            return self.send_trailers(stream, trailers.to_vec());
+        }
+        self.window -= len as i64;
+        if len > 0 {
+            frame::put_head(len, kind::DATA, 0, stream.0, &mut self.output);
+            let at = self.output.len();
+            write(&mut self.output);
+            assert_eq!(self.output.len(), at + len, "a body has the length that was told");
+        }
+        self.put_block(stream, true, None, pairs(trailers));
+        self.end(stream);
+    }
+
+    /// Goes on with what waits. Called after bytes have come, and after output was written.
+    pub fn fill(&mut self) {
+        while self.has_room()
+            && let Some(stream) = self.ready.pop_front()
+        {
+            // A stream that was reset meanwhile has nothing to send.
+            let Some(state) = self.streams.get_mut(&stream) else { continue };
+            state.listed = false;
+            self.send_frame(stream);
+            if self.settle(stream) {
+                self.drained.push(stream);
+            }
+        }
+    }
+
+    /// A stream whose body had to wait and has been sent, or is of no interest any more.
+    pub fn next_drained(&mut self) -> Option<StreamId> {
+        self.drained.pop()
+    }
+
+    fn has_room(&self) -> bool {
+        self.window > 0 && self.output.len() < self.limits.output_bytes_soft
+    }
+
+    /// Whether nothing waits on the stream; if something does, and only for its turn, it gets one.
+    fn settle(&mut self, stream: StreamId) -> bool {
+        let Some(state) = self.streams.get_mut(&stream) else { return true };
+        if state.outgoing.as_ref().is_none_or(|outgoing| outgoing.is_drained()) {
+            return true;
+        }
+        if state.window > 0 && !state.listed {
+            state.listed = true;
+            self.ready.push_back(stream);
+        }
+        false
+    }
+
+    /// Sends as much of a stream as one frame takes, and its end if that follows. False when nothing more can be
+    /// sent on it now.
+    fn send_frame(&mut self, stream: StreamId) -> bool {
+        let Some(state) = self.streams.get_mut(&stream) else { return false };
+        let Stream { outgoing: Some(outgoing), window, .. } = state else { return false };
+        let waits = !outgoing.is_drained();
+        if waits && !send_piece(stream, outgoing, window, &mut self.window, &mut self.output) {
+            return false;
+        }
+        if !outgoing.is_drained() {
+            return true;
+        }
+        match outgoing.end.take() {
+            None => return false,
+            // The last piece said so.
+            Some(End::Plain) if waits => {}
+            Some(End::Plain) => frame::put_head(0, kind::DATA, flag::END_STREAM, stream.0, &mut self.output),
+            Some(End::Trailers(fields)) => self.put_block(stream, true, None, pairs(&fields)),
+        }
+        self.end(stream);
+        false
+    }
+
+    /// Our side of a stream is over. Whatever the client still wanted to send is not needed.
+    fn end(&mut self, stream: StreamId) {
+        self.budget.answered();
+        let unfinished = self.streams.get(&stream).is_some_and(|state| state.receiving);
+        match unfinished {
+            true => self.cut(stream, ErrorCode::NoError),
+            false => self.forget(stream),
+        }
+    }
+
+    /// A block of fields, in as many frames as it takes.
+    fn put_block<'a>(
+        &mut self,
+        stream: StreamId,
+        last: bool,
+        status: Option<u16>,
+        fields: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) {
+        let out = &mut self.output;
+        let at = out.len();
+        let flags = flag::END_HEADERS | if last { flag::END_STREAM } else { 0 };
+        frame::put_head(0, kind::HEADERS, flags, stream.0, out);
+        self.encoder.begin(out);
+        if let Some(status) = status {
+            self.encoder.put_status(status, out);
+        }
+        fields.into_iter().for_each(|(name, value)| self.encoder.put(name, value, out));
+        match out.len() - at - HEAD_BYTES <= PAYLOAD_BYTES_MAX {
+            true => frame::close(at, out),
+            false => cut_block(at, flags, stream, out),
+        }
+    }
+}
+
+/// One frame of data. False when the windows have no room for it.
+fn send_piece(
+    stream: StreamId,
+    outgoing: &mut Outgoing,
+    stream_window: &mut i64,
+    window: &mut i64,
+    out: &mut Vec<u8>,
+) -> bool {
+    let room = (*stream_window).min(*window).clamp(0, PAYLOAD_BYTES_MAX as i64);
+    let Some(piece) = (room > 0).then(|| outgoing.take(room as usize)).flatten() else { return false };
+    let last = outgoing.is_drained() && outgoing.end == Some(End::Plain);
+    frame::put_head(piece.len(), kind::DATA, if last { flag::END_STREAM } else { 0 }, stream.0, out);
+    out.extend_from_slice(&piece);
+    *stream_window -= piece.len() as i64;
+    *window -= piece.len() as i64;
+    true
+}
+
+/// Cuts a block that is too long for one frame into several.
+fn cut_block(at: usize, flags: u8, stream: StreamId, out: &mut Vec<u8>) {
+    let block = out.split_off(at + HEAD_BYTES);
+    out.truncate(at);
+    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
+    let (mut kind, mut flags) = (kind::HEADERS, flags & !flag::END_HEADERS);
+    while let Some(piece) = pieces.next() {
+        flags |= if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
+        frame::put_head(piece.len(), kind, flags, stream.0, out);
+        out.extend_from_slice(piece);
+        (kind, flags) = (kind::CONTINUATION, 0);
+    }
+}
+
+fn pairs(fields: &[hpack::Field]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    fields.iter().map(|field| (&*field.name, &*field.value))
+}

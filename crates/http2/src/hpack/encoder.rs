@@ -1,0 +1,115 @@
+//! Writes blocks of header fields. Fields go in, bytes come out; what every answer of gRPC repeats is taught to the
+//! other side once and is one byte from then on. Nothing else enters the table, so it never overflows: it is used as
+//! a whole, or, when the other side keeps too small a one, not at all.
+
+use super::{FIELD_BYTES, TABLE_BYTES, static_table};
+
+/// What is worth a place in the table.
+const REPEATED: [(&[u8], &[u8]); 2] = [(b"content-type", b"application/grpc"), (b"grpc-status", b"0")];
+/// What they all take there.
+const REPEATED_BYTES: usize =
+    REPEATED[0].0.len() + REPEATED[0].1.len() + REPEATED[1].0.len() + REPEATED[1].1.len() + 2 * FIELD_BYTES;
+
+#[derive(Debug)]
+pub struct Encoder {
+    /// What the other side keeps for us.
+    limit: usize,
+    /// The smallest and the last limit since the last block; the other side waits to be told of them.
+    untold: Option<(usize, usize)>,
+    /// When each of the repeated fields was taught, counted from the first.
+    taught: [Option<usize>; REPEATED.len()],
+}
+
+impl Default for Encoder {
+    fn default() -> Encoder {
+        Encoder { limit: TABLE_BYTES, untold: None, taught: [None; REPEATED.len()] }
+    }
+}
+
+impl Encoder {
+    /// The other side keeps so much from now on.
+    pub fn limit(&mut self, bytes: usize) {
+        let limit = if bytes < REPEATED_BYTES { 0 } else { bytes.min(TABLE_BYTES) };
+        if limit == self.limit {
+            return;
+        }
+        let smallest = self.untold.map_or(limit, |(smallest, _)| smallest.min(limit));
+        self.untold = Some((smallest, limit));
+        self.limit = limit;
+        if limit == 0 {
+            self.taught = [None; REPEATED.len()];
+        }
+    }
+
+    /// Before the first field of a block.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        let Some((smallest, last)) = self.untold.take() else { return };
+        if smallest < last {
+            put_integer(smallest, 0x20, 5, out);
+        }
+        put_integer(last, 0x20, 5, out);
+    }
+
+    /// The first field of an answer.
+    pub fn put_status(&mut self, status: u16, out: &mut Vec<u8>) {
+        match status {
+            200 => out.push(0x88),
+            204 => out.push(0x89),
+            206 => out.push(0x8a),
+            304 => out.push(0x8b),
+            400 => out.push(0x8c),
+            404 => out.push(0x8d),
+            500 => out.push(0x8e),
+            other => {
+                out.push(0x08);
+                put_text(other.to_string().as_bytes(), out);
+            }
+        }
+    }
+
+    pub fn put(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+        let repeated = REPEATED.iter().position(|known| *known == (name, value));
+        let Some(nth) = repeated.filter(|_| self.limit > 0) else {
+            return put_literal(name, value, 0, 4, out);
+        };
+        let taught = self.taught.iter().flatten().count();
+        match self.taught[nth] {
+            Some(order) => put_integer(static_table::LEN + taught - order, 0x80, 7, out),
+            None => {
+                self.taught[nth] = Some(taught);
+                put_literal(name, value, 0x40, 6, out);
+            }
+        }
+    }
+}
+
+fn put_literal(name: &[u8], value: &[u8], pattern: u8, prefix: u32, out: &mut Vec<u8>) {
+    match static_table::index_of(name) {
+        Some(idx) => put_integer(idx, pattern, prefix, out),
+        None => {
+            out.push(pattern);
+            put_text(name, out);
+        }
+    }
+    put_text(value, out);
+}
+
+fn put_text(text: &[u8], out: &mut Vec<u8>) {
+    put_integer(text.len(), 0, 7, out);
+    out.extend_from_slice(text);
+}
+
+/// An integer whose first `prefix` bits lie in the first byte, beside the pattern.
+fn put_integer(number: usize, pattern: u8, prefix: u32, out: &mut Vec<u8>) {
+    let mask = (1usize << prefix) - 1;
+    if number < mask {
+        return out.push(pattern | number as u8);
+    }
+    out.push(pattern | mask as u8);
+    let mut rest = number - mask;
+    while rest >= 0x80 {
+        out.push(0x80 | (rest & 0x7f) as u8);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}

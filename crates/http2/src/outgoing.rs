@@ -1,0 +1,59 @@
+//! What waits to be sent on one stream: pieces of a body and what ends it. It is empty for almost every stream,
+//! because answers usually fit into the other side's window at once.
+
+use crate::hpack::Field;
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    pieces: VecDeque<Bytes>,
+    pub end: Option<End>,
+}
+
+/// How a body ends.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// With its last byte.
+    Plain,
+    Trailers(Vec<Field>),
+}
+
+impl Outgoing {
+    pub fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Whether no bytes wait; an end may.
+    pub fn is_drained(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    /// The next bytes, as many as there is room for at most.
+    pub fn take(&mut self, room: usize) -> Option<Bytes> {
+        let first = self.pieces.front_mut()?;
+        if first.len() > room {
+            return Some(first.split_to(room));
+        }
+        self.pieces.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_come_out_in_order_and_no_larger_than_the_room() {
+        let mut outgoing = Outgoing::default();
+        ["abcd", "", "ef"].into_iter().for_each(|piece| outgoing.push(Bytes::from_static(piece.as_bytes())));
+        let mut taken = Vec::new();
+        while let Some(piece) = outgoing.take(3) {
+            taken.push(piece);
+        }
+        assert_eq!(taken, ["abc", "d", "ef"]);
+        assert!(outgoing.is_drained());
+    }
+}

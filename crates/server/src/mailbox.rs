@@ -1,0 +1,94 @@
+//! Where answers gather for one reader, who is woken once however many come together: a client connection has one
+//! for all of its calls.
+//! Letters go in from any thread and come out in that order. The reader takes all there are, or leaves its waker.
+//! How many there can be is bounded by whoever sends: one letter for each thing that was asked for.
+
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Waker};
+
+pub struct Mailbox<T> {
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    letters: Vec<T>,
+    /// Of a reader that has found nothing.
+    reader: Option<Waker>,
+}
+
+impl<T> Default for Mailbox<T> {
+    fn default() -> Mailbox<T> {
+        Mailbox { state: Mutex::new(State { letters: Vec::new(), reader: None }) }
+    }
+}
+
+impl<T> Mailbox<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("no thread panics while it holds a mailbox")
+    }
+
+    /// Puts a letter in, and wakes the reader.
+    pub fn push(&self, letter: T) {
+        if let Some(reader) = self.push_quietly(letter) {
+            reader.wake();
+        }
+    }
+
+    /// Puts a letter in. Who has more of them wakes the reader when all are in.
+    #[must_use]
+    pub fn push_quietly(&self, letter: T) -> Option<Waker> {
+        let mut state = self.lock();
+        state.letters.push(letter);
+        state.reader.take()
+    }
+
+    /// Takes everything out. If there is nothing, the reader is woken when there is.
+    pub fn take(&self, into: &mut Vec<T>, context: &Context<'_>) {
+        debug_assert!(into.is_empty(), "what was taken before has been dealt with");
+        let mut state = self.lock();
+        std::mem::swap(&mut state.letters, into);
+        if into.is_empty() && !state.reader.as_ref().is_some_and(|reader| reader.will_wake(context.waker())) {
+            state.reader = Some(context.waker().clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Wake for Counter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_reader_is_woken_once_for_all_that_come_and_only_if_it_found_nothing() {
+        let woken = Arc::new(Counter::default());
+        let waker = Waker::from(woken.clone());
+        let context = Context::from_waker(&waker);
+        let (mailbox, mut letters) = (Mailbox::default(), Vec::new());
+        mailbox.push(1);
+        mailbox.take(&mut letters, &context);
+        mailbox.push(2);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+
+        letters.clear();
+        mailbox.take(&mut letters, &context);
+        assert_eq!(letters, [2]);
+        letters.clear();
+        mailbox.take(&mut letters, &context);
+        mailbox.take(&mut letters, &context);
+        (3..6).for_each(|letter| mailbox.push(letter));
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        mailbox.take(&mut letters, &context);
+        assert_eq!(letters, [3, 4, 5]);
+    }
+}
