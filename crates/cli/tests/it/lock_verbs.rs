@@ -169,6 +169,16 @@ fn one_is_elected_after_the_other_and_listeners_hear_of_it() {
 }
 
 #[test]
+fn the_load_of_locks_leaves_none_of_them_held() {
+    let member = Plan::single().start_ready();
+    let shape = ["--locks", "3", "--clients", "12", "--connections", "2", "--total", "300", "--json"];
+    let ran = finish(&member, &[&["bench", "lock"], &shape[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&text(&ran.stdout)).unwrap();
+    assert_eq!((&report["ops"], &report["errors"]), (&300.into(), &0.into()), "{report}");
+    assert_eq!(out(&member, &["lock", "ls"], ""), "");
+}
+
+#[test]
 fn etcdctl_and_althing_exclude_each_other() {
     let Some(binary) = binary("etcdctl_and_althing_exclude_each_other") else { return };
     let members = [Plan::single().start_ready()];
