@@ -4,6 +4,7 @@
 
 mod fields;
 mod json;
+mod locks;
 pub mod quote;
 mod simple;
 mod table;

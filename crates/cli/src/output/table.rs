@@ -120,14 +120,14 @@ pub fn healths(all: &[EndpointHealth]) -> String {
 }
 
 /// Text as it is; what would break the frame is quoted.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
         _ => quote(bytes),
     }
 }
 
-fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(super) fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     let length = |text: &str| text.chars().count();
     let width = |i: usize| rows.iter().map(|row| length(&row[i])).chain([length(heads[i])]).max();
     let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();
