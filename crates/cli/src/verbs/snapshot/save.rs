@@ -60,7 +60,7 @@ impl Tail {
         self.held_back.drain(..sure);
     }
 
-    fn is_told_at_the_end(self) -> bool {
+    fn is_told_at_the_end(&self) -> bool {
         self.held_back == self.digest.finish()
     }
 }
