@@ -42,7 +42,7 @@ async fn receive(client: &Client, part: &Path, mut file: File) -> Result<(), Err
         progress.end();
     }
     file.sync_all().map_err(trouble(part))?;
-    if digest.is_told_at_the_end() { Ok(()) } else { Err(Error::Digest) }
+    if digest.matches_the_end() { Ok(()) } else { Err(Error::Digest) }
 }
 
 /// A digest of everything but the last bytes, which are to be that digest.
@@ -60,7 +60,7 @@ impl Tail {
         self.held_back.drain(..sure);
     }
 
-    fn is_told_at_the_end(&self) -> bool {
+    fn matches_the_end(self) -> bool {
         self.held_back == self.digest.finish()
     }
 }
@@ -76,7 +76,7 @@ mod tests {
         let passes = |bytes: &[u8], size| {
             let mut tail = Tail::default();
             bytes.chunks(size).for_each(|piece| tail.add(piece));
-            tail.is_told_at_the_end()
+            tail.matches_the_end()
         };
         for size in [1, 7, 31, 32, 33, 500] {
             assert!(passes(&whole, size), "{size}");
