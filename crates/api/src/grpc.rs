@@ -1,6 +1,7 @@
 //! etcd's services over gRPC: each file is one service or one concern they share.
 //! Wire messages go in and come out; between the two is nothing but `server::Handle`.
 
+mod alarm;
 pub mod calls;
 pub mod cluster;
 pub mod election;
@@ -23,6 +24,7 @@ pub mod once;
 pub mod oversize;
 pub mod pieces;
 pub mod refusal;
+mod snapshot;
 pub mod unserved;
 pub mod watch;
 pub mod who;

@@ -10,6 +10,7 @@ pub mod key_range;
 pub mod limits;
 pub mod mutant;
 pub mod rng;
+pub mod sha256;
 pub mod table;
 pub mod time;
 

@@ -108,6 +108,10 @@ pub const MEMBER_TEXT_BYTES_MAX: usize = 1024;
 pub const CHANGES_WAITING_MAX: usize = 16;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
+/// Backups that are taken from one member at one time.
+pub const BACKUPS_MAX: usize = 4;
+/// How long the receiver of a backup may take nothing.
+pub const BACKUP_IDLE_MILLIS_MAX: u64 = 60_000;
 
 /// The longest name of a key in the mesh.
 pub const MESH_NAME_BYTES_MAX: usize = 4_096;

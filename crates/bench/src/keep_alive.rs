@@ -64,7 +64,8 @@ fn renewed(message: bytes::Bytes) -> Outcome {
     }
 }
 
-async fn grant(wire: &mut Wire, count: usize) -> Result<Vec<i64>, Broken> {
+/// Leases that outlast the run.
+pub async fn grant(wire: &mut Wire, count: usize) -> Result<Vec<i64>, Broken> {
     for _ in 0..count {
         wire.call(GRANT, &LeaseGrantRequest { ttl: TTL_SECONDS, id: 0 });
     }

@@ -8,6 +8,7 @@ mod histogram;
 mod hpack;
 mod keep_alive;
 mod lane;
+mod lock;
 mod options;
 mod process;
 mod report;
@@ -17,9 +18,11 @@ mod wire;
 pub use options::{Load, Options};
 pub use report::Report;
 
+use base::Rng;
 use calls::{Caller, Keys, Kind};
 use fan_out::Stream;
 use lane::Lane;
+use lock::Lockers;
 use process::usage;
 use stats::{Goal, Stats};
 use std::cell::{Cell, RefCell};
@@ -147,19 +150,36 @@ impl Run<'_> {
                 fan_out::latency(putter, watcher, self.one_key(), self.stats.clone()).await?;
             }
             Load::LeaseKeepAlive => {
-                let mut tenants = JoinSet::new();
-                let n_wires = wires.len() as u64;
-                for (nth, wire) in (0..).zip(wires) {
-                    let clients = share(self.options.clients, n_wires, nth) as usize;
-                    tenants.spawn_local(keep_alive::run(wire, clients, self.stats.clone()));
-                }
-                while let Some(ended) = tenants.join_next().await {
-                    ended.expect("a connection's task does not panic")?;
-                }
+                let run = |wire, clients, _| keep_alive::run(wire, clients, self.stats.clone());
+                self.on_each(wires, run).await?;
+            }
+            Load::Lock { locks } => {
+                let run = |wire, clients, nth| {
+                    let rng = Rng::new(self.options.seed.wrapping_add(nth));
+                    Lockers { wire, clients, locks: *locks, rng, stats: self.stats.clone() }.run()
+                };
+                self.on_each(wires, run).await?;
             }
             load => self.call_all(load.kind().expect("every other load is made of calls"), wires).await,
         }
         Ok(None)
+    }
+
+    /// Runs one task on each connection, with its share of the clients and its number.
+    async fn on_each<F>(&self, wires: Vec<Wire>, run: impl Fn(Wire, usize, u64) -> F) -> Result<(), Broken>
+    where
+        F: Future<Output = Result<(), Broken>> + 'static,
+    {
+        let n_wires = wires.len() as u64;
+        let mut tasks = JoinSet::new();
+        for (nth, wire) in (0..).zip(wires) {
+            let clients = share(self.options.clients, n_wires, nth) as usize;
+            tasks.spawn_local(run(wire, clients, nth));
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("a connection's task does not panic")?;
+        }
+        Ok(())
     }
 
     async fn call_all(&self, kind: Kind, wires: Vec<Wire>) {

@@ -89,6 +89,12 @@ pub enum Load {
     WatchLatency,
     /// Renewals of leases, one lease for each client
     LeaseKeepAlive,
+    /// Locks that are taken and given back, one after the other by each client
+    Lock {
+        /// How many locks there are; each time a client takes one of them at random
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
+        locks: u64,
+    },
 }
 
 impl Load {
@@ -99,7 +105,7 @@ impl Load {
             Load::Range { consistency } => Some(Kind::Range { serializable: consistency == "s" }),
             Load::Txn => Some(Kind::Txn),
             Load::Mixed { reads_percent } => Some(Kind::Mixed { reads_percent: *reads_percent }),
-            Load::Watch { .. } | Load::WatchLatency | Load::LeaseKeepAlive => None,
+            Load::Watch { .. } | Load::WatchLatency | Load::LeaseKeepAlive | Load::Lock { .. } => None,
         }
     }
 
@@ -113,6 +119,7 @@ impl Load {
             Load::Watch { watchers, streams } => format!("watch, {watchers} watchers on {streams} streams"),
             Load::WatchLatency => "watch latency".into(),
             Load::LeaseKeepAlive => "lease keep-alive".into(),
+            Load::Lock { locks } => format!("lock and unlock, {locks} locks"),
         }
     }
 }

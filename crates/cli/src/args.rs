@@ -10,6 +10,7 @@ use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
 use crate::verbs::Verb;
+use crate::verify::Verify;
 use crate::{etcd, serve, verbs};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use std::ffi::OsString;
@@ -60,6 +61,7 @@ pub fn run() -> ExitCode {
             Ok(Other::Bench(bench)) => bench.run(),
             Ok(Other::Dev(dev)) => dev.run(),
             Ok(Other::Completion(completion)) => completion.run(command()),
+            Ok(Other::Verify(verify)) => verify.run(),
             Ok(Other::Verb(verb)) => verbs::run(verb),
             Err(error) => error.exit(),
         },
@@ -72,6 +74,8 @@ enum Other {
     /// Runs a cluster on this machine, to try things out
     Dev(Dev),
     Bench(Bench),
+    /// Checks every checksum in the data directory of a member that does not run
+    Verify(Verify),
     /// Prints a completion script for a shell
     Completion(Completion),
     #[command(flatten)]
@@ -120,8 +124,10 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
         };
     }
     // A verb of two words is followed by both.
-    let verb_words = match words.get(end).and_then(|word| word.to_str()) {
-        Some("endpoint" | "lease" | "member" | "alarm") => 2,
+    let word = |nth: usize| words.get(nth).and_then(|word| word.to_str());
+    let verb_words = match (word(end), word(end + 1)) {
+        (Some("endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import"), _) => 2,
+        (Some("lock"), Some("ls" | "inspect")) => 2,
         _ => 1,
     };
     if end > 1 && end + verb_words <= words.len() {
@@ -221,6 +227,8 @@ mod tests {
         assert_eq!(moved("althing -w=json --hex get a"), "althing get -w=json --hex a");
         assert_eq!(moved("althing --endpoints=x endpoint status"), "althing endpoint status --endpoints=x");
         assert_eq!(moved("althing -w json lease grant 5"), "althing lease grant -w json 5");
+        assert_eq!(moved("althing -w json lock ls"), "althing lock ls -w json");
+        assert_eq!(moved("althing -w json lock a b"), "althing lock -w json a b");
         for unmoved in
             ["althing", "althing get -w json", "althing --help", "althing --endpoints", "althing -w json"]
         {

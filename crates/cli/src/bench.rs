@@ -22,7 +22,8 @@ Examples:
   althing bench put --clients 1000 --connections 100 --value-size 256 --total 200000
   althing bench range --clients 100 --connections 10 --duration 10s --server-pid $(pidof althing)
   althing bench put --rate 200 --duration 1m --json
-  althing bench watch --watchers 1000 --streams 10 --total 2000";
+  althing bench watch --watchers 1000 --streams 10 --total 2000
+  althing bench lock --locks 100 --clients 100 --connections 10 --duration 10s";
 
 impl Bench {
     #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the report is what was asked for")]

@@ -10,9 +10,11 @@ mod dev;
 mod etcd;
 mod log;
 mod output;
+mod progress;
 mod serve;
 mod signals;
 mod verbs;
+mod verify;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@
 
 mod fields;
 mod json;
+mod locks;
 pub mod quote;
 mod simple;
 mod table;
@@ -15,6 +16,7 @@ use proto::etcdserverpb::{
     MemberListResponse, PutResponse, RangeResponse, ResponseHeader, StatusResponse, TxnResponse,
     WatchResponse,
 };
+use server::offline::Summary;
 use simple::Simple;
 use std::time::Duration;
 
@@ -48,6 +50,28 @@ pub struct EndpointHealth {
 pub struct EndpointHash {
     pub endpoint: String,
     pub hash: HashKvResponse,
+}
+
+/// What a backup holds, in the words of etcd's tools.
+pub struct BackupStatus {
+    pub hash: u32,
+    pub revision: i64,
+    /// Versions, the past included.
+    pub total_key: u64,
+    pub total_size: u64,
+}
+
+impl BackupStatus {
+    pub fn of(summary: &Summary) -> BackupStatus {
+        let meta = summary.head.meta;
+        let hash = meta.map_or(0, |meta| meta.hash);
+        BackupStatus {
+            hash: (hash ^ (hash >> 32)) as u32,
+            revision: meta.map_or(1, |meta| meta.revision.0),
+            total_key: summary.versions,
+            total_size: summary.head.total_bytes,
+        }
+    }
 }
 
 impl Printer {
@@ -206,6 +230,20 @@ impl Printer {
             Format::Json => json::line(&json::alarms(response)),
             Format::Fields => fields::alarms(response),
             Format::Table => table::alarms(&response.alarms),
+        };
+        text.into_bytes()
+    }
+
+    pub fn backup(&self, status: &BackupStatus) -> Vec<u8> {
+        let BackupStatus { hash, revision, total_key, total_size } = status;
+        let size = readable_bytes(*total_size);
+        let text = match self.format {
+            Format::Simple => format!("{hash:x}, {revision}, {total_key}, {size}\n"),
+            Format::Json => json::line(&json::backup(status)),
+            Format::Fields => format!(
+                "\"Hash\" : {hash}\n\"Revision\" : {revision}\n\"Keys\" : {total_key}\n\"Size\" : {total_size}\n"
+            ),
+            Format::Table => table::backup(status, size),
         };
         text.into_bytes()
     }

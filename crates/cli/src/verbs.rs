@@ -5,24 +5,30 @@ mod alarm;
 mod compaction;
 mod defrag;
 mod del;
+mod elect;
 mod endpoint;
 mod get;
+mod held_command;
+mod import;
 mod lease;
+mod lock;
 mod member;
 mod move_leader;
 mod put;
+mod snapshot;
 mod txn;
 mod version;
 mod watch;
 mod words;
 
-use crate::client::{Client, Error, Options};
+use crate::client::{Client, Error, Options, duration};
 use crate::output::Printer;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(Subcommand)]
 pub enum Verb {
@@ -39,6 +45,10 @@ pub enum Verb {
     /// Grants leases, keeps them alive, and ends them
     #[command(subcommand)]
     Lease(lease::Lease),
+    /// Takes a lock, and runs a command while it is held
+    Lock(lock::Lock),
+    /// Takes part in an election, or tells who leads
+    Elect(With<elect::Elect>),
     /// Asks each endpoint about itself
     #[command(subcommand)]
     Endpoint(endpoint::Endpoint),
@@ -54,6 +64,12 @@ pub enum Verb {
     /// Lists alarms, and ends them
     #[command(subcommand)]
     Alarm(alarm::Alarm),
+    /// Saves a backup, tells what is in one, and restores one
+    #[command(subcommand)]
+    Snapshot(snapshot::Snapshot),
+    /// Copies what another store holds into this one
+    #[command(subcommand)]
+    Import(import::Import),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -75,13 +91,16 @@ pub fn run(verb: Verb) -> ExitCode {
     let outcome = runtime.block_on(run_verb(verb));
     runtime.shutdown_background();
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => fail(&error),
     }
 }
 
-async fn run_verb(verb: Verb) -> Result<(), Error> {
-    match verb {
+async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
+    let outcome = match verb {
+        // It ends as the command does that it runs.
+        Verb::Lock(lock) => return lock.run().await,
+        Verb::Elect(elect) => elect.verb.run(&elect.options).await,
         Verb::Get(get) => get.verb.run(&get.options).await,
         Verb::Put(put) => put.verb.run(&put.options).await,
         Verb::Del(del) => del.verb.run(&del.options).await,
@@ -94,8 +113,11 @@ async fn run_verb(verb: Verb) -> Result<(), Error> {
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
+        Verb::Snapshot(snapshot) => snapshot.run().await,
+        Verb::Import(import) => import.run().await,
         Verb::Version(version) => version.run(),
-    }
+    };
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 fn fail(error: &Error) -> ExitCode {
@@ -120,6 +142,18 @@ fn bytes_of(word: &OsString) -> Vec<u8> {
 
 fn parse_lease(text: &str) -> Result<i64, String> {
     i64::from_str_radix(text, 16).map_err(|_| format!("bad lease ID ({text}), expecting ID in Hex"))
+}
+
+/// As a duration, or as bare seconds. Leases live for whole seconds, so what is left over counts as one.
+fn parse_ttl(text: &str) -> Result<i64, String> {
+    if let Ok(seconds @ 1..) = text.parse() {
+        return Ok(seconds);
+    }
+    let ttl = duration::parse(text)?;
+    match ttl.is_zero() {
+        true => Err("a lease lives for a second at least".to_owned()),
+        false => Ok((ttl + Duration::from_nanos(999_999_999)).as_secs() as i64),
+    }
 }
 
 fn parse_member(text: &str) -> Result<u64, String> {

@@ -5,7 +5,9 @@
 use crate::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
@@ -42,6 +44,14 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     config: Config,
     chosen: Mutex<Chosen>,
+    /// What goes on after those who began it are gone.
+    afterwards: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Inner {
+    fn new(config: Config) -> Inner {
+        Inner { config, chosen: Mutex::default(), afterwards: Mutex::default() }
+    }
 }
 
 /// The endpoint that is asked first, and the connection to it if there is one.
@@ -58,7 +68,7 @@ impl Client {
             return Err(Error::Unreachable { reason: "no endpoint is given".to_owned() });
         }
         config.endpoints.iter().try_for_each(|endpoint| address(endpoint).map(drop))?;
-        Ok(Client(Arc::new(Inner { config, chosen: Mutex::default() })))
+        Ok(Client(Arc::new(Inner::new(config))))
     }
 
     /// One client for each endpoint, to ask every one of them.
@@ -66,7 +76,7 @@ impl Client {
         let Config { endpoints, dial_timeout, call_timeout } = self.0.config.clone();
         let alone = |endpoint| {
             let config = Config { endpoints: vec![endpoint], dial_timeout, call_timeout };
-            Client(Arc::new(Inner { config, chosen: Mutex::default() }))
+            Client(Arc::new(Inner::new(config)))
         };
         endpoints.into_iter().map(alone).collect()
     }
@@ -112,6 +122,54 @@ impl Client {
                 return Err(trouble);
             }
             sleep(ROUND_PAUSE).await;
+        }
+    }
+
+    /// Makes a call that may take long, until the deadline if there is one: again and elsewhere whenever an endpoint
+    /// fails. So it must be one that does no harm when it is made twice.
+    pub(crate) async fn insist<T, F>(
+        &self,
+        deadline: Option<Instant>,
+        call: impl Fn(Channel) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let attempts = async {
+            loop {
+                match self.channel().await {
+                    Ok((place, channel)) => match call(channel).await.map_err(Error::from) {
+                        Err(error) if error.may_be_read_elsewhere() => self.move_on(place),
+                        outcome => return outcome.map(Response::into_inner),
+                    },
+                    Err(Error::Unreachable { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+                sleep(ROUND_PAUSE).await;
+            }
+        };
+        match deadline {
+            Some(deadline) => timeout_at(deadline, attempts).await.unwrap_or(Err(Error::TimedOut)),
+            None => attempts.await,
+        }
+    }
+
+    /// For what is dropped and has something left to do. Where no runtime is left, nobody does it.
+    pub(crate) fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut afterwards = self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner);
+        afterwards.retain(|work| !work.is_finished());
+        afterwards.push(runtime.spawn(work));
+    }
+
+    /// Waits for what goes on on behalf of guards, leaderships and waits that were dropped: after it their locks are
+    /// given back, or will be when their leases run out.
+    pub async fn settle(&self) {
+        let afterwards =
+            std::mem::take(&mut *self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner));
+        for work in afterwards {
+            // One that panicked has said so.
+            let _ = work.await;
         }
     }
 
@@ -195,7 +253,7 @@ pub(crate) async fn by<T, F>(deadline: Instant, call: F) -> Result<T, Error>
 where
     F: Future<Output = Result<Response<T>, Status>>,
 {
-    match tokio::time::timeout_at(deadline, call).await {
+    match timeout_at(deadline, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(status.into()),
         Err(_) => Err(Error::TimedOut),

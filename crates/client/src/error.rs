@@ -19,6 +19,10 @@ pub enum Error {
     Canceled { reason: String },
     #[error("{}", base::Code::LeaseNotFound.message())]
     LeaseGone { id: i64 },
+    #[error("lock {name:?} is held by {holder_id:?} with token {token}")]
+    LockHeld { name: String, holder_id: String, token: i64 },
+    #[error("the lock is lost: {reason}")]
+    LockLost { reason: String },
 }
 
 impl From<Status> for Error {
@@ -28,6 +32,12 @@ impl From<Status> for Error {
 }
 
 impl Error {
+    /// The server refused for this reason.
+    pub fn is_refusal(&self, code: base::Code) -> bool {
+        matches!(self, Error::Refused(status)
+            if status.code() as u8 == code.grpc() as u8 && status.message() == code.message())
+    }
+
     /// A refusal tells more than a connection that failed after it.
     pub(crate) fn or_rather(self, later: Error) -> Error {
         match self {

@@ -87,13 +87,14 @@ impl Keeper {
     }
 
     /// Waits until the lease is lost, and tells why.
-    pub async fn lost(&mut self) -> Error {
+    pub async fn lost(&self) -> Error {
+        let mut told = self.standing.clone();
         loop {
-            let standing = self.standing.borrow_and_update().clone();
+            let standing = told.borrow_and_update().clone();
             match standing {
                 Standing::Lost(error) => return error,
                 Standing::Held { deadline, .. } => {
-                    let changed = timeout_at(deadline, self.standing.changed()).await;
+                    let changed = timeout_at(deadline, told.changed()).await;
                     if changed.is_err() && !self.is_held() {
                         return Error::TimedOut;
                     }

@@ -47,6 +47,6 @@ impl Client {
 }
 
 /// What the server may send is bounded by the server.
-fn kv(channel: Channel) -> KvClient<Channel> {
+pub(crate) fn kv(channel: Channel) -> KvClient<Channel> {
     KvClient::new(channel).max_decoding_message_size(usize::MAX)
 }

@@ -1,20 +1,31 @@
 //! A client of etcd's API, for Althing and for etcd itself: several endpoints, of which one answers; watches that
-//! resume by themselves; leases that are kept alive and know until when they may be relied on.
+//! resume by themselves; leases that are kept alive and know until when they may be relied on; locks and leaderships
+//! that know when they are lost, and whose writes carry the token that proves them.
 //! Messages of the wire go in and out as they are, in the types of `proto`. A read may be asked again elsewhere; a
 //! write is sent again only when it is certain that nobody executed it.
 
 mod connection;
 pub mod duplex;
+mod election;
 mod error;
+mod fence;
+mod hold;
 mod keeper;
 mod kv;
 mod lease;
+mod lock;
 mod members;
+mod tenure;
 mod upkeep;
 mod watch;
 
 pub use connection::{Client, Config, Kind};
+pub use election::{Leadership, Observer};
 pub use error::Error;
+pub use fence::Fence;
+pub use hold::Hold;
 pub use keeper::{Keeper, Standing};
 pub use lease::Granted;
+pub use lock::{Guard, LockOptions};
+pub use tenure::Lease;
 pub use watch::Watcher;

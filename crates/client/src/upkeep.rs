@@ -4,8 +4,12 @@ use crate::{Client, Error, Kind};
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
 use proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, HashKvRequest, HashKvResponse,
-    MoveLeaderRequest, MoveLeaderResponse, StatusRequest, StatusResponse,
+    MoveLeaderRequest, MoveLeaderResponse, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
+use tonic::Streaming;
+
+/// A piece holds a value at least, which may be as large as a request.
+const SNAPSHOT_PIECE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 impl Client {
     pub async fn status(&self) -> Result<StatusResponse, Error> {
@@ -29,6 +33,13 @@ impl Client {
     pub async fn alarm(&self, request: AlarmRequest) -> Result<AlarmResponse, Error> {
         self.call(Kind::Write, |channel| async move { MaintenanceClient::new(channel).alarm(request).await })
             .await
+    }
+
+    /// The pieces of a backup of the member that is asked.
+    pub async fn snapshot(&self) -> Result<Streaming<SnapshotResponse>, Error> {
+        let (_, channel) = self.channel().await?;
+        let mut client = MaintenanceClient::new(channel).max_decoding_message_size(SNAPSHOT_PIECE_BYTES_MAX);
+        Ok(client.snapshot(SnapshotRequest {}).await?.into_inner())
     }
 
     /// Only the leader can do it: this client must speak to it alone.

@@ -3,6 +3,7 @@
 //! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
+use crate::alarms::AlarmCommand;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
 use crate::member_command;
@@ -34,6 +35,7 @@ const LOCK_LEAVE: u8 = 10;
 const FENCED: u8 = 11;
 const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
+const ALARM: u8 = 24;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -44,6 +46,7 @@ pub enum Command {
     LeaseRevoke(Revoke),
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
+    Alarm(AlarmCommand),
     LockAcquire(Acquire),
     LockRelease(Release),
     LockLeave(Leave),
@@ -96,6 +99,10 @@ impl Command {
                 out.push(COMPACT);
                 put_signed(out, compact.revision.0);
                 out.push(u8::from(compact.physical));
+            }
+            Command::Alarm(alarm) => {
+                out.push(ALARM);
+                alarm.encode(out);
             }
             Command::LockAcquire(acquire) => {
                 out.push(LOCK_ACQUIRE);
@@ -154,6 +161,7 @@ impl Command {
             LEASE_REVOKE => Command::LeaseRevoke(Revoke::decode(&mut reader)?),
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
+            ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
             LOCK_ACQUIRE => Command::LockAcquire(Acquire::decode(&mut reader)?),
             LOCK_RELEASE => Command::LockRelease(Release::decode(&mut reader)?),
             LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),

@@ -7,7 +7,9 @@
 use crate::command::Compact;
 use crate::draft::{Draft, Effect};
 use crate::reply::Body;
-use crate::rows::{Corrupt, Emit, FORMAT, Logged, Meta, formatted, log_key, parse_log_key, version_key};
+use crate::rows::{
+    Corrupt, Emit, FORMAT, Logged, Meta, change_bytes, formatted, log_key, parse_log_key, version_key,
+};
 use crate::state::{Place, State};
 use base::codec::{put_signed, put_varint};
 use base::mutant::{Mutant, planted};
@@ -16,7 +18,7 @@ use bytes::Bytes;
 use std::ops::Bound::{Included, Unbounded};
 
 /// The row in `Table::Meta` that says where the sweep goes on; there is none when it is done.
-const SWEEP_KEY: &[u8] = b"sweep";
+pub(crate) const SWEEP_KEY: &[u8] = b"sweep";
 
 pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
     let revisions = draft.revisions();
@@ -34,6 +36,14 @@ pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
 pub fn load(view: &dyn View) -> Result<Option<Place>, Corrupt> {
     let Some(row) = view.get(Table::Meta, SWEEP_KEY) else { return Ok(None) };
     decode(row).ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed")).map(Some)
+}
+
+/// The row that says where the sweep goes on.
+pub(crate) fn sweep_row((revision, sub): Place, emit: &mut Emit<'_>) {
+    let mut value = vec![FORMAT];
+    put_signed(&mut value, revision.0);
+    put_varint(&mut value, u64::from(sub));
+    emit(Table::Meta, SWEEP_KEY, Some(&value));
 }
 
 fn decode(row: Bytes) -> Option<Place> {
@@ -54,11 +64,9 @@ impl State {
         self.leases.take_rows(emit);
         self.sessions.take_rows(emit);
         self.locks.take_rows(emit);
-        if let Some((revision, sub)) = self.sweep {
-            let mut value = vec![FORMAT];
-            put_signed(&mut value, revision.0);
-            put_varint(&mut value, u64::from(sub));
-            emit(Table::Meta, SWEEP_KEY, Some(&value));
+        self.alarms.take_rows(emit);
+        if let Some(place) = self.sweep {
+            sweep_row(place, emit);
         }
     }
 
@@ -112,6 +120,7 @@ impl State {
             let mut key = Vec::new();
             log_key(place.0, place.1, &mut key);
             emit(Table::Log, &key, None);
+            self.stored_bytes -= change_bytes(line);
             if line.put.is_some() {
                 key.clear();
                 version_key(&line.key, place.0, &mut key);

@@ -2,6 +2,7 @@
 //! Reads and writes of the command go through it; a list of changes comes out. Nothing reaches the state
 //! until the whole command has succeeded, so dropping a draft undoes everything.
 
+use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Record, Records};
 use crate::entry::{Current, Version};
 use crate::index::Index;
@@ -16,6 +17,7 @@ use std::iter::Peekable;
 pub struct Draft<'a> {
     index: &'a Index,
     leases: &'a Leases,
+    alarms: &'a Alarms,
     locks: &'a Locks,
     records: &'a dyn Records,
     /// Before the command.
@@ -41,6 +43,10 @@ pub enum Effect {
         remaining: i64,
     },
     Compact(Revision),
+    Alarm {
+        alarm: Alarm,
+        raised: bool,
+    },
     /// Who stands behind a key from now on.
     Claim {
         key: Bytes,
@@ -64,6 +70,7 @@ impl<'a> Draft<'a> {
     pub fn new(
         index: &'a Index,
         leases: &'a Leases,
+        alarms: &'a Alarms,
         locks: &'a Locks,
         records: &'a dyn Records,
         revisions: Revisions,
@@ -71,6 +78,7 @@ impl<'a> Draft<'a> {
         Draft {
             index,
             leases,
+            alarms,
             locks,
             records,
             revision: revisions.current,
@@ -88,6 +96,11 @@ impl<'a> Draft<'a> {
     /// The leases before the command; no command uses a lease that it grants or revokes itself.
     pub fn leases(&self) -> &'a Leases {
         self.leases
+    }
+
+    /// The alarms before the command.
+    pub fn alarms(&self) -> &'a Alarms {
+        self.alarms
     }
 
     pub fn locks(&self) -> &'a Locks {

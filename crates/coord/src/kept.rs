@@ -2,7 +2,7 @@
 //! A reply or a refusal goes in, few bytes come out, and the same answer when they are read. What would take too
 //! many is kept by its revision alone: the client then learns that its request was carried out, and when.
 
-use crate::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
+use crate::reply::{Body, DeleteReply, FenceRefusal, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::{SESSION_REPLY_BYTES_MAX, TXN_DEPTH_MAX};
 use base::{Code, LeaseId, Revision};
@@ -22,6 +22,8 @@ const DELETE: u8 = 2;
 const TXN: u8 = 3;
 const LEASE_GRANTED: u8 = 4;
 const LEASE_REVOKED: u8 = 5;
+/// A write that its fence kept from happening.
+const FENCED: u8 = 6;
 
 /// `bytes_max` may be less than what one answer is allowed, when little room is left for all.
 pub fn encode(answer: &Answer, bytes_max: usize) -> Bytes {
@@ -33,13 +35,21 @@ pub fn encode(answer: &Answer, bytes_max: usize) -> Bytes {
             put_signed(&mut out, reply.revision.0);
             let mut room = Room { out, bytes_max: bytes_max.min(SESSION_REPLY_BYTES_MAX) };
             if room.body(&reply.body).is_none() {
-                room.out.clear();
-                room.out.push(REVISION_ALONE);
-                put_signed(&mut room.out, reply.revision.0);
+                return encode_short(reply);
             }
             out = room.out;
         }
     }
+    out.into()
+}
+
+/// What is left of an answer for which there is no room. A write that did not happen stays one that did not.
+fn encode_short(reply: &Reply) -> Bytes {
+    if let Body::Fenced(_) = reply.body {
+        return encode(&Err(Code::Fenced), 0);
+    }
+    let mut out = vec![REVISION_ALONE];
+    put_signed(&mut out, reply.revision.0);
     out.into()
 }
 
@@ -94,6 +104,14 @@ impl Room {
                 self.out.push(LEASE_REVOKED);
                 self.check(0)
             }
+            Body::Fenced(FenceRefusal { lock, given, last }) => {
+                self.check(lock.len())?;
+                self.out.push(FENCED);
+                put_bytes(&mut self.out, lock);
+                put_signed(&mut self.out, given.0);
+                put_signed(&mut self.out, last.0);
+                self.check(0)
+            }
             other => unreachable!("no request with an id is answered by {other:?}"),
         }
     }
@@ -146,6 +164,12 @@ fn decode_body(reader: &mut Reader, depth: usize) -> Option<Body> {
         }
         LEASE_GRANTED => Body::LeaseGranted { id: LeaseId(reader.signed()?), ttl: reader.signed()? },
         LEASE_REVOKED => Body::LeaseRevoked,
+        // A fence is around a whole write, never around a part of one.
+        FENCED if depth == 0 => Body::Fenced(FenceRefusal {
+            lock: reader.bytes()?,
+            given: Revision(reader.signed()?),
+            last: Revision(reader.signed()?),
+        }),
         _ => return None,
     })
 }
@@ -187,7 +211,9 @@ mod tests {
         let inner = Body::Txn(TxnReply { succeeded: false, bodies: vec![range, delete] });
         let txn = Body::Txn(TxnReply { succeeded: true, bodies: vec![put.clone(), inner] });
         let granted = Body::LeaseGranted { id: LeaseId(77), ttl: 60 };
-        let bodies = [put, Body::Put(PutReply::default()), txn, granted, Body::LeaseRevoked];
+        let fenced =
+            Body::Fenced(FenceRefusal { lock: "db".into(), given: Revision(5), last: Revision::ZERO });
+        let bodies = [put, Body::Put(PutReply::default()), txn, granted, Body::LeaseRevoked, fenced];
         let mut answers: Vec<Answer> =
             bodies.into_iter().map(|body| Ok(Reply { revision: Revision(9), body })).collect();
         answers.push(Err(Code::LeaseNotFound));
@@ -210,6 +236,13 @@ mod tests {
             }
             assert_eq!(decode([&bytes[..], b"x"].concat().into()), None);
         }
+    }
+
+    #[test]
+    fn a_write_that_a_fence_refused_is_never_told_as_carried_out() {
+        let refusal = FenceRefusal { lock: vec![b'l'; 5_000].into(), given: Revision(5), last: Revision(6) };
+        let answer = Ok(Reply { revision: Revision(9), body: Body::Fenced(refusal) });
+        assert_eq!(decode(encode(&answer, usize::MAX)), Some(Err(Code::Fenced)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Commands in log order go in; replies, changes and a rolling hash come out. It must be a pure function of
 //! the state and the command: no clock, no randomness, no member's identity.
 
+pub mod alarms;
 pub mod change;
 mod chunks;
 pub mod command;
@@ -25,6 +26,7 @@ mod overlap;
 pub mod pieces;
 pub mod proposal;
 pub mod queue;
+pub mod raised;
 mod range;
 pub mod reply;
 pub mod request;
@@ -34,8 +36,10 @@ pub mod state;
 mod txn;
 mod unindexed;
 mod validate;
+mod versions;
 pub mod watch;
 
+pub use alarms::{Alarm, AlarmCommand, AlarmKind};
 pub use change::{Change, ChangeKind, Record, Records};
 pub use command::{Command, Compact};
 pub use lease_command::{Checkpoint, Grant, Guard, Revoke};

@@ -3,6 +3,7 @@
 //! keys and changes alone. The tables say some things twice, and what does not agree is reported as corrupt
 //! with the row that shows it, instead of being served.
 
+use crate::alarms::Alarms;
 use crate::compaction;
 use crate::entry::{Current, Line};
 use crate::index::Index;
@@ -10,7 +11,10 @@ use crate::leases::{self, Lease, Leases};
 use crate::locks::{Claim, Fence, Locks};
 use crate::members::Members;
 use crate::origins::{Origin, Origins};
-use crate::rows::{Corrupt, Logged, META_KEY, Meta, current_from_row, parse_log_key, parse_origin_key};
+use crate::raised::Raised;
+use crate::rows::{
+    Corrupt, Logged, META_KEY, Meta, change_bytes, current_from_row, parse_log_key, parse_origin_key,
+};
 use crate::sessions::{self, Sessions};
 use crate::state::State;
 use crate::unindexed::{self, Unindexed};
@@ -31,7 +35,7 @@ impl State {
         let mut leases = load_leases(view)?;
         let sessions = load_sessions(view, &leases)?;
         let mut index = load_current(view, &mut leases)?;
-        load_history(view, &mut index, &meta)?;
+        let stored_bytes = load_history(view, &mut index, &meta)?;
         let locks = load_locks(view, &index, meta.revision)?;
         Ok(Some(State {
             index,
@@ -40,6 +44,8 @@ impl State {
             locks,
             sessions,
             members: Members::read(view)?.unwrap_or_default(),
+            alarms: Alarms::load(view)?,
+            stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,
             compacted: meta.compacted,
@@ -137,9 +143,10 @@ fn load_current(view: &dyn View, leases: &mut Leases) -> Result<Index, Corrupt> 
     Ok(index)
 }
 
-/// Rows come by rising revision, so every key's past grows at its end.
-fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), Corrupt> {
+/// Rows come by rising revision, so every key's past grows at its end. Tells what they and their versions take.
+fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<u64, Corrupt> {
     let mut current_seen = 0;
+    let mut stored_bytes = 0;
     let mut last = (Revision::EMPTY_STORE, 0);
     scan_all(view, Table::Log, |key, value| {
         let corrupt = |what| Corrupt::new(Table::Log, key, what);
@@ -147,6 +154,7 @@ fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), C
         let logged = Logged::from_row(Bytes::copy_from_slice(value)).ok_or_else(|| corrupt("malformed"))?;
         check_place(last, place, meta).map_err(corrupt)?;
         last = place;
+        stored_bytes += change_bytes(&logged);
         let line = Line {
             key: &logged.key,
             revision: place.0,
@@ -157,7 +165,8 @@ fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), C
         current_seen += usize::from(index.replay(&line).map_err(|misfit| corrupt(misfit.0))?);
         Ok(())
     })?;
-    if last.0 != meta.revision {
+    let raised = Raised::load(view)?;
+    if last.0 != meta.revision && !raised.is_some_and(|raised| raised.explains(last.0, meta.revision)) {
         return Err(Corrupt::new(Table::Meta, META_KEY, "the log ends before the state's revision"));
     }
     if let Some(key) = index.first_unended() {
@@ -166,7 +175,7 @@ fn load_history(view: &dyn View, index: &mut Index, meta: &Meta) -> Result<(), C
     if current_seen != index.len() {
         return Err(Corrupt::new(Table::Index, b"", "a key of the index is missing from the log"));
     }
-    Ok(())
+    Ok(stored_bytes)
 }
 
 /// Above the compacted revision the log has no gaps.

@@ -77,6 +77,7 @@ fn is_for_clients(command: &Command) -> bool {
         Command::Put(_)
             | Command::Delete(_)
             | Command::Txn(_)
+            | Command::Fenced(_)
             | Command::LeaseGrant(_)
             | Command::LeaseRevoke(Revoke { guard: None, .. })
     )

@@ -1,6 +1,7 @@
 //! What the coordination store answers. The header's cluster, member and term are added by the api room;
 //! the revision is the state machine's own and is part of the answer.
 
+use crate::alarms::Alarm;
 use crate::members::Member;
 use crate::request::Range;
 use base::{LeaseId, Revision, Term};
@@ -26,6 +27,8 @@ pub enum Body {
         ttl: i64,
     },
     LeaseRevoked,
+    /// Those that were asked for, raised, or cleared.
+    Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
     /// Who belongs to the cluster after the change, ordered by id.

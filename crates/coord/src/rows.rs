@@ -127,7 +127,7 @@ impl Meta {
         Meta::decode(row).ok_or(malformed).map(Some)
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
         put_varint(out, self.applied.index.0);
         put_varint(out, self.applied.term.0);
@@ -136,7 +136,7 @@ impl Meta {
         out.extend_from_slice(&self.hash.to_le_bytes());
     }
 
-    fn decode(value: Bytes) -> Option<Meta> {
+    pub fn decode(value: Bytes) -> Option<Meta> {
         let mut reader = formatted(value)?;
         let meta = Meta {
             applied: Position { index: Index(reader.varint()?), term: Term(reader.varint()?) },
@@ -268,6 +268,20 @@ pub struct LoggedPut {
     pub lease: LeaseId,
     pub value_len: u32,
 }
+
+/// What the rows of a change take in the store, about: its line in the log, and for a put its version.
+pub(crate) fn change_bytes(logged: &Logged) -> u64 {
+    let key_len = logged.key.len() as u64;
+    match logged.put {
+        Some(put) => 2 * key_len + u64::from(put.value_len) + PUT_ROWS_BYTES,
+        None => key_len + DELETE_ROW_BYTES,
+    }
+}
+
+/// The numbers in the two rows of a put.
+const PUT_ROWS_BYTES: u64 = 48;
+/// The numbers in the row of a delete.
+const DELETE_ROW_BYTES: u64 = 24;
 
 impl Logged {
     /// The same of a change that is not a row yet.

@@ -2,6 +2,7 @@
 //! Proposals go in by log order and each comes out as an answer and its changes; reads go in and leave no
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
+use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Records};
 use crate::command::Command;
 use crate::draft::{self, Draft, Effect, Revisions};
@@ -15,6 +16,7 @@ use crate::origins::Origins;
 use crate::proposal::Proposal;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
+use crate::rows::{Logged, change_bytes};
 use crate::sessions::Sessions;
 use crate::{range, txn};
 use base::checksum::hash64;
@@ -29,6 +31,10 @@ pub struct State {
     pub(crate) locks: Locks,
     pub(crate) sessions: Sessions,
     pub(crate) members: Members,
+    pub(crate) alarms: Alarms,
+    /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
+    /// no part of what they must agree on.
+    pub(crate) stored_bytes: u64,
     /// Where in the log the removal of what was compacted goes on.
     pub(crate) sweep: Option<Place>,
     pub(crate) revision: Revision,
@@ -58,6 +64,8 @@ impl State {
             locks: Locks::default(),
             sessions: Sessions::default(),
             members: Members::default(),
+            alarms: Alarms::default(),
+            stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
             compacted: Revision::ZERO,
@@ -118,7 +126,11 @@ impl State {
             return (self.change_members(change), Vec::new(), Vec::new());
         }
         let mut draft = self.draft(records);
-        let (body, (changes, effects)) = match txn::run_command(&mut draft, at, command) {
+        let outcome = match self.alarms.refusal(command) {
+            Some(code) => Err(code),
+            None => txn::run_command(&mut draft, at, command),
+        };
+        let (body, (changes, effects)) = match outcome {
             Ok(body) => (Ok(body), draft.into_parts()),
             Err(code) => (Err(code), Default::default()),
         };
@@ -164,7 +176,7 @@ impl State {
 
     pub(crate) fn draft<'a>(&'a self, records: &'a dyn Records) -> Draft<'a> {
         let revisions = Revisions { current: self.revision, compacted: self.compacted };
-        Draft::new(&self.index, &self.leases, &self.locks, records, revisions)
+        Draft::new(&self.index, &self.leases, &self.alarms, &self.locks, records, revisions)
     }
 
     pub fn lease(&self, id: LeaseId) -> Option<&Lease> {
@@ -203,6 +215,7 @@ impl State {
                 self.sessions.remove(id);
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
+            Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
             Effect::Compact(revision) => {
                 self.compacted = revision;
                 // From the start: what an earlier compaction kept may have been replaced since.
@@ -211,6 +224,15 @@ impl State {
             Effect::Claim { key, claim } => self.locks.set_claim(key, claim),
             Effect::Fence { resource, fence } => self.locks.set_fence(resource, fence),
         }
+    }
+
+    pub fn alarms(&self) -> impl Iterator<Item = Alarm> {
+        self.alarms.iter()
+    }
+
+    /// What the rows of all changes take in the store, those of the past included; pages and indexes add to it.
+    pub fn stored_bytes(&self) -> u64 {
+        self.stored_bytes
     }
 
     /// Answers that are kept for clients who may ask again.
@@ -239,6 +261,7 @@ impl State {
                     self.locks.forget(&change.key);
                 }
             }
+            self.stored_bytes += change_bytes(&Logged::of(change));
             self.revision = change.revision;
         }
     }
@@ -265,6 +288,10 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
         Effect::Revoke(id) => hash_numbers(hash, &[5, id.0 as u64]),
         Effect::Checkpoint { id, remaining } => hash_numbers(hash, &[6, id.0 as u64, *remaining as u64]),
         Effect::Compact(revision) => hash_numbers(hash, &[7, revision.0 as u64]),
+        Effect::Alarm { alarm, raised } => {
+            let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
+            hash_numbers(hash_numbers(hash, &[24]), &numbers)
+        }
         Effect::Claim { key, claim } => hash_row(hash, 8, key, |row| claim.encode(row)),
         Effect::Fence { resource, fence } => hash_row(hash, 12, resource, |row| fence.encode(row)),
     }

@@ -2,6 +2,7 @@
 //! A request and a draft go in; the body of the answer comes out and the draft holds the writes. The first
 //! refusal ends everything, and the caller drops the draft: a transaction has all of its effects or none.
 
+use crate::alarms;
 use crate::change::{ChangeKind, Record};
 use crate::command::Command;
 use crate::compaction;
@@ -27,6 +28,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
+        Command::Alarm(alarm) => Ok(alarms::run(draft, *alarm)),
         Command::LockAcquire(acquire) => lock_command::run_acquire(draft, acquire),
         Command::LockRelease(release) => lock_command::run_release(draft, release),
         Command::LockLeave(leave) => lock_command::run_leave(draft, leave),

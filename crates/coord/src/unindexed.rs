@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
 /// The row in `Table::Meta` that says which revision the index shows; without it, none.
-const INDEXED_KEY: &[u8] = b"indexed";
+pub(crate) const INDEXED_KEY: &[u8] = b"indexed";
 
 #[derive(Debug, Default)]
 pub struct Unindexed {

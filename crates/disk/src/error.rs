@@ -24,6 +24,9 @@ pub enum Error {
     #[error("an earlier write or sync of the log failed, so what it holds is unknown: restart the process")]
     Poisoned,
 
+    #[error("{file} is damaged: pages that it refers to do not match their checksums")]
+    Pages { file: String },
+
     #[error("store {file}: {source}")]
     Store { file: String, source: Box<redb::Error> },
 }

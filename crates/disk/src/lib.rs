@@ -6,6 +6,7 @@
 mod disk;
 mod error;
 mod real;
+mod scratch;
 pub mod sim;
 pub mod store;
 pub mod wal;
@@ -13,6 +14,7 @@ pub mod wal;
 pub use disk::{DirLock, Disk, File};
 pub use error::Error;
 pub use real::RealDisk;
+pub use scratch::Scratch;
 pub use sim::SimDisk;
 pub use store::{RowRef, Store, StoreView};
 pub use wal::{Record, Recovery, Stream, Torn, Wal};

@@ -118,6 +118,15 @@ impl Store {
         self.file.len().map_err(Error::io("measure", &self.name))
     }
 
+    /// Reads every page that the file refers to, and compares it with its checksum. Only while there is no view.
+    pub fn check_pages(&mut self) -> Result<(), Error> {
+        let db = Arc::get_mut(&mut self.db).expect("there is no view of a store that is being checked");
+        match db.check_integrity().map_err(Error::store(&self.name))? {
+            true => Ok(()),
+            false => Err(Error::Pages { file: self.name.clone() }),
+        }
+    }
+
     fn begin(&self) -> Result<WriteTransaction, Error> {
         let mut txn = self.db.begin_write().map_err(Error::store(&self.name))?;
         // Saves the allocator's state with each commit: after a crash the file opens without being walked.

@@ -45,6 +45,11 @@ pub struct Wal {
     failed: bool,
 }
 
+/// Reads the log back as an opening does, and goes no further.
+pub fn inspect(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recovery, Error> {
+    Ok(recovery::recover(disk, replay)?.report)
+}
+
 impl Wal {
     /// Replays every record in order into `replay`, cuts a torn tail, and stands ready to append. A sticky
     /// record comes again at the head of each later segment.

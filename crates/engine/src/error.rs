@@ -11,6 +11,12 @@ pub enum Error {
     )]
     Store(coord::Corrupt),
 
+    #[error(transparent)]
+    Backup(#[from] crate::backup::BackupError),
+
+    #[error("the revision {revision} cannot be raised by {by}: give a number above zero that leaves room")]
+    Raise { revision: i64, by: i64 },
+
     #[error(
         "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
     )]

@@ -3,14 +3,20 @@
 //! flushes to it, and sends and receives snapshots of it. The server calls these on its threads and the
 //! simulator from its events, so both run the same code in the same order.
 
+pub mod backup;
 mod error;
 mod journal;
 mod open;
+mod restore;
 mod snapshot;
 mod vault;
+mod verify;
 
+pub use backup::Backup;
 pub use error::Error;
 pub use journal::Journal;
 pub use open::{Member, Params, open};
+pub use restore::{Restored, restore};
 pub use snapshot::SnapshotStream;
 pub use vault::{Staged, Vault, VaultParams};
+pub use verify::{Faults, Report, verify};

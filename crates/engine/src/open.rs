@@ -20,6 +20,7 @@ pub struct Params {
     pub flush_interval: Duration,
     pub flush_bytes: usize,
     pub range_bytes: usize,
+    pub quota_bytes: u64,
     pub leases: node::leases::Params,
     /// The first members of the cluster, as they were configured.
     pub founders: Vec<coord::Member>,
@@ -55,6 +56,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_interval: params.flush_interval,
         flush_bytes: params.flush_bytes,
         range_bytes: params.range_bytes,
+        quota_bytes: params.quota_bytes,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
         founders: params.founders.clone(),

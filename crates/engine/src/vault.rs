@@ -14,8 +14,8 @@ use disk::{Disk, Store, StoreView};
 use node::{Flush, SnapshotOrder, Stage};
 use std::sync::Arc;
 
-const LIVE: &str = "store.redb";
-const STAGED: &str = "store.staged";
+pub(crate) const LIVE: &str = "store.redb";
+pub(crate) const STAGED: &str = "store.staged";
 
 pub struct Vault {
     disk: Arc<dyn Disk>,
@@ -167,7 +167,8 @@ impl Vault {
         let view = self.store.view()?;
         let at = position_of(&view)?;
         let config = config_in(&view)?;
-        Ok(SnapshotStream::new(order, at, config, chunk::Chunks::new(view, self.params.chunk_bytes)))
+        let chunks = chunk::Chunks::new(Arc::new(view), self.params.chunk_bytes);
+        Ok(SnapshotStream::new(order, at, config, chunks))
     }
 }
 

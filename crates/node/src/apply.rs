@@ -9,6 +9,7 @@ use crate::overlay::Overlay;
 use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
+use crate::space::Space;
 use crate::waits::{self, News, WaitId, Waits};
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
@@ -39,6 +40,8 @@ pub struct Params {
     pub leases: leases::Params,
     /// The first members of the cluster, as they were configured; nobody, for a member that joins later.
     pub founders: Vec<Member>,
+    /// More than this is not stored, by the rows of changes; zero sets no bound.
+    pub quota_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -88,6 +91,7 @@ pub struct Apply {
     waiting: Vec<ReadBatch>,
     hub: Hub,
     lessor: Lessor,
+    space: Space,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -113,6 +117,7 @@ impl Apply {
         Ok(Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
+            space: Space::new(params.me, params.quota_bytes),
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
@@ -156,6 +161,7 @@ impl Apply {
         out.locks.append(&mut self.lock_news);
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
+        self.watch_space(now, out);
         self.flush_when_due(now, view, out);
     }
 
@@ -180,6 +186,15 @@ impl Apply {
         }
         if !commands.is_empty() {
             out.proposals.push(Proposals { term, commands });
+        }
+    }
+
+    fn watch_space(&mut self, now: Instant, out: &mut Output) {
+        let Some(term) = self.lessor.term() else { return };
+        if let Some(command) = self.space.tick(now, &self.state) {
+            let mut bytes = Vec::new();
+            Command::Alarm(command).encode(&mut bytes);
+            out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
         }
     }
 
@@ -431,6 +446,15 @@ impl Apply {
 
     pub fn applied_index(&self) -> Index {
         self.applied.index
+    }
+
+    /// What the rows of all changes take in the store.
+    pub fn stored_bytes(&self) -> u64 {
+        self.state.stored_bytes()
+    }
+
+    pub fn alarms(&self) -> impl Iterator<Item = coord::Alarm> {
+        self.state.alarms()
     }
 
     pub fn lease_count(&self) -> usize {

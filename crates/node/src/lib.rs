@@ -18,6 +18,7 @@ mod past;
 mod pending;
 pub mod question;
 mod reads;
+mod space;
 mod staging;
 pub mod waits;
 

@@ -5,6 +5,7 @@
 
 use crate::core::Core;
 use crate::fatal::fatal;
+use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
 use base::{Index, Instant, Position, Term};
@@ -95,6 +96,7 @@ pub(crate) struct Loop {
     listeners: BTreeMap<WaitId, oneshot::Sender<News>>,
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
+    space: Space,
 }
 
 impl Loop {
@@ -104,6 +106,7 @@ impl Loop {
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
+        let space = Space::new(core.quota_bytes);
         let listeners = BTreeMap::new();
         let new = Loop {
             core,
@@ -120,6 +123,7 @@ impl Loop {
             outlets,
             listeners,
             compacting: None,
+            space,
         };
         new.show();
         new
@@ -227,6 +231,8 @@ impl Loop {
             self.step(now, Input::Tick);
             self.core.board.set_watches(self.machine.watch_counts());
             self.tell_tallies(now);
+            self.core.board.set_space(&self.machine);
+            self.space.tell(self.machine.stored_bytes(), self.core.board.has_no_space());
             self.see_to_membership(now);
         }
     }

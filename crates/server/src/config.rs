@@ -30,6 +30,8 @@ pub struct Config {
     pub flush_bytes: usize,
     /// What answers read in pieces may take of memory, all together.
     pub response_bytes_max: usize,
+    /// When the rows of all changes take more, nothing that grows is accepted; zero sets no bound.
+    pub quota_bytes: u64,
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,

@@ -3,15 +3,17 @@
 
 use crate::budget::Budget;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::status::Board;
 use crate::waiters::{Caller, Waiters};
-use crate::{apply, consensus, persist, storage};
+use crate::{apply, backup, consensus, persist, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
 use node::{LeaseEvent, Work};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
@@ -25,6 +27,8 @@ pub(crate) struct Core {
     pub board: Board,
     pub metrics: Metrics,
     pub members: Members,
+    /// What may be stored; zero sets no bound.
+    pub quota_bytes: u64,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -35,6 +39,8 @@ pub(crate) struct Core {
     pub budget: Budget,
     /// Seats for those who read values from the store.
     pub readers: Semaphore,
+    /// Seats for those who take backups.
+    pub backups: Arc<Semaphore>,
     /// What happens to leases, for whoever listens.
     pub lease_events: broadcast::Sender<LeaseEvent>,
     /// The cluster has this member no longer.
@@ -45,7 +51,7 @@ pub(crate) struct Core {
 const READERS_MAX: usize = 4;
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members, response_bytes_max: usize) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config) -> Core {
         Core {
             clock,
             consensus: Queue::new(),
@@ -56,11 +62,13 @@ impl Core {
             board: Board::default(),
             metrics,
             members,
+            quota_bytes: config.quota_bytes,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),
-            budget: Budget::new(response_bytes_max),
+            budget: Budget::new(config.response_bytes_max),
             readers: Semaphore::new(READERS_MAX),
+            backups: backup::seats(),
             lease_events: broadcast::Sender::new(LEASE_EVENTS_WAITING_MAX),
             removed: watch::Sender::new(false),
         }

@@ -45,6 +45,15 @@ pub enum Error {
     Illegible { path: PathBuf, file: &'static str },
 
     #[error(
+        "the data directory {path} (--data-dir) is not empty: a backup is restored into a new one",
+        path = path.display()
+    )]
+    NotEmpty { path: PathBuf },
+
+    #[error("there is no directory {path}", path = path.display())]
+    NoDirectory { path: PathBuf },
+
+    #[error(
         "no member of the cluster has a place for this node, reached at {peer} (--advertise-peer): {trouble}. Add \
          it with `althing member add`, or start it with --join"
     )]

@@ -18,7 +18,7 @@ use base::limits::{LEASE_TTL_SECONDS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX
 use base::{Boot, Code, Instant, LeaseId, NodeId};
 use coord::reply::Reply;
 use coord::request::{Range, Request};
-use coord::{Command, Compact, Grant, Member, MemberChange, Members, Once, RequestId, Revoke};
+use coord::{AlarmCommand, Command, Compact, Grant, Member, MemberChange, Members, Once, RequestId, Revoke};
 use node::{Input, Question, Work};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -85,6 +85,10 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.shared.core
+    }
+
     pub fn identity(&self) -> &Identity {
         &self.shared.identity
     }
@@ -130,6 +134,16 @@ impl Handle {
 
     pub async fn compact(&self, compact: Compact) -> Result<Reply, Code> {
         self.wait_for(self.propose(&Command::Compact(compact))?).await
+    }
+
+    /// Raises, clears or lists alarms.
+    pub async fn alarm(&self, command: AlarmCommand) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::Alarm(command))?).await
+    }
+
+    /// What may be stored before the alarm is raised; zero sets no bound.
+    pub fn quota_bytes(&self) -> u64 {
+        self.shared.core.quota_bytes
     }
 
     /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.
@@ -324,7 +338,11 @@ impl Handle {
         self.propose(&Command::from_request(request).expect("what is no read changes something"))
     }
 
+    /// What would be refused for lack of space is not put into the log first.
     pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
+        if command.grows() && self.shared.core.board.has_no_space() {
+            return Err(Code::NoSpace);
+        }
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode(&mut bytes);
         match bytes.len() <= self.shared.request_bytes_max {

@@ -6,6 +6,7 @@
 //! its disk is slow, `apply` answers, `storage` keeps the store.
 
 mod apply;
+pub mod backup;
 mod budget;
 mod clock;
 pub mod config;
@@ -22,6 +23,7 @@ mod log;
 mod mailbox;
 mod members;
 mod metrics;
+pub mod offline;
 pub mod peer;
 mod persist;
 pub mod pieces;
@@ -29,6 +31,7 @@ mod post;
 mod queue;
 mod server;
 mod snapshot;
+mod space;
 pub mod status;
 mod storage;
 mod thread;

@@ -3,7 +3,7 @@
 //! cluster has founded its table, the list of the configuration stands for it, with what members tell each other
 //! about where they serve clients.
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use base::{Instant, NodeId};
 use coord::{Member, MemberChange};
 use node::member::member_id;
@@ -143,11 +143,11 @@ impl Members {
 }
 
 /// The members that the configuration lists, as the table will have them.
-pub(crate) fn configured(config: &Config) -> Vec<Member> {
-    let listed = config.initial_cluster.iter();
+pub(crate) fn configured(listed: &[config::Member], token: &str) -> Vec<Member> {
     listed
+        .iter()
         .map(|member| Member {
-            id: member_id(&config.cluster_token, &member.name),
+            id: member_id(token, &member.name),
             name: member.name.clone(),
             peer_urls: vec![url(&member.peer_addr)],
             client_urls: Vec::new(),

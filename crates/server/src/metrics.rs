@@ -71,11 +71,11 @@ pub(crate) struct Reading {
 }
 
 impl Metrics {
-    pub fn new(identity: &Identity) -> Metrics {
+    pub fn new(identity: &Identity, quota_bytes: u64) -> Metrics {
         let mut registry = Registry::default();
         let copied = Copied::registered(&mut registry);
         registered_identity(&mut registry, identity);
-        let tallies = Tallies::registered(&mut registry);
+        let tallies = Tallies::registered(&mut registry, quota_bytes);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
@@ -186,7 +186,7 @@ impl Copied {
             (
                 &copied.store_used_bytes,
                 "etcd_mvcc_db_total_size_in_use_in_bytes",
-                "The same: free space is used again and not told apart",
+                "What the rows of all changes take in it",
             ),
             (&copied.wal_bytes, "althing_wal_size_bytes", "The size of all segments of the write-ahead log"),
             (&copied.watch_streams, "etcd_debugging_mvcc_watch_stream_total", "Streams of watches"),
@@ -236,7 +236,7 @@ impl Copied {
         self.keys.set(status.keys as i64);
         self.compacted.set(status.compacted.0);
         self.store_bytes.set(status.store_bytes as i64);
-        self.store_used_bytes.set(status.store_bytes as i64);
+        self.store_used_bytes.set(status.stored_bytes as i64);
         self.wal_bytes.set(status.wal_bytes as i64);
         self.watch_streams.set(status.watches.streams as i64);
         self.watches.set(status.watches.watches as i64);

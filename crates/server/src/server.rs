@@ -3,7 +3,7 @@
 //! spares the callers and the next start.
 
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
@@ -29,14 +29,15 @@ use node::Input;
 use node::member::{cluster_id, member_id};
 use std::io;
 use std::net::TcpListener;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
-const UNINDEXED_KEYS_MAX: usize = 100_000;
+pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
@@ -78,9 +79,9 @@ impl Server {
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
-        let founder = Roster::founder(&config);
+        let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
-        let Directory { disk, lock } = Directory::open(&config)?;
+        let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
@@ -92,9 +93,9 @@ impl Server {
             return Err(Error::Removed);
         }
         let table = if known.is_empty() { roster.told(&config)? } else { known.clone() };
-        let metrics = Metrics::new(&roster.identity);
+        let metrics = Metrics::new(&roster.identity, config.quota_bytes);
         let members = Members::new(me, &config, &roster.founders, table);
-        let core = Arc::new(Core::new(clock, metrics, members, config.response_bytes_max));
+        let core = Arc::new(Core::new(clock, metrics, members, &config));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -205,8 +206,8 @@ impl Threads {
 }
 
 /// Who this member is, and who is in the cluster as far as it was told.
-struct Roster {
-    identity: Identity,
+pub(crate) struct Roster {
+    pub identity: Identity,
     /// The first members; nobody, for one that joined later.
     founders: Vec<coord::Member>,
     /// What a node that joins was told.
@@ -247,15 +248,15 @@ impl Roster {
         }
     }
 
-    fn founder(config: &Config) -> Result<Roster, Error> {
-        let me = member_id(&config.cluster_token, &config.name);
-        let founders = members::configured(config);
+    /// A member of the cluster that begins with these.
+    pub fn founder(name: &str, members: &[config::Member], token: &str) -> Result<Roster, Error> {
+        let me = member_id(token, name);
+        let founders = members::configured(members, token);
         let ids: Vec<NodeId> = founders.iter().map(|member| member.id).collect();
         if !ids.contains(&me) {
-            return Err(Error::NotAMember { name: config.name.clone() });
+            return Err(Error::NotAMember { name: name.to_owned() });
         }
-        let cluster = cluster_id(&config.cluster_token, &ids);
-        let identity = Identity { cluster, member: me, name: config.name.clone() };
+        let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
         Ok(Roster { identity, founders, members: coord::Members::default() })
     }
 }
@@ -269,18 +270,17 @@ fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
 }
 
 /// The data directory, owned by this process for as long as the lock lives.
-struct Directory {
-    disk: Arc<dyn Disk>,
-    lock: Box<dyn DirLock>,
+pub(crate) struct Directory {
+    pub disk: Arc<dyn Disk>,
+    pub lock: Box<dyn DirLock>,
 }
 
 impl Directory {
-    fn open(config: &Config) -> Result<Directory, Error> {
-        let path = &config.data_dir;
-        let trouble = |action| move |source| Error::DataDir { action, path: path.clone(), source };
-        let disk = RealDisk::open(path.clone()).map_err(trouble("open or create files"))?;
+    pub fn open(path: &Path) -> Result<Directory, Error> {
+        let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
+        let disk = RealDisk::open(path.to_owned()).map_err(trouble("open or create files"))?;
         let lock = disk.lock().map_err(|source| match source.kind() {
-            io::ErrorKind::WouldBlock => Error::InUse { path: path.clone() },
+            io::ErrorKind::WouldBlock => Error::InUse { path: path.to_owned() },
             _ => trouble("take the lock")(source),
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
@@ -318,6 +318,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         flush_interval: config.flush_interval,
         flush_bytes: config.flush_bytes,
         range_bytes: RANGE_WHOLE_BYTES_MAX,
+        quota_bytes: config.quota_bytes,
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,

@@ -31,6 +31,10 @@ pub struct Status {
     pub state_hash: u64,
     /// The store's file.
     pub store_bytes: u64,
+    /// What the rows of all changes take in it, those of the past included.
+    pub stored_bytes: u64,
+    /// The member for whose store the alarm was raised that there is no space.
+    pub no_space: Option<NodeId>,
     /// All segments of the write-ahead log.
     pub wal_bytes: u64,
     pub watches: Counts,
@@ -50,6 +54,9 @@ pub(crate) struct Board {
     keys: AtomicU64,
     state_hash: AtomicU64,
     store_bytes: AtomicU64,
+    stored_bytes: AtomicU64,
+    /// Zero means none.
+    no_space: AtomicU64,
     wal_bytes: AtomicU64,
     watch_streams: AtomicUsize,
     watches: AtomicUsize,
@@ -70,6 +77,17 @@ impl Board {
         self.compacted.store(machine.compacted().0, Relaxed);
         self.keys.store(machine.key_count() as u64, Relaxed);
         self.state_hash.store(machine.state_hash(), Relaxed);
+        self.set_space(machine);
+    }
+
+    pub fn set_space(&self, machine: &Apply) {
+        self.stored_bytes.store(machine.stored_bytes(), Relaxed);
+        self.no_space.store(machine.alarms().next().map_or(0, |alarm| alarm.member.0), Relaxed);
+    }
+
+    /// Without reading everything else.
+    pub fn has_no_space(&self) -> bool {
+        self.no_space.load(Relaxed) != 0
     }
 
     pub fn set_watches(&self, counts: Counts) {
@@ -98,6 +116,8 @@ impl Board {
             keys: self.keys.load(Relaxed),
             state_hash: self.state_hash.load(Relaxed),
             store_bytes: self.store_bytes.load(Relaxed),
+            stored_bytes: self.stored_bytes.load(Relaxed),
+            no_space: Some(self.no_space.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
             wal_bytes: self.wal_bytes.load(Relaxed),
             watches: Counts {
                 streams: self.watch_streams.load(Relaxed),

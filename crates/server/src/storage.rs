@@ -13,12 +13,20 @@ use node::{Flush, Input, SnapshotOrder, Stage};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
+use tokio::sync::oneshot;
 
 pub(crate) enum Mail {
     Flush(Flush),
     Stage(Stage),
-    Install { at: Position, reply: SyncSender<Arc<StoreView>> },
+    Install {
+        at: Position,
+        reply: SyncSender<Arc<StoreView>>,
+    },
     Snapshot(SnapshotOrder),
+    /// Somebody wants to read all that is flushed.
+    View {
+        reply: oneshot::Sender<Arc<StoreView>>,
+    },
 }
 
 pub(crate) struct Loop {
@@ -43,6 +51,8 @@ impl Loop {
                     Mail::Stage(stage) => self.stage(stage),
                     Mail::Install { at, reply } => self.install(at, &reply),
                     Mail::Snapshot(order) => self.begin_stream(order),
+                    // Whoever has gone away needs none.
+                    Mail::View { reply } => drop(reply.send(self.vault.shared_view())),
                 }
             }
         }

@@ -90,6 +90,7 @@ impl Settings {
             flush_interval: self.flush_interval,
             flush_bytes: self.flush_bytes,
             range_bytes: RANGE_BYTES,
+            quota_bytes: 0,
             leases: node::leases::Params {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),

@@ -7,7 +7,7 @@ use crate::grpc::{fence, kv, once, refusal, who};
 use base::{Code, Revision};
 use coord::reply::{Body, RangeReply, Reply};
 use coord::request::{Limits, Range, Request as Ask};
-use coord::{Command, Compact};
+use coord::{Command, Compact, Fenced};
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::range_request::{SortOrder, SortTarget};
 use proto::etcdserverpb::{
@@ -54,16 +54,18 @@ impl KvService {
         ask: Ask,
     ) -> Result<(ResponseHeader, Body), Status> {
         let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
-        // To keep the answer of a fenced write is not understood yet; to forget its fence would be wrong.
-        if fence::parse(metadata).map_err(refusal::render)?.is_some() {
-            return Err(refusal::render(Code::BadFence));
-        }
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
-        let command = Command::from_request(ask).expect("a range is submitted without an identity");
+        let command = match fence::parse(metadata).map_err(refusal::render)? {
+            None => Command::from_request(ask).expect("a range is submitted without an identity"),
+            // Sent again, it is answered as it was at first, though the fence may have passed meanwhile.
+            Some(fence) => Command::Fenced(Fenced { fence, request: ask }),
+        };
         let reply = self.handle.submit_once(id, command).await.map_err(refusal::render)?;
-        let Reply { revision, body } = once::whole(reply)?;
-        Ok((who::header(&self.handle, revision), body))
+        match once::whole(reply)? {
+            Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
+            Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
+        }
     }
 
     /// A large answer is read at the revision that it was found at. Should that be compacted before it is held,

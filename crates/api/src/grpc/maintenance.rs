@@ -1,11 +1,10 @@
-//! The Maintenance service: what this member knows of itself, hashes to compare members by, and the moving of
-//! leadership. What only reads what the core published last never waits, so it answers also when there is no
+//! The Maintenance service: what this member knows of itself, hashes to compare members by, alarms, backups, and
+//! the moving of leadership. What only reads what the core published last never waits, so it answers also when there is no
 //! leader.
 
 use crate::ETCD_VERSION;
-use crate::grpc::{key_hash, refusal, who};
+use crate::grpc::{alarm, key_hash, refusal, snapshot, who};
 use base::{Code, NodeId, Revision};
-use proto::etcdserverpb::alarm_request::AlarmAction;
 use proto::etcdserverpb::maintenance_server::Maintenance;
 use proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, DowngradeRequest, DowngradeResponse,
@@ -43,20 +42,21 @@ impl MaintenanceService {
 
 #[tonic::async_trait]
 impl Maintenance for MaintenanceService {
-    /// Nothing raises an alarm yet, so the list is empty, and one that is cleared was not there.
     async fn alarm(&self, request: Request<AlarmRequest>) -> Result<Response<AlarmResponse>, Status> {
-        if request.get_ref().action == AlarmAction::Activate as i32 {
-            return Err(Status::unimplemented("alarms are not kept by this version"));
-        }
-        Ok(Response::new(AlarmResponse { header: self.header(), alarms: vec![] }))
+        let wanted = alarm::parse(request.get_ref())?;
+        let command = wanted.command();
+        let reply = self.handle.alarm(command).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, reply.revision));
+        Ok(Response::new(AlarmResponse { header, alarms: wanted.render(&reply.body) }))
     }
 
     async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusResponse>, Status> {
         let status = self.handle.status();
-        let errors = match status.leader {
-            Some(_) => vec![],
-            None => vec![Code::NoLeader.message().to_owned()],
-        };
+        let mut errors = vec![];
+        if status.leader.is_none() {
+            errors.push(Code::NoLeader.message().to_owned());
+        }
+        errors.extend(status.no_space.map(alarm::describe_no_space));
         Ok(Response::new(StatusResponse {
             header: Some(who::header(&self.handle, status.revision)),
             version: ETCD_VERSION.to_owned(),
@@ -66,12 +66,11 @@ impl Maintenance for MaintenanceService {
             raft_term: status.term.0,
             raft_applied_index: status.applied.0,
             errors,
-            // Space that was freed is used again, and nothing is gained by defragmenting.
-            db_size_in_use: status.store_bytes as i64,
+            // Free space is used again, and nothing is gained by defragmenting. What is not flushed yet counts.
+            db_size_in_use: status.stored_bytes as i64,
             is_learner: self.handle.is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
-            // There is no quota.
-            db_size_quota: 0,
+            db_size_quota: self.handle.quota_bytes() as i64,
         }))
     }
 
@@ -102,7 +101,7 @@ impl Maintenance for MaintenanceService {
     type SnapshotStream = BoxStream<SnapshotResponse>;
 
     async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
-        Err(Status::unimplemented("Snapshot is not served by this version"))
+        Ok(Response::new(snapshot::stream(&self.handle).await.map_err(refusal::render)?))
     }
 
     async fn move_leader(

@@ -27,6 +27,9 @@ pub struct Health {
 pub struct Options {
     #[serde(default)]
     serializable: String,
+    /// An alarm that is passed over.
+    #[serde(default)]
+    exclude: String,
 }
 
 pub async fn health(
@@ -34,7 +37,7 @@ pub async fn health(
     State(figures): State<Arc<Figures>>,
     Query(options): Query<Options>,
 ) -> (StatusCode, Json<Health>) {
-    let outcome = judge(&handle, options.serializable == "true").await;
+    let outcome = judge(&handle, &options).await;
     match outcome {
         Ok(()) => figures.health_success.inc(),
         Err(_) => figures.health_failures.inc(),
@@ -42,7 +45,11 @@ pub async fn health(
     render(outcome)
 }
 
-async fn judge(handle: &Handle, serializable: bool) -> Result<(), String> {
+async fn judge(handle: &Handle, options: &Options) -> Result<(), String> {
+    if handle.status().no_space.is_some() && options.exclude != "NOSPACE" {
+        return Err("ALARM NOSPACE".to_owned());
+    }
+    let serializable = options.serializable == "true";
     if !serializable && handle.status().leader.is_none() {
         return Err("RAFT NO LEADER".to_owned());
     }

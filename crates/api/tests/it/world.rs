@@ -53,6 +53,7 @@ impl World {
             request_bytes_max: 1536 * 1024,
             response_bytes_max: base::limits::RESPONSE_BYTES_MAX,
             txn_ops_max: 128,
+            quota_bytes: 0,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,

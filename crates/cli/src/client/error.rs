@@ -5,6 +5,9 @@ use base::code::Grpc;
 use std::process::ExitCode;
 use tonic::Code;
 
+/// As a shell tells of somebody who ended by SIGINT.
+const INTERRUPTED: u8 = 130;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -19,8 +22,18 @@ pub enum Error {
     Command { command: String, reason: String },
     #[error("cannot write the answer: {0}")]
     Output(std::io::Error),
+    #[error("{file}: {reason}")]
+    File { file: String, reason: std::io::Error },
+    #[error("the backup came without its SHA-256, or with another: save it again")]
+    Digest,
+    #[error(transparent)]
+    Offline(#[from] server::Error),
     #[error("cannot read standard input: {0}")]
     Input(std::io::Error),
+    #[error("cannot wait for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("interrupted while waiting")]
+    Interrupted,
 }
 
 impl Error {
@@ -30,7 +43,9 @@ impl Error {
             Error::Usage(_) => USAGE,
             Error::Unhealthy => Grpc::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
-            Error::Command { .. } | Error::Output(_) | Error::Input(_) => 1,
+            Error::File { .. } | Error::Digest | Error::Offline(_) => 1,
+            Error::Command { .. } | Error::Output(_) | Error::Input(_) | Error::Signals(_) => 1,
+            Error::Interrupted => INTERRUPTED,
         };
         ExitCode::from(number)
     }
@@ -51,6 +66,8 @@ fn exit_code_of(error: &client::Error) -> u8 {
         }
         client::Error::Compacted { .. } => Grpc::OutOfRange.exit_code(),
         client::Error::LeaseGone { .. } => Grpc::NotFound.exit_code(),
+        client::Error::LockHeld { .. } => Grpc::DeadlineExceeded.exit_code(),
+        client::Error::LockLost { .. } => Grpc::Unavailable.exit_code(),
         client::Error::Canceled { .. } => 1,
     }
 }

@@ -129,6 +129,7 @@ fn assemble(values: &Values) -> Checked {
         flush_interval: ms(Id::FlushIntervalMs),
         flush_bytes: bytes(Id::FlushBytes),
         response_bytes_max: RESPONSE_BYTES_MAX,
+        quota_bytes: values.number(Id::QuotaBytes),
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),

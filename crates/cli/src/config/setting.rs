@@ -113,6 +113,8 @@ settings! {
         "How long applied writes may wait in memory before the store is flushed; they are in the log already.";
     FlushBytes "flush-bytes" number("bytes", 64 * KIB, GIB), Count(16 * MIB),
         "How many bytes of them may wait.";
+    QuotaBytes "quota-bytes" number("bytes", 0, 1024 * 1024 * GIB), Count(64 * GIB),
+        "When keys, values and their past take more, only what frees space is accepted; 0 sets no bound.";
     WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),

@@ -72,7 +72,7 @@ pub static TABLE: &[Flag] = &[
     value("max-request-bytes", Honoured),
     value("max-txn-ops", Honoured),
     value("snapshot-count", Idle("the log is cut as soon as the store holds what it says")),
-    value("quota-backend-bytes", Idle("no quota is kept yet")),
+    value("quota-backend-bytes", Honoured),
     value("wal-dir", Idle("the log is kept in the data directory")),
     value("max-snapshots", OTHER_STORE),
     value("max-wals", OTHER_STORE),

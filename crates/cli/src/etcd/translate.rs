@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 
 /// etcd's own timeout of a request is this, and two elections.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
+const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
 const ELECTION_MS_DEFAULT: u64 = 1_000;
 /// etcd, too, reports progress no more often.
 const PROGRESS_MS_MIN: u128 = 100;
@@ -89,6 +90,7 @@ impl Translation<'_> {
         self.copy("max-txn-ops", Id::TxnOpsMax);
         self.copy("snapshot-catchup-entries", Id::LogKeepEntries);
         self.copy("experimental-snapshot-catchup-entries", Id::LogKeepEntries);
+        self.take_quota();
         self.take_request_timeout();
         let exists = self.take_cluster_state();
         self.take_log_level();
@@ -120,6 +122,15 @@ impl Translation<'_> {
     /// A default of etcd's that differs from ours.
     fn follow(&mut self, id: Id, text: String) {
         self.settings.push((id, Value { text, origin: Origin::Default }));
+    }
+
+    /// As in etcd, none and zero mean its default, and a negative one means no bound.
+    fn take_quota(&mut self) {
+        match self.given("quota-backend-bytes").map(|given| given.value.parse::<i64>()) {
+            None | Some(Ok(0)) => self.follow(Id::QuotaBytes, QUOTA_BYTES_DEFAULT.to_string()),
+            Some(Ok(..0)) => self.follow(Id::QuotaBytes, "0".to_owned()),
+            Some(_) => self.copy("quota-backend-bytes", Id::QuotaBytes),
+        }
     }
 
     fn take_request_timeout(&mut self) {

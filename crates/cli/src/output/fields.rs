@@ -160,6 +160,6 @@ fn key_value(prefix: &str, kv: &KeyValue) -> String {
     .concat()
 }
 
-fn field(name: &str, value: impl Display) -> String {
+pub(super) fn field(name: &str, value: impl Display) -> String {
     format!("\"{name}\" : {value}\n")
 }

@@ -1,7 +1,7 @@
 //! The JSON format as Go's encoder writes etcd's messages: fields in their order, none that is empty, bytes in
 //! base64, numbers bare.
 
-use super::{EndpointHash, EndpointHealth, EndpointStatus};
+use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -187,6 +187,15 @@ pub fn alarms(response: &AlarmResponse) -> String {
     Object::default().header(response.header).items("alarms", alarm).end()
 }
 
+pub fn backup(status: &BackupStatus) -> String {
+    Object::default()
+        .raw("hash", &status.hash.to_string())
+        .raw("revision", &status.revision.to_string())
+        .raw("totalKey", &status.total_key.to_string())
+        .raw("totalSize", &status.total_size.to_string())
+        .end()
+}
+
 fn key_value(kv: &KeyValue) -> String {
     Object::default()
         .bytes("key", &kv.key)
@@ -204,22 +213,22 @@ fn quoted(text: &str) -> String {
 
 /// An object under construction; what is empty is left out.
 #[derive(Default)]
-struct Object(Vec<String>);
+pub(super) struct Object(Vec<String>);
 
 impl Object {
-    fn raw(mut self, name: &str, json: &str) -> Object {
+    pub(super) fn raw(mut self, name: &str, json: &str) -> Object {
         self.0.push(format!("\"{name}\":{json}"));
         self
     }
 
-    fn maybe(self, name: &str, json: Option<String>) -> Object {
+    pub(super) fn maybe(self, name: &str, json: Option<String>) -> Object {
         match json {
             Some(json) => self.raw(name, &json),
             None => self,
         }
     }
 
-    fn header(self, header: Option<ResponseHeader>) -> Object {
+    pub(super) fn header(self, header: Option<ResponseHeader>) -> Object {
         let json = header.map(|header| Object::default().header_fields(header).end());
         self.maybe("header", json)
     }
@@ -231,7 +240,7 @@ impl Object {
             .number("raft_term", header.raft_term)
     }
 
-    fn number<N: Default + PartialEq + ToString>(self, name: &str, number: N) -> Object {
+    pub(super) fn number<N: Default + PartialEq + ToString>(self, name: &str, number: N) -> Object {
         if number == N::default() { self } else { self.raw(name, &number.to_string()) }
     }
 
@@ -239,20 +248,20 @@ impl Object {
         if flag { self.raw(name, "true") } else { self }
     }
 
-    fn text(self, name: &str, text: &str) -> Object {
+    pub(super) fn text(self, name: &str, text: &str) -> Object {
         if text.is_empty() { self } else { self.raw(name, &quoted(text)) }
     }
 
-    fn bytes(self, name: &str, bytes: &[u8]) -> Object {
+    pub(super) fn bytes(self, name: &str, bytes: &[u8]) -> Object {
         if bytes.is_empty() { self } else { self.raw(name, &format!("\"{}\"", STANDARD.encode(bytes))) }
     }
 
-    fn items(self, name: &str, items: impl Iterator<Item = String>) -> Object {
+    pub(super) fn items(self, name: &str, items: impl Iterator<Item = String>) -> Object {
         let json = list(items);
         if json == "[]" { self } else { self.raw(name, &json) }
     }
 
-    fn end(self) -> String {
+    pub(super) fn end(self) -> String {
         format!("{{{}}}", self.0.join(","))
     }
 }

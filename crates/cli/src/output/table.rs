@@ -1,7 +1,7 @@
 //! Tables drawn with plus, minus and bar, heads centred and cells to the right, as etcdctl draws them.
 
 use super::quote::quote;
-use super::{EndpointHash, EndpointHealth, EndpointStatus, member_columns, status_columns};
+use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus, member_columns, status_columns};
 use crate::client::duration;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
@@ -39,6 +39,12 @@ fn key_columns(kv: &KeyValue) -> Vec<String> {
         kv.mod_revision.to_string(),
         format!("{:x}", kv.lease),
     ]
+}
+
+pub fn backup(status: &BackupStatus, size: String) -> String {
+    let BackupStatus { hash, revision, total_key, .. } = status;
+    let row = vec![format!("{hash:x}"), revision.to_string(), total_key.to_string(), size];
+    draw(&["HASH", "REVISION", "TOTAL KEYS", "TOTAL SIZE"], vec![row])
 }
 
 /// A row for every event, and one before it for what was there, if that was asked for.
@@ -114,14 +120,14 @@ pub fn healths(all: &[EndpointHealth]) -> String {
 }
 
 /// Text as it is; what would break the frame is quoted.
-fn readable(bytes: &[u8]) -> String {
+pub(super) fn readable(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
         _ => quote(bytes),
     }
 }
 
-fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+pub(super) fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     let length = |text: &str| text.chars().count();
     let width = |i: usize| rows.iter().map(|row| length(&row[i])).chain([length(heads[i])]).max();
     let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();

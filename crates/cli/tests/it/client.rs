@@ -141,7 +141,7 @@ fn with_nobody_there_a_lease_is_lost_at_its_deadline() {
     block_on(async {
         let client = client_of(std::slice::from_ref(&member));
         let granted = client.grant_lease(2, 0).await.unwrap();
-        let mut keeper = Keeper::of(&client, &granted);
+        let keeper = Keeper::of(&client, &granted);
         member.kill();
         timeout(PATIENCE, keeper.lost()).await.unwrap();
         assert!(!keeper.is_held());

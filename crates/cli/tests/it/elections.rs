@@ -3,13 +3,12 @@
 use crate::etcdctl::{Etcdctl, binary};
 use crate::locks::{ask, connect, lease};
 use crate::process::{Member, Plan};
+use crate::talking::Talking;
 use crate::tour::block_on;
 use proto::v3electionpb::election_client::ElectionClient;
 use proto::v3electionpb::{
     CampaignRequest, CampaignResponse, LeaderKey, LeaderRequest, ProclaimRequest, ResignRequest,
 };
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -81,44 +80,10 @@ fn an_election_has_one_leader_whose_values_are_observed() {
     });
 }
 
-/// A tool that runs until it is stopped, and what it says.
-struct Talking {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Talking {
-    fn start(etcdctl: &Etcdctl, args: &[&str]) -> Talking {
-        let mut child = etcdctl.start(args);
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Talking { child, lines }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        assert!(self.lines.read_line(&mut line).unwrap() > 0, "it ended without a word");
-        line.trim_end().to_owned()
-    }
-
-    /// As a user ends it: it gives back what it has.
-    fn interrupt(mut self) {
-        let id = self.child.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Talking {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn etcdctl_locks_and_elects(members: &[Member], binary: &str) {
     let tool = |nth: usize| Etcdctl::of(binary, &members[nth % members.len()..][..1]);
     let (first_tool, second_tool) = (tool(0), tool(1));
-    let mut first = Talking::start(&first_tool, &["lock", "mixed"]);
+    let mut first = Talking::of(first_tool.start(&["lock", "mixed"]));
     let key = first.line();
     assert!(key.starts_with("mixed/"), "{key}");
     // Ours waits for theirs, and theirs for ours.
@@ -133,7 +98,7 @@ fn etcdctl_locks_and_elects(members: &[Member], binary: &str) {
         waiting.await.unwrap()
     });
     assert!(ours.acquired);
-    let mut second = Talking::start(&second_tool, &["lock", "mixed"]);
+    let mut second = Talking::of(second_tool.start(&["lock", "mixed"]));
     block_on(async {
         let mut locks = connect(&members[0]).await;
         while locks
@@ -156,13 +121,13 @@ fn etcdctl_locks_and_elects(members: &[Member], binary: &str) {
     let ran = first_tool.run(&["lock", "mixed", "echo", "locked"], "");
     assert_eq!(ran, "locked\n");
 
-    let mut leads = Talking::start(&first_tool, &["elect", "post", "first"]);
+    let mut leads = Talking::of(first_tool.start(&["elect", "post", "first"]));
     let leader_key = leads.line();
     assert!(leader_key.starts_with("post/"), "{leader_key}");
     assert_eq!(leads.line(), "first");
-    let mut listens = Talking::start(&second_tool, &["elect", "--listen", "post"]);
+    let mut listens = Talking::of(second_tool.start(&["elect", "--listen", "post"]));
     assert_eq!((listens.line(), listens.line()), (leader_key, "first".to_owned()));
-    let mut follows = Talking::start(&second_tool, &["elect", "post", "second"]);
+    let mut follows = Talking::of(second_tool.start(&["elect", "post", "second"]));
     leads.interrupt();
     let next = follows.line();
     assert_eq!(follows.line(), "second");

@@ -106,7 +106,7 @@ fn refusals_are_json_with_the_status_of_their_code() {
         refusal(400, 9, "etcdserver: bad leader transferee")
     );
     assert_eq!(post("/v3/kv/range", "{nojson").0, 400);
-    assert_eq!(post("/v3/maintenance/snapshot", "{}").0, 501);
+    assert_eq!(post("/v3/maintenance/downgrade", "{}").0, 501);
     assert_eq!(
         post("/v3/cluster/member/add", r#"{"peerURLs":["nonsense"]}"#),
         refusal(400, 3, "etcdserver: given member URLs are invalid")

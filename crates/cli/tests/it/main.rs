@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod backup;
 mod chaos;
 mod client;
 mod cluster;
@@ -15,11 +16,14 @@ mod etcd;
 mod etcd_flags;
 mod etcdctl;
 mod gateway;
+mod guard;
 mod http;
+mod import;
 mod large;
 mod lease;
 mod lease_events;
 mod lock_fight;
+mod lock_verbs;
 mod locks;
 mod log;
 mod malformed;
@@ -27,6 +31,8 @@ mod membership;
 mod once;
 mod process;
 mod raw;
+mod space;
+mod talking;
 mod tour;
 mod verbs;
 mod verbs_watch;

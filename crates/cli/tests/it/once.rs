@@ -2,6 +2,7 @@
 //! carried out once.
 
 use crate::etcd::{Answer, Etcd, delete, get, op, put};
+use crate::locks::{ask, connect, lease};
 use crate::process::{Member, Plan, until};
 use crate::tour::block_on;
 use proto::etcdserverpb::kv_client::KvClient;
@@ -37,6 +38,35 @@ fn revision(answer: Answer<PutResponse>) -> i64 {
 fn refusal<T>(answer: Answer<T>) -> (Code, String) {
     let status = answer.err().unwrap();
     (status.code(), status.message().to_owned())
+}
+
+#[test]
+fn a_fenced_write_that_is_sent_again_is_answered_as_at_first() {
+    let member = Plan::single().start_ready();
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        let (mut kv, mut locks) = (kv(&member).await, connect(&member).await);
+        grant(&mut etcd, 5).await;
+        let (holder, next) = (lease(&mut locks, 60).await, lease(&mut locks, 60).await);
+        let held = locks.lock(ask("l", holder, None)).await.unwrap().into_inner();
+        let fenced = |id: &str, value: &'static str| {
+            let mut request = identified(put("k", value), id);
+            let fence = format!("lock=l,token={}", held.fencing_token);
+            request.metadata_mut().insert("althing-fence", fence.parse().unwrap());
+            request
+        };
+        let first = kv.put(fenced("5-1", "held")).await.unwrap().into_inner();
+        etcd.lease.lease_revoke(LeaseRevokeRequest { id: holder }).await.unwrap();
+        let stale = refusal(kv.put(fenced("5-2", "late")).await);
+        assert!(stale.1.ends_with("nobody does"), "{stale:?}");
+
+        locks.lock(ask("l", next, None)).await.unwrap();
+        assert_eq!(kv.put(fenced("5-1", "held")).await.unwrap().into_inner(), first);
+        assert_eq!(refusal(kv.put(fenced("5-2", "late")).await), stale, "also a refusal is kept");
+        assert!(refusal(kv.put(fenced("5-3", "late")).await).1.contains("does not hold"));
+        assert_eq!(refusal(put_once(&mut kv, "5-1", put("k", "held")).await).0, Code::InvalidArgument);
+        assert_eq!(etcd.range(get("k")).await.unwrap().kvs[0].value, "held");
+    });
 }
 
 #[test]

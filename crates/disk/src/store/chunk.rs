@@ -6,6 +6,7 @@ use super::StoreView;
 use base::{Row, Table, View, checksum, codec};
 use bytes::{BufMut, Bytes};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// The first byte of a chunk.
 const VERSION: u8 = 1;
@@ -14,7 +15,7 @@ const HEAD_BYTES: usize = 5;
 
 /// Yields every row of the view once, in chunks of at most `chunk_bytes`; a row that is longer travels alone.
 pub struct Chunks {
-    view: StoreView,
+    view: Arc<StoreView>,
     chunk_bytes: usize,
     /// The table being read, as an index into all tables; behind the last one when all is said.
     table_idx: usize,
@@ -23,8 +24,30 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    pub fn new(view: StoreView, chunk_bytes: usize) -> Chunks {
+    pub fn new(view: Arc<StoreView>, chunk_bytes: usize) -> Chunks {
         Chunks { view, chunk_bytes, table_idx: 0, resume: None }
+    }
+
+    /// How many chunks there will be, and how long they are together: found by walking the rows, without
+    /// building them.
+    pub fn measure(&self) -> Extent {
+        let mut extent = Extent::default();
+        let mut open_bytes = HEAD_BYTES;
+        for table in Table::ALL {
+            self.view.scan(table, Bound::Unbounded, Bound::Unbounded, &mut |key, value| {
+                let row = row_len(key, value);
+                if open_bytes > HEAD_BYTES && open_bytes + row > self.chunk_bytes {
+                    extent.add(open_bytes);
+                    open_bytes = HEAD_BYTES;
+                }
+                open_bytes += row;
+                true
+            });
+        }
+        if open_bytes > HEAD_BYTES {
+            extent.add(open_bytes);
+        }
+        extent
     }
 
     /// Adds rows of one table from where the last chunk ended; `Some` is the first key that did not fit.
@@ -42,6 +65,20 @@ impl Chunks {
             fits
         });
         refused
+    }
+}
+
+/// The size of all chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    pub chunks: u64,
+    pub bytes: u64,
+}
+
+impl Extent {
+    fn add(&mut self, chunk_bytes: usize) {
+        self.chunks += 1;
+        self.bytes += chunk_bytes as u64;
     }
 }
 

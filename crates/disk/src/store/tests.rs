@@ -304,7 +304,11 @@ fn a_snapshot_travels_in_chunks_and_replaces_the_store() {
     write(&old, &[row(Table::Meta, b"old", Some(b"1"))]).unwrap();
     let old_view = old.view().unwrap();
     let mut staging = Staging::begin(Arc::new(disk.clone()), "incoming", CACHE).unwrap();
-    let chunks: Vec<Bytes> = Chunks::new(source.view().unwrap(), 1000).collect();
+    let cut = Chunks::new(Arc::new(source.view().unwrap()), 1000);
+    let measured = cut.measure();
+    let chunks: Vec<Bytes> = cut.collect();
+    let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+    assert_eq!(measured, chunk::Extent { chunks: chunks.len() as u64, bytes });
     assert!(chunks.len() > 10);
     for chunk in &chunks {
         let rows = decode(chunk.clone()).unwrap();
@@ -353,9 +357,9 @@ fn an_installation_can_be_cut_anywhere() {
 #[test]
 fn an_empty_store_makes_no_chunk_and_bad_chunks_are_refused() {
     let store = open(&SimDisk::new(1));
-    assert_eq!(Chunks::new(store.view().unwrap(), 1000).count(), 0);
+    assert_eq!(Chunks::new(Arc::new(store.view().unwrap()), 1000).count(), 0);
     write(&store, &[row(Table::Meta, b"k", Some(b"v"))]).unwrap();
-    let chunk = Chunks::new(store.view().unwrap(), 1000).next().unwrap();
+    let chunk = Chunks::new(Arc::new(store.view().unwrap()), 1000).next().unwrap();
     for cut in 0..chunk.len() {
         assert_eq!(decode(chunk.slice(..cut)).map(|rows| rows.len()).unwrap_or(0), 0, "cut at {cut}");
         let mut flipped = chunk.to_vec();

@@ -24,7 +24,7 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    pub fn registered(registry: &mut Registry) -> Tallies {
+    pub fn registered(registry: &mut Registry, quota_bytes: u64) -> Tallies {
         // As in etcd: from a tenth of a second, doubling, up to seven minutes.
         let milliseconds = || Histogram::new(exponential_buckets(100.0, 2.0, 14));
         let tallies = Tallies {
@@ -72,8 +72,9 @@ impl Tallies {
             milliseconds(),
         );
         let quota = Gauge::<i64>::default();
-        quota.set(i64::MAX);
-        registry.register("etcd_server_quota_backend_bytes", "No quota is kept: the largest number", quota);
+        // None is the largest number.
+        quota.set(i64::try_from(quota_bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(i64::MAX));
+        registry.register("etcd_server_quota_backend_bytes", "How much may be stored", quota);
         tallies
     }
 

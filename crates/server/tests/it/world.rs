@@ -58,6 +58,7 @@ impl World {
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
             response_bytes_max: 4 * 1024 * 1024,
+            quota_bytes: 0,
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),

@@ -1,0 +1,43 @@
+//! The stream of `Maintenance.Snapshot`: pieces of a backup, each with what comes after it.
+//! It shows what this member had applied when it was asked, and ends with an error if it is not whole.
+
+use crate::ETCD_VERSION;
+use crate::grpc::{refusal, who};
+use base::Code;
+use proto::etcdserverpb::{ResponseHeader, SnapshotResponse};
+use server::Handle;
+use server::backup::Pieces;
+use tokio::sync::mpsc;
+use tonic::Status;
+use tonic::codegen::BoxStream;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+
+type Responses = mpsc::Sender<Result<SnapshotResponse, Status>>;
+
+pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code> {
+    let header = who::header(handle, handle.status().revision);
+    let pieces = handle.backup().await?;
+    // One response waits; the pieces behind it are read ahead by whoever gives them.
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(tell(header, pieces, sender));
+    Ok(Box::pin(ReceiverStream::new(receiver)))
+}
+
+async fn tell(header: ResponseHeader, mut pieces: Pieces, responses: Responses) {
+    loop {
+        let response = match pieces.next().await {
+            Ok(None) => return,
+            Ok(Some(piece)) => Ok(SnapshotResponse {
+                header: Some(header),
+                remaining_bytes: piece.left_bytes,
+                blob: piece.bytes,
+                version: ETCD_VERSION.to_owned(),
+            }),
+            Err(code) => Err(refusal::render(code)),
+        };
+        let ends = response.is_err();
+        if responses.send(response).await.is_err() || ends {
+            return;
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Locks as they are shown to people and programs: who holds them, by which token, and who waits for how long.
+//! etcdctl knows nothing of it, so all four formats are ours.
+
+use super::json::Object;
+use super::quote::quote;
+use super::table::{draw, readable};
+use super::{Printer, fields, json};
+use crate::client::{Format, duration};
+use proto::lock::{InspectResponse, ListResponse, Lock, Waiter};
+use std::time::Duration;
+
+const LOCK_HEADS: [&str; 6] = ["NAME", "HOLDER", "TOKEN", "LEASE", "TTL", "WAITING"];
+const PLACE_HEADS: [&str; 6] = ["PLACE", "CLIENT", "KEY", "LEASE", "WAITS", "METADATA"];
+
+impl Printer {
+    pub fn locks(&self, response: &ListResponse) -> Vec<u8> {
+        let text = match self.format {
+            Format::Simple => response.locks.iter().map(line).collect(),
+            Format::Json => {
+                let locks = json::list(response.locks.iter().map(object));
+                json::line(&Object::default().header(response.header).raw("locks", &locks).end())
+            }
+            Format::Fields => response.locks.iter().map(lock_fields).collect(),
+            Format::Table => draw(&LOCK_HEADS, response.locks.iter().map(columns).collect()),
+        };
+        text.into_bytes()
+    }
+
+    /// A lock that nobody holds is told as such, and is no error.
+    pub fn lock(&self, name: &str, response: &InspectResponse) -> Vec<u8> {
+        let text = match (self.format, &response.lock) {
+            (Format::Simple, None) => format!("lock {name:?} is held by nobody\n"),
+            (Format::Simple, Some(lock)) => paragraph(lock),
+            (Format::Json, lock) => {
+                let lock = lock.as_ref().map_or("null".to_owned(), object);
+                json::line(&Object::default().header(response.header).raw("lock", &lock).end())
+            }
+            (Format::Fields, lock) => {
+                fields::header(response.header) + &lock.iter().map(lock_fields).collect::<String>()
+            }
+            (Format::Table, lock) => draw(&PLACE_HEADS, lock.iter().flat_map(places).collect()),
+        };
+        text.into_bytes()
+    }
+}
+
+fn line(lock: &Lock) -> String {
+    let (holder, token, waiting) = (&lock.holder_id, lock.fencing_token, lock.queue.len());
+    format!("{}: held by {holder} with token {token}, {waiting} waiting\n", readable(lock.name.as_bytes()))
+}
+
+fn paragraph(lock: &Lock) -> String {
+    let mut text = format!(
+        "lock {:?} is held by {}\n  key {}\n  token {}\n  lease {:016x}, {} left\n",
+        lock.name,
+        readable(lock.holder_id.as_bytes()),
+        readable(lock.key.as_bytes()),
+        lock.fencing_token,
+        lock.lease_id,
+        millis(lock.remaining_ttl_ms),
+    );
+    if !lock.metadata.is_empty() {
+        text.push_str(&format!("  metadata {}\n", readable(&lock.metadata)));
+    }
+    if lock.queue.is_empty() {
+        text.push_str("nobody waits\n");
+    }
+    for (nth, waiter) in lock.queue.iter().enumerate() {
+        let who = readable(waiter.client_id.as_bytes());
+        let place = nth + 1;
+        text.push_str(&format!("{place}. {who} waits for {}\n", millis(waiter.waiting_ms)));
+    }
+    text
+}
+
+fn columns(lock: &Lock) -> Vec<String> {
+    vec![
+        readable(lock.name.as_bytes()),
+        readable(lock.holder_id.as_bytes()),
+        lock.fencing_token.to_string(),
+        format!("{:016x}", lock.lease_id),
+        millis(lock.remaining_ttl_ms),
+        lock.queue.len().to_string(),
+    ]
+}
+
+/// The holder, and everybody behind it.
+fn places(lock: &Lock) -> Vec<Vec<String>> {
+    let place = |nth: String, client: &str, key: &str, lease: i64, waits: String, metadata: &[u8]| {
+        let (client, key) = (readable(client.as_bytes()), readable(key.as_bytes()));
+        vec![nth, client, key, format!("{lease:016x}"), waits, readable(metadata)]
+    };
+    let Lock { holder_id, key, lease_id, metadata, .. } = lock;
+    let mut rows = vec![place("holder".to_owned(), holder_id, key, *lease_id, String::new(), metadata)];
+    for (nth, waiter) in lock.queue.iter().enumerate() {
+        let Waiter { client_id, waiter_key, lease_id, metadata, waiting_ms, .. } = waiter;
+        let waits = millis(*waiting_ms);
+        rows.push(place((nth + 1).to_string(), client_id, waiter_key, *lease_id, waits, metadata));
+    }
+    rows
+}
+
+fn object(lock: &Lock) -> String {
+    Object::default()
+        .text("name", &lock.name)
+        .text("key", &lock.key)
+        .text("holder_id", &lock.holder_id)
+        .number("lease_id", lock.lease_id)
+        .number("fencing_token", lock.fencing_token)
+        .number("create_revision", lock.create_revision)
+        .number("mod_revision", lock.mod_revision)
+        .number("version", lock.version)
+        .bytes("metadata", &lock.metadata)
+        .number("remaining_ttl_ms", lock.remaining_ttl_ms)
+        .number("since_unix_ms", lock.since_unix_ms)
+        .raw("queue", &json::list(lock.queue.iter().map(waiter_object)))
+        .end()
+}
+
+fn waiter_object(waiter: &Waiter) -> String {
+    Object::default()
+        .text("waiter_key", &waiter.waiter_key)
+        .text("client_id", &waiter.client_id)
+        .number("lease_id", waiter.lease_id)
+        .number("create_revision", waiter.create_revision)
+        .text("predecessor_key", &waiter.predecessor_key)
+        .number("since_unix_ms", waiter.since_unix_ms)
+        .number("waiting_ms", waiter.waiting_ms)
+        .bytes("metadata", &waiter.metadata)
+        .end()
+}
+
+fn lock_fields(lock: &Lock) -> String {
+    let waiter = |waiter: &Waiter| {
+        [
+            fields::field("WaiterKey", quote(waiter.waiter_key.as_bytes())),
+            fields::field("ClientID", quote(waiter.client_id.as_bytes())),
+            fields::field("WaiterLease", waiter.lease_id),
+            fields::field("WaitingMs", waiter.waiting_ms),
+        ]
+        .concat()
+    };
+    let holder = [
+        fields::field("Name", quote(lock.name.as_bytes())),
+        fields::field("Key", quote(lock.key.as_bytes())),
+        fields::field("HolderID", quote(lock.holder_id.as_bytes())),
+        fields::field("FencingToken", lock.fencing_token),
+        fields::field("Lease", lock.lease_id),
+        fields::field("RemainingTTLMs", lock.remaining_ttl_ms),
+        fields::field("Metadata", quote(&lock.metadata)),
+    ];
+    let queue: String = lock.queue.iter().map(waiter).collect();
+    holder.concat() + &queue + "\n"
+}
+
+fn millis(count: i64) -> String {
+    duration::render(Duration::from_millis(count.max(0).unsigned_abs()))
+}

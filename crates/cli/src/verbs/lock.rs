@@ -1,0 +1,191 @@
+//! `althing lock`: takes a lock and runs a command while it is held, or holds it until it is told to stop; tells who
+//! holds which lock. However it ends, the lock is given back; when the lock is lost, the command is stopped.
+
+use super::held_command::HeldCommand;
+use super::{Error, Options, Printer, bytes_of, parse_ttl, print};
+use crate::client::{Client, duration};
+use crate::signals::Signals;
+use clap::{Args, Subcommand};
+use client::{Guard, Lease, LockOptions};
+use proto::etcdserverpb::RangeRequest;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLE: &str = "\
+Example:
+  althing lock backup -- ./backup.sh --full         only one runs at a time, whoever starts it and wherever
+  althing lock backup --timeout 0s -- ./backup.sh   ... or not at all, if somebody else holds the lock
+  althing lock backup                               print the key, and hold the lock until Ctrl-C
+  althing lock ls                                   which locks are held
+  althing lock inspect backup                       who holds this one, and who waits for it
+  althing lock -- ls ./backup.sh                    a lock that is called `ls`
+
+The command finds its lock in ALTHING_LOCK_NAME, ALTHING_LOCK_KEY and ALTHING_FENCING_TOKEN (and, as with etcdctl, in
+ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the token is refused once the lock has passed to somebody
+else:
+  curl -H \"X-Fence: lock=$ALTHING_LOCK_NAME,token=$ALTHING_FENCING_TOKEN\" http://127.0.0.1:2379/v3/kv/put -d ...
+
+The exit code is the command's (128 and the number of the signal that ended it). It is 4 when the lock was not to be
+had in time, and when it was lost: then the command gets SIGTERM and, after the grace, SIGKILL; unless a terminal is
+its standard input, so do all processes that it has started. `etcdctl lock` on the same name is excluded as well.";
+
+const LS_EXAMPLE: &str = "\
+Example:
+  althing lock ls
+  althing lock ls jobs/ -w table                    those whose names begin with jobs/";
+const INSPECT_EXAMPLE: &str = "\
+Example:
+  althing lock inspect backup
+  althing lock inspect backup -w json";
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+pub struct Lock {
+    #[command(subcommand)]
+    look: Option<Look>,
+    /// The name of the lock; behind `--` it may also be `ls` or `inspect`
+    name: Option<String>,
+    /// What to run while the lock is held, with its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// How long the lock stays taken after this process was last heard of
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ttl)]
+    ttl: i64,
+    /// How long to wait for the lock; 0s does not wait [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    timeout: Option<Duration>,
+    /// What the holder is called in `ls` and `inspect` [default: the lease]
+    #[arg(long, value_name = "HOLDER", default_value = "", hide_default_value = true)]
+    id: String,
+    /// Anything that others may want to know of this holder
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    metadata: OsString,
+    /// How long the command may take to end after SIGTERM, before it gets SIGKILL
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    grace: Duration,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Subcommand)]
+enum Look {
+    /// Lists the locks that are held
+    #[command(after_help = LS_EXAMPLE)]
+    Ls {
+        /// Names that begin so
+        #[arg(default_value = "", hide_default_value = true)]
+        prefix: String,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Tells who holds a lock, and who waits for it
+    #[command(after_help = INSPECT_EXAMPLE)]
+    Inspect {
+        name: String,
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+impl Lock {
+    pub async fn run(&self) -> Result<ExitCode, Error> {
+        match &self.look {
+            Some(look) => look.run().await.map(|()| ExitCode::SUCCESS),
+            None => self.hold().await,
+        }
+    }
+
+    async fn hold(&self) -> Result<ExitCode, Error> {
+        let name = self.name()?;
+        let client = self.options.client()?;
+        let mut signals = Signals::new().map_err(Error::Signals)?;
+        let taken = tokio::select! {
+            taken = client.lock(name, self.lock_options()) => Some(taken?),
+            _ = signals.next() => None,
+        };
+        let outcome = match &taken {
+            Some(guard) => self.use_lock(&client, name, guard, &mut signals).await,
+            None => Err(Error::Interrupted),
+        };
+        let released = match taken {
+            Some(guard) => guard.release().await,
+            None => Ok(()),
+        };
+        // Whoever was interrupted while it waited leaves the queue before it goes.
+        client.settle().await;
+        // What the command did tells more than whether the lock could be given back in time.
+        match outcome {
+            Ok(code) if code == ExitCode::SUCCESS => released.map(|()| code).map_err(Error::Call),
+            outcome => outcome,
+        }
+    }
+
+    /// A word that would have been a question had it stood first is more likely one than a name.
+    fn name(&self) -> Result<&str, Error> {
+        let name = self.name.as_deref();
+        let name = name.ok_or_else(|| Error::Usage("which lock? `althing lock NAME`".to_owned()))?;
+        let is_question = matches!(name, "ls" | "inspect") && !std::env::args_os().any(|word| word == "--");
+        match is_question {
+            true => Err(Error::Usage(format!(
+                "`{name}` stands before all options; a lock of that name is taken by `althing lock -- {name}`"
+            ))),
+            false => Ok(name),
+        }
+    }
+
+    fn lock_options(&self) -> LockOptions {
+        LockOptions {
+            lease: Lease::Own { ttl_seconds: self.ttl },
+            timeout: self.timeout,
+            holder_id: self.id.clone(),
+            metadata: bytes_of(&self.metadata),
+        }
+    }
+
+    async fn use_lock(
+        &self,
+        client: &Client,
+        name: &str,
+        guard: &Guard,
+        signals: &mut Signals,
+    ) -> Result<ExitCode, Error> {
+        // Between the name and the command there may be another `--`.
+        let separator = usize::from(self.command.first().is_some_and(|word| word == "--"));
+        match self.command[separator..].split_first() {
+            Some((program, arguments)) => {
+                HeldCommand { program, arguments, grace: self.grace }.run(name, guard, signals).await
+            }
+            None => self.show_and_wait(client, guard, signals).await,
+        }
+    }
+
+    async fn show_and_wait(
+        &self,
+        client: &Client,
+        guard: &Guard,
+        signals: &mut Signals,
+    ) -> Result<ExitCode, Error> {
+        let request = RangeRequest { key: guard.key().to_vec().into(), ..Default::default() };
+        print(&Printer::new(&self.options).range(&client.range(request).await?))?;
+        tokio::select! {
+            error = guard.lost() => Err(error.into()),
+            _ = signals.next() => Ok(ExitCode::SUCCESS),
+        }
+    }
+}
+
+impl Look {
+    async fn run(&self) -> Result<(), Error> {
+        match self {
+            Look::Ls { prefix, options } => {
+                let locks = options.client()?.locks(prefix).await?;
+                print(&Printer::new(options).locks(&locks))
+            }
+            Look::Inspect { name, options } => {
+                let found = options.client()?.inspect_lock(name).await?;
+                print(&Printer::new(options).lock(name, &found))
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `althing snapshot`: saves a backup from a running member, tells what is in one, and makes the directory of a
+//! new cluster's member from one. Every checksum on the way is verified.
+
+mod restore;
+mod save;
+
+use super::{Error, Options, print};
+use crate::output::{BackupStatus, Printer};
+use clap::Subcommand;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+const SAVE_EXAMPLE: &str = "\
+Example:
+  althing snapshot save backup.db --endpoints 10.0.0.1:2379";
+const STATUS_EXAMPLE: &str = "\
+Example:
+  althing snapshot status backup.db -w table";
+
+#[derive(Subcommand)]
+pub enum Snapshot {
+    /// Saves what a member holds into a file
+    #[command(after_help = SAVE_EXAMPLE)]
+    Save {
+        file: PathBuf,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Verifies a backup, and tells what is in it
+    #[command(after_help = STATUS_EXAMPLE)]
+    Status {
+        file: PathBuf,
+        #[command(flatten)]
+        options: Options,
+    },
+    /// Makes the data directory of a new cluster's member from a backup
+    Restore(restore::Restore),
+}
+
+impl Snapshot {
+    pub async fn run(&self) -> Result<(), Error> {
+        match self {
+            Snapshot::Save { file, options } => {
+                save::save(&options.client()?, file).await?;
+                print(format!("Snapshot saved at {}\n", file.display()).as_bytes())
+            }
+            Snapshot::Status { file, options } => {
+                let mut source = open(file)?;
+                let summary = server::offline::read_backup(&mut source, &mut |_, _| Ok(()))
+                    .map_err(server::Error::from)?;
+                print(&Printer::new(options).backup(&BackupStatus::of(&summary)))
+            }
+            Snapshot::Restore(restore) => restore.run(),
+        }
+    }
+}
+
+fn open(file: &Path) -> Result<BufReader<File>, Error> {
+    File::open(file).map(|file| BufReader::with_capacity(1 << 20, file)).map_err(trouble(file))
+}
+
+fn trouble(file: &Path) -> impl Fn(std::io::Error) -> Error {
+    let file = file.display().to_string();
+    move |reason| Error::File { file: file.clone(), reason }
+}

@@ -1,0 +1,100 @@
+//! `althing snapshot restore`: a directory for a member of a new cluster. It is run once for each member, with the
+//! same backup. By default the revision is raised far above anything that clients can have seen, and marked as
+//! compacted: watchers are told to read again, and none sees time go back.
+
+use super::{Error, open, print, trouble};
+use crate::progress::Progress;
+use clap::Args;
+use server::Member;
+use server::offline::{self, NewMember};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// More revisions than were made since any backup that anybody restores; etcd's own advice.
+const RAISE_DEFAULT: i64 = 1_000_000_000;
+
+const EXAMPLE: &str = "\
+Example: a single node
+  althing snapshot restore backup.db --data-dir new-data
+  althing serve --data-dir new-data
+
+Example: a cluster of three, once on each machine with its own name
+  althing snapshot restore backup.db --name a --data-dir a --cluster-token restored \\
+      --initial-cluster a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Restore {
+    file: PathBuf,
+    /// Where the new member's data goes; there must be nothing in it
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// The name that the member will be started with
+    #[arg(long, default_value = "default")]
+    name: String,
+    /// All members of the new cluster, as they will be started [default: this member alone]
+    #[arg(long, value_name = "NAME=HOST:PORT,...", value_delimiter = ',')]
+    initial_cluster: Vec<String>,
+    /// The token that the members will be started with
+    #[arg(long, alias = "initial-cluster-token", default_value = "althing")]
+    cluster_token: String,
+    /// How far the revision is raised; 0 leaves it, and its past, as they were
+    #[arg(long, value_name = "N", default_value_t = RAISE_DEFAULT)]
+    bump_revision: i64,
+    /// Everything before the raised revision counts as compacted; goes with --bump-revision, as in etcd
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    mark_compacted: Option<bool>,
+}
+
+impl Restore {
+    pub fn run(&self) -> Result<(), Error> {
+        let usage = |problem: &str| Err(Error::Usage(problem.to_owned()));
+        if self.bump_revision < 0 {
+            return usage("--bump-revision cannot be negative");
+        }
+        if self.mark_compacted.is_some_and(|mark| mark != (self.bump_revision > 0)) {
+            return usage("--mark-compacted goes with a --bump-revision above 0, and only with one");
+        }
+        let member = NewMember {
+            name: self.name.clone(),
+            initial_cluster: self.members()?,
+            cluster_token: self.cluster_token.clone(),
+            data_dir: self.data_dir.clone(),
+        };
+        let total = std::fs::metadata(&self.file).map_err(trouble(&self.file))?.len();
+        let mut progress = Progress::new("restoring", "bytes", total);
+        let mut tell = |done| progress.tell(done);
+        let (restored, identity) =
+            offline::restore(&member, &mut open(&self.file)?, self.bump_revision, &mut tell)?;
+        progress.end();
+        if restored.summary.head.taken.cluster == identity.cluster {
+            let warning = "Warning: the new cluster has the identity of the one that was saved; if members of \
+                           that one may still run, restore again with another --cluster-token\n";
+            // The answer below is what matters.
+            let _ = std::io::stderr().write_all(warning.as_bytes());
+        }
+        let told = format!(
+            "Snapshot restored into {}: member {:x} of cluster {:x}, revision {}\n",
+            self.data_dir.display(),
+            identity.member.0,
+            identity.cluster.0,
+            restored.revision.0
+        );
+        print(told.as_bytes())
+    }
+
+    /// Addresses may be URLs, as etcd's tools want them.
+    fn members(&self) -> Result<Vec<Member>, Error> {
+        if self.initial_cluster.is_empty() {
+            return Ok(vec![Member { name: self.name.clone(), peer_addr: String::new() }]);
+        }
+        let parse = |text: &String| {
+            let (name, address) = text
+                .split_once('=')
+                .ok_or_else(|| Error::Usage(format!("\"{text}\" is not NAME=HOST:PORT")))?;
+            let peer_addr = address.strip_prefix("http://").unwrap_or(address).to_owned();
+            Ok(Member { name: name.to_owned(), peer_addr })
+        };
+        self.initial_cluster.iter().map(parse).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! `althing verify`: says of a member's directory what is in it, or what is damaged.
+//! Exit code 0 when everything is sound, 1 when something is not, 2 when it could not be looked at.
+
+use crate::args::USAGE;
+use clap::Args;
+use server::offline::{self, Report};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const EXAMPLE: &str = "\
+Example:
+  althing verify ./althing-data        while the member is stopped; nothing is changed";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLE)]
+pub struct Verify {
+    /// The data directory of a member that does not run
+    data_dir: PathBuf,
+}
+
+impl Verify {
+    pub fn run(&self) -> ExitCode {
+        let mut say = |what: &str| tell_stderr(&format!("checking {what}\n"));
+        match offline::verify(&self.data_dir, &mut say) {
+            Ok(Ok(report)) => {
+                let told = std::io::stdout().write_all(describe(&report).as_bytes());
+                if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            }
+            Ok(Err(faults)) => {
+                faults.iter().for_each(|fault| tell_stderr(&format!("DAMAGED: {fault}\n")));
+                ExitCode::FAILURE
+            }
+            Err(error) => {
+                tell_stderr(&format!("Error: {error}\n"));
+                ExitCode::from(USAGE)
+            }
+        }
+    }
+}
+
+fn tell_stderr(text: &str) {
+    // When standard error is gone, the exit code still tells.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+fn describe(report: &Report) -> String {
+    let torn = match &report.log.torn {
+        Some(torn) => format!(
+            "; its end in {} at byte {} was being written when the member died, and a start will cut it",
+            torn.file, torn.offset
+        ),
+        None => String::new(),
+    };
+    format!(
+        "sound: log of {} segments with {} records{torn}\n\
+         sound: store of {} bytes at revision {} (compacted {}), entry {}: {} keys, {} versions, {} leases, \
+         hash {:016x}\n",
+        report.log.segments,
+        report.log.records,
+        report.store_bytes,
+        report.revision.0,
+        report.compacted.0,
+        report.applied.index.0,
+        report.keys,
+        report.versions,
+        report.leases,
+        report.hash,
+    )
+}

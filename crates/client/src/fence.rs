@@ -1,0 +1,89 @@
+//! Writes that happen only while a token holds its lock.
+//! A fence, which is a lock's name and a token, goes in with a write; the server checks it at the very moment when
+//! the write is applied. So a holder that slept beyond its lease writes nothing, whatever it believes of itself.
+
+use crate::kv::kv;
+use crate::{Client, Error, Kind};
+use proto::etcdserverpb::{
+    DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, TxnRequest, TxnResponse,
+};
+use std::fmt::Write;
+use tonic::Request;
+use tonic::metadata::{Ascii, MetadataValue};
+
+/// Where a call carries its fence.
+const METADATA: &str = "althing-fence";
+
+/// What a write depends on. It can be handed on to whoever writes for the holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    pub lock: Vec<u8>,
+    pub token: i64,
+}
+
+impl Fence {
+    /// As the metadata has it, the name percent-encoded.
+    fn value(&self) -> MetadataValue<Ascii> {
+        let mut text = String::from("lock=");
+        for byte in &self.lock {
+            match byte {
+                b'%' | b',' | b' ' | ..0x20 | 0x7f.. => {
+                    write!(text, "%{byte:02X}").expect("a string takes everything");
+                }
+                plain => text.push(char::from(*plain)),
+            }
+        }
+        write!(text, ",token={}", self.token).expect("a string takes everything");
+        text.parse().expect("what is not plain was encoded")
+    }
+
+    fn around<T>(&self, request: T) -> Request<T> {
+        let mut request = Request::new(request);
+        request.metadata_mut().insert(METADATA, self.value());
+        request
+    }
+}
+
+impl Client {
+    pub async fn put_fenced(&self, fence: &Fence, request: PutRequest) -> Result<PutResponse, Error> {
+        let call = |channel| {
+            let request = fence.around(request.clone());
+            async move { kv(channel).put(request).await }
+        };
+        self.call(Kind::Write, call).await
+    }
+
+    pub async fn delete_fenced(
+        &self,
+        fence: &Fence,
+        request: DeleteRangeRequest,
+    ) -> Result<DeleteRangeResponse, Error> {
+        let call = |channel| {
+            let request = fence.around(request.clone());
+            async move { kv(channel).delete_range(request).await }
+        };
+        self.call(Kind::Write, call).await
+    }
+
+    pub async fn txn_fenced(&self, fence: &Fence, request: TxnRequest) -> Result<TxnResponse, Error> {
+        let call = |channel| {
+            let request = fence.around(request.clone());
+            async move { kv(channel).txn(request).await }
+        };
+        self.call(Kind::Write, call).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_header_cannot_carry_is_encoded() {
+        let value =
+            |lock: &[u8]| Fence { lock: lock.to_vec(), token: 7 }.value().to_str().unwrap().to_owned();
+        assert_eq!(value(b"/locks/db"), "lock=/locks/db,token=7");
+        assert_eq!(value(b"a,b %"), "lock=a%2Cb%20%25,token=7");
+        assert_eq!(value(&[0, b'a', 0xff]), "lock=%00a%FF,token=7");
+    }
+}

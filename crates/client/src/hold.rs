@@ -1,0 +1,199 @@
+//! What a lock and a leadership have in common: a key that was created before all others below a name, the lease
+//! under which it lives, and the token that proves it.
+//! A hold tells by itself when it is over: when its deadline passes, when its lease is gone, or when its key is. What
+//! is written through it carries its fence, so that the server has the last word.
+
+use crate::connection::ROUND_PAUSE;
+use crate::tenure::Tenure;
+use crate::{Client, Error, Fence};
+use proto::etcdserverpb::compare::{CompareResult, CompareTarget, TargetUnion};
+use proto::etcdserverpb::request_op::Request;
+use proto::etcdserverpb::{
+    Compare, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse, RangeRequest, RequestOp,
+    TxnRequest, TxnResponse, WatchCreateRequest,
+};
+use proto::mvccpb::event::EventType;
+use std::ops::ControlFlow;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+#[derive(Debug)]
+pub struct Hold {
+    client: Client,
+    key: Vec<u8>,
+    fence: Fence,
+    /// Until it is ended, or dropped.
+    tenure: Option<Tenure>,
+    /// Whether the key is gone.
+    key_gone: watch::Receiver<bool>,
+    key_watch: JoinHandle<()>,
+}
+
+impl Hold {
+    pub(crate) fn new(client: &Client, tenure: Tenure, key: Vec<u8>, fence: Fence) -> Hold {
+        let (tell, key_gone) = watch::channel(false);
+        let sight = Sight { client: client.clone(), key: key.clone(), token: fence.token };
+        let key_watch = tokio::spawn(async move {
+            sight.until_gone().await;
+            tell.send_replace(true);
+        });
+        Hold { client: client.clone(), key, fence, tenure: Some(tenure), key_gone, key_watch }
+    }
+
+    /// The key of the place, which everybody can read.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Higher than that of every earlier holder.
+    pub fn token(&self) -> i64 {
+        self.fence.token
+    }
+
+    /// For whoever writes on behalf of the holder.
+    pub fn fence(&self) -> &Fence {
+        &self.fence
+    }
+
+    pub fn lease(&self) -> i64 {
+        self.tenure().lease()
+    }
+
+    /// Until when the holder may act, if nothing more is heard; none when the lease is lost.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.tenure().deadline()
+    }
+
+    /// Whether the holder may act now, as far as this side can know. Only a fence is proof.
+    pub fn is_held(&self) -> bool {
+        self.tenure().is_held() && !*self.key_gone.borrow()
+    }
+
+    /// Waits until it is lost, and tells why.
+    pub async fn lost(&self) -> Error {
+        let mut key_gone = self.key_gone.clone();
+        let key_gone = async move {
+            // The task ends only after it has told.
+            let _ = key_gone.wait_for(|gone| *gone).await;
+        };
+        let reason = tokio::select! {
+            error = self.tenure().lost() => error.to_string(),
+            () = key_gone => "its key is gone".to_owned(),
+        };
+        Error::LockLost { reason }
+    }
+
+    pub async fn put(&self, request: PutRequest) -> Result<PutResponse, Error> {
+        self.check()?;
+        self.client.put_fenced(&self.fence, request).await
+    }
+
+    pub async fn delete(&self, request: DeleteRangeRequest) -> Result<DeleteRangeResponse, Error> {
+        self.check()?;
+        self.client.delete_fenced(&self.fence, request).await
+    }
+
+    pub async fn txn(&self, request: TxnRequest) -> Result<TxnResponse, Error> {
+        self.check()?;
+        self.client.txn_fenced(&self.fence, request).await
+    }
+
+    /// Who knows that it is over does not ask.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.is_held() {
+            true => Ok(()),
+            false => Err(Error::LockLost { reason: "nothing is sent under it any more".to_owned() }),
+        }
+    }
+
+    /// The key was given back, or that was tried: ends the lease, if it is the hold's own.
+    pub(crate) async fn end(mut self) -> Result<(), Error> {
+        let tenure = self.tenure.take().expect("it is taken only here and on drop");
+        tenure.end().await
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn has_own_lease(&self) -> bool {
+        self.tenure().is_own()
+    }
+
+    fn tenure(&self) -> &Tenure {
+        self.tenure.as_ref().expect("it is taken only at the end")
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.key_watch.abort();
+        // The end of its own lease takes the key along; under another's, the key has to go by itself.
+        if self.tenure.take().is_some_and(|tenure| !tenure.is_own()) {
+            let (client, request) = (self.client.clone(), delete_if_same(&self.key, self.fence.token));
+            self.client.afterwards(async move {
+                // If it does not arrive, the lease has the last word.
+                let _ = client.txn(request).await;
+            });
+        }
+    }
+}
+
+/// A key of the same name that was created later is somebody else's.
+fn delete_if_same(key: &[u8], token: i64) -> TxnRequest {
+    let same = Compare {
+        result: CompareResult::Equal as i32,
+        target: CompareTarget::Create as i32,
+        key: key.to_vec().into(),
+        target_union: Some(TargetUnion::CreateRevision(token)),
+        ..Default::default()
+    };
+    let delete = DeleteRangeRequest { key: key.to_vec().into(), ..Default::default() };
+    let delete = RequestOp { request: Some(Request::RequestDeleteRange(delete)) };
+    TxnRequest { compare: vec![same], success: vec![delete], failure: vec![] }
+}
+
+/// Keeps the key in sight.
+struct Sight {
+    client: Client,
+    key: Vec<u8>,
+    token: i64,
+}
+
+impl Sight {
+    /// Trouble is waited out: whether it lasts too long is for the lease to say.
+    async fn until_gone(&self) {
+        loop {
+            match self.look_and_watch().await {
+                Ok(ControlFlow::Break(())) => return,
+                Ok(ControlFlow::Continue(())) => {}
+                Err(_) => sleep(ROUND_PAUSE).await,
+            }
+        }
+    }
+
+    /// Looks first, for the key may be gone already; what comes after that look is watched.
+    async fn look_and_watch(&self) -> Result<ControlFlow<()>, Error> {
+        let request = RangeRequest { key: self.key.clone().into(), ..Default::default() };
+        let seen = self.client.range(request).await?;
+        if seen.kvs.first().is_none_or(|kv| kv.create_revision != self.token) {
+            return Ok(ControlFlow::Break(()));
+        }
+        let start_revision = seen.header.map_or(0, |header| header.revision) + 1;
+        let create =
+            WatchCreateRequest { key: self.key.clone().into(), start_revision, ..Default::default() };
+        let mut watcher = self.client.watch(create);
+        loop {
+            let events = match watcher.next().await {
+                Ok(response) => response.events,
+                // Nothing can be said of what was compacted; a look tells.
+                Err(Error::Compacted { .. }) => return Ok(ControlFlow::Continue(())),
+                Err(error) => return Err(error),
+            };
+            if events.iter().any(|event| event.r#type() == EventType::Delete) {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A lease for as long as something is held under it: granted for the purpose, or given by the caller.
+//! It is kept alive from the first moment. One that was granted for the purpose is revoked in the end, also when
+//! the tenure is merely dropped; one that was given outlives it.
+
+use crate::{Client, Error, Keeper};
+use tokio::time::Instant;
+
+/// Under which lease something is to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lease {
+    /// One of its own, which lives for so many seconds after the last keep-alive.
+    Own { ttl_seconds: i64 },
+    /// One that exists, and goes on existing.
+    Given(i64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    client: Client,
+    keeper: Keeper,
+    is_own: bool,
+    has_ended: bool,
+}
+
+impl Tenure {
+    pub async fn begin(client: &Client, lease: Lease) -> Result<Tenure, Error> {
+        let keeper = match lease {
+            Lease::Own { ttl_seconds } => Keeper::of(client, &client.grant_lease(ttl_seconds, 0).await?),
+            Lease::Given(id) => Keeper::adopt(client, id).await?,
+        };
+        let is_own = matches!(lease, Lease::Own { .. });
+        Ok(Tenure { client: client.clone(), keeper, is_own, has_ended: false })
+    }
+
+    pub fn lease(&self) -> i64 {
+        self.keeper.id()
+    }
+
+    pub fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.keeper.is_held()
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        self.keeper.deadline()
+    }
+
+    pub async fn lost(&self) -> Error {
+        self.keeper.lost().await
+    }
+
+    /// What is waited for under the lease is not waited for longer than the lease lives.
+    pub async fn unless_lost<T>(&self, wait: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        tokio::select! {
+            outcome = wait => outcome,
+            error = self.lost() => Err(error),
+        }
+    }
+
+    /// Revokes the lease if it is its own. Gone is gone: that somebody else ended it is no trouble.
+    pub async fn end(mut self) -> Result<(), Error> {
+        self.has_ended = true;
+        if !self.is_own {
+            return Ok(());
+        }
+        match self.client.revoke_lease(self.lease()).await {
+            Err(error) if !error.is_refusal(base::Code::LeaseNotFound) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        if self.is_own && !self.has_ended {
+            let (client, id) = (self.client.clone(), self.lease());
+            self.client.afterwards(async move {
+                // If it does not arrive, the lease runs out.
+                let _ = client.revoke_lease(id).await;
+            });
+        }
+    }
+}

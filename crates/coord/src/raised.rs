@@ -1,0 +1,65 @@
+//! A state that begins anew from a backup: which of its rows go along, and how its revision is raised.
+//! What clients saw after the backup was taken may have had any later revision, so a restored state goes on
+//! far above them and calls everything below compacted: a watcher is told to read again instead of seeing time
+//! go back. The log then ends below the state's revision, which the row `raised` explains.
+
+use crate::compaction::sweep_row;
+use crate::rows::{Corrupt, Emit, FORMAT, META_KEY, Meta, formatted};
+use crate::unindexed::INDEXED_KEY;
+use base::codec::put_signed;
+use base::{Revision, Table, View};
+use bytes::Bytes;
+
+const RAISED_KEY: &[u8] = b"raised";
+
+/// The revision went from one to the other without a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Raised {
+    pub from: Revision,
+    pub to: Revision,
+}
+
+impl Raised {
+    pub fn load(view: &dyn View) -> Result<Option<Raised>, Corrupt> {
+        let Some(row) = view.get(Table::Meta, RAISED_KEY) else { return Ok(None) };
+        let corrupt = Corrupt::malformed(Table::Meta, RAISED_KEY);
+        Raised::decode(row).filter(|raised| raised.from <= raised.to).ok_or(corrupt).map(Some)
+    }
+
+    fn decode(row: Bytes) -> Option<Raised> {
+        let mut reader = formatted(row)?;
+        let raised = Raised { from: Revision(reader.signed()?), to: Revision(reader.signed()?) };
+        reader.is_empty().then_some(raised)
+    }
+
+    /// Why a log ends here although the state is at a later revision.
+    pub fn explains(&self, last: Revision, revision: Revision) -> bool {
+        revision == self.to && last <= self.from
+    }
+}
+
+/// Whether a row of a backup belongs to the state itself. Which proposals were applied, and whatever else a
+/// member kept for its cluster, means nothing in another one.
+pub fn goes_along(table: Table, key: &[u8]) -> bool {
+    match table {
+        Table::Meta => [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key),
+        Table::Origins => false,
+        Table::Versions | Table::Log | Table::Index => true,
+        Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,
+    }
+}
+
+/// The rows that raise the revision of a state by so many, and mark everything before as compacted; `None`
+/// if there are no such revisions.
+pub fn raise(meta: Meta, by: i64, emit: &mut Emit<'_>) -> Option<Revision> {
+    let to = meta.revision.0.checked_add(by).filter(|to| by > 0 && *to < i64::MAX).map(Revision)?;
+    let mut value = Vec::new();
+    Meta { revision: to, compacted: to, ..meta }.encode(&mut value);
+    emit(Table::Meta, META_KEY, Some(&value));
+    value = vec![FORMAT];
+    put_signed(&mut value, meta.revision.0);
+    put_signed(&mut value, to.0);
+    emit(Table::Meta, RAISED_KEY, Some(&value));
+    sweep_row((Revision::ZERO, 0), emit);
+    Some(to)
+}

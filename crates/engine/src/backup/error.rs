@@ -1,0 +1,26 @@
+//! Why a file cannot be taken for a whole backup.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("the backup cannot be read: {0}")]
+    Read(io::Error),
+
+    #[error("this is not a backup of Althing")]
+    NotABackup,
+
+    #[error(
+        "the backup has format version {found}, and this build knows version {known}: use a newer release"
+    )]
+    Version { found: u8, known: u8 },
+
+    #[error("the backup is cut off after {at} bytes: save it again")]
+    Cut { at: u64 },
+
+    #[error("the backup is damaged at byte {at}: {what}")]
+    Damaged { at: u64, what: &'static str },
+
+    #[error("something stands behind the end of the backup")]
+    TooLong,
+}

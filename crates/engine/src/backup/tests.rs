@@ -1,0 +1,197 @@
+//! A backup taken, read back, damaged everywhere, and restored into another directory.
+
+use super::*;
+use crate::restore::restore;
+use crate::vault::{LIVE, VaultParams};
+use crate::verify::verify;
+use base::{Boot, Index, Position, ProposalId, Revision, Row, Term};
+use coord::request::{Delete, Put};
+use coord::{Change, Command, Grant, Proposal, Record, Records, State, Unindexed, rows};
+use disk::{Disk, SimDisk, Store};
+
+const CACHE: usize = 256 * 1024;
+const PARAMS: VaultParams = VaultParams { cache_bytes: CACHE, chunk_bytes: 600, unindexed_keys_max: 100 };
+
+struct Kept<'a>(&'a [Change]);
+
+impl Records for Kept<'_> {
+    fn record(&self, key: &[u8], revision: Revision) -> Option<Record> {
+        let change = self.0.iter().find(|change| change.key == key && change.revision == revision)?;
+        match &change.kind {
+            coord::ChangeKind::Put(record) => Some(record.clone()),
+            coord::ChangeKind::Delete => None,
+        }
+    }
+}
+
+/// A store with keys, a lease, deletes and a past.
+fn filled() -> (SimDisk, State) {
+    let disk = SimDisk::new(3);
+    let mut state = State::empty();
+    let mut changes = Vec::new();
+    let mut commands = vec![Command::LeaseGrant(Grant { id: base::LeaseId(7), ttl: 60 })];
+    for n in 0..40u8 {
+        commands.push(Command::Put(Put {
+            key: vec![b'k', n % 16].into(),
+            value: Some(vec![n; 50].into()),
+            lease: Some(base::LeaseId(if n % 5 == 0 { 7 } else { 0 })),
+            prev_kv: false,
+        }));
+    }
+    commands.push(Command::Delete(Delete { keys: base::KeyRange::single("k\u{3}".into()), prev_kv: false }));
+    let mut applied = Position::ORIGIN;
+    for (seq, command) in (1..).zip(commands) {
+        applied = Position { index: Index(seq), term: Term(2) };
+        let id = ProposalId { origin: NodeId(1), boot: Boot(1), seq };
+        let proposal = Proposal { id, low: seq, command };
+        let coord::Applied::Done { changes: new, reply } = state.apply(&Kept(&changes), applied, &proposal)
+        else {
+            panic!("nothing is a duplicate");
+        };
+        reply.unwrap();
+        changes.extend(new);
+    }
+    let store = Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap();
+    let mut unindexed = Unindexed::default();
+    changes.iter().for_each(|change| unindexed.note(change));
+    store
+        .write_with(&mut |put| {
+            rows::change_rows(&changes, put);
+            unindexed.write(put);
+            rows::state_rows(&state, applied, put);
+            state.take_rows(put);
+        })
+        .unwrap();
+    (disk, state)
+}
+
+fn taken() -> Taken {
+    Taken { cluster: ClusterId(5), member: NodeId(6), at_millis: 7 }
+}
+
+fn backup_of(disk: &SimDisk) -> Vec<u8> {
+    let store = Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap();
+    let mut backup = Backup::begin(Arc::new(store.view().unwrap()), taken(), 600).unwrap();
+    let mut bytes = Vec::new();
+    let total = backup.left_bytes();
+    while let Some(piece) = backup.next() {
+        bytes.extend_from_slice(&piece);
+        assert_eq!(backup.left_bytes() + bytes.len() as u64, total);
+    }
+    assert_eq!(backup.left_bytes(), 0);
+    bytes
+}
+
+fn nobody(_: &[Row], _: u64) -> Result<(), Error> {
+    Ok(())
+}
+
+fn restored(bytes: &[u8], raise_by: i64) -> (SimDisk, Revision) {
+    let disk = SimDisk::new(4);
+    let done = restore(Arc::new(disk.clone()), PARAMS, &mut &bytes[..], raise_by, &mut |_| {}).unwrap();
+    (disk, done.revision)
+}
+
+fn load(disk: &SimDisk) -> State {
+    let store = Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap();
+    State::load(&store.view().unwrap()).unwrap().unwrap()
+}
+
+#[test]
+fn etcds_tools_take_it_for_a_backup_with_a_digest() {
+    let bytes = backup_of(&filled().0);
+    assert_eq!(bytes.len() % 512, DIGEST_BYTES);
+    let (body, digest) = bytes.split_at(bytes.len() - DIGEST_BYTES);
+    assert_eq!(Sha256::of(body), digest);
+}
+
+#[test]
+fn a_backup_tells_what_it_holds() {
+    let (disk, state) = filled();
+    let bytes = backup_of(&disk);
+    let summary = read(&mut &bytes[..], &mut nobody).unwrap();
+    assert_eq!(summary.head.total_bytes, bytes.len() as u64);
+    assert_eq!(summary.head.taken.cluster, ClusterId(5));
+    assert_eq!(summary.head.meta.unwrap().revision, state.revision());
+    assert_eq!((summary.versions, summary.leases), (40, 1));
+}
+
+#[test]
+fn no_flipped_bit_and_no_cut_passes() {
+    let bytes = backup_of(&filled().0);
+    for at in (0..bytes.len()).step_by(7) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(read(&mut &damaged[..], &mut nobody).is_err(), "byte {at}");
+        assert!(read(&mut &bytes[..at], &mut nobody).is_err(), "cut at {at}");
+    }
+    let longer = [&bytes[..], b"x"].concat();
+    assert!(matches!(read(&mut &longer[..], &mut nobody), Err(Error::Backup(BackupError::TooLong))));
+}
+
+#[test]
+fn a_damaged_backup_leaves_no_store_behind() {
+    let mut bytes = backup_of(&filled().0);
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    let disk = SimDisk::new(4);
+    restore(Arc::new(disk.clone()), PARAMS, &mut &bytes[..], 5, &mut |_| {}).unwrap_err();
+    assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_restored_state_is_the_same_with_a_raised_and_compacted_revision() {
+    let (disk, before) = filled();
+    let bytes = backup_of(&disk);
+    let (disk, revision) = restored(&bytes, 1_000);
+    assert_eq!(revision.0, before.revision().0 + 1_000);
+    let after = load(&disk);
+    assert_eq!((after.revision(), after.compacted()), (revision, revision));
+    assert_eq!((after.key_count(), after.lease_count()), (before.key_count(), before.lease_count()));
+    assert!(after.is_sweeping(), "the past goes");
+    let report = verify(Arc::new(disk), CACHE, &mut |_| {}).unwrap();
+    assert_eq!(report.revision, revision);
+}
+
+#[test]
+fn a_revision_that_is_not_raised_stays_with_its_past() {
+    let (disk, before) = filled();
+    let (disk, revision) = restored(&backup_of(&disk), 0);
+    assert_eq!(revision, before.revision());
+    let after = load(&disk);
+    assert_eq!((after.revision(), after.compacted()), (before.revision(), Revision::ZERO));
+    assert!(!after.is_sweeping());
+}
+
+#[test]
+fn what_was_applied_for_the_old_cluster_is_forgotten() {
+    let (disk, _) = filled();
+    let (disk, _) = restored(&backup_of(&disk), 1);
+    let mut state = load(&disk);
+    let id = ProposalId { origin: NodeId(1), boot: Boot(1), seq: 1 };
+    let command = Command::Delete(Delete { keys: base::KeyRange::single("none".into()), prev_kv: false });
+    let at = Position { index: Index(100), term: Term(3) };
+    let applied = state.apply(&Kept(&[]), at, &Proposal { id, low: 1, command });
+    assert!(matches!(applied, coord::Applied::Done { .. }), "a new member of the same id may begin at 1");
+}
+
+#[test]
+fn a_damaged_page_is_found_and_nothing_is_changed_by_looking() {
+    let (disk, _) = filled();
+    let len = disk.open(LIVE).unwrap().len().unwrap();
+    verify(Arc::new(disk.clone()), CACHE, &mut |_| {}).unwrap();
+    let mut found = 0;
+    for page in 2..len / 4096 {
+        let (disk, _) = filled();
+        let file = disk.open(LIVE).unwrap();
+        let mut byte = [0];
+        file.read_at(page * 4096 + 100, &mut byte).unwrap();
+        file.write_at(page * 4096 + 100, &[byte[0] ^ 0x40]).unwrap();
+        found += u64::from(verify(Arc::new(disk.clone()), CACHE, &mut |_| {}).is_err());
+        let mut after = [0];
+        file.read_at(page * 4096 + 100, &mut after).unwrap();
+        assert_eq!(after[0], byte[0] ^ 0x40, "it is not repaired either");
+        assert_eq!(disk.list().unwrap(), [LIVE]);
+    }
+    assert!(found > 5, "{found} of {} pages", len / 4096);
+}

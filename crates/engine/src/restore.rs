@@ -1,0 +1,57 @@
+//! A backup made into the store of a new member: the state goes along, what belonged to its old cluster does
+//! not, and the revision is raised. The store is built beside its place and put there when everything in the
+//! backup has been verified; until then a crash, a full disk or a damaged file leaves no store behind.
+
+use crate::backup::{self, Summary};
+use crate::error::Error;
+use crate::vault::{LIVE, STAGED, VaultParams};
+use base::{Revision, Row};
+use coord::{State, raised};
+use disk::store::staging::{self, Staging};
+use disk::{Disk, Store};
+use std::io::Read;
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Restored {
+    pub summary: Summary,
+    /// Where the new cluster begins.
+    pub revision: Revision,
+}
+
+/// Into a directory without a store; `raise_by` of zero leaves the revision as it was. `progress` hears how many
+/// bytes have been read.
+pub fn restore(
+    disk: Arc<dyn Disk>,
+    params: VaultParams,
+    source: &mut dyn Read,
+    raise_by: i64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Restored, Error> {
+    let mut filling = Staging::begin(disk.clone(), STAGED, params.cache_bytes)?;
+    let summary = backup::read(source, &mut |rows, at| {
+        let kept: Vec<Row> =
+            rows.iter().filter(|row| raised::goes_along(row.table, &row.key)).cloned().collect();
+        progress(at);
+        Ok(filling.add(&kept)?)
+    });
+    let summary = summary.inspect_err(|_| {
+        // What is left of it is thrown away by the next attempt as well.
+        let _ = staging::discard(&*disk, STAGED);
+    })?;
+    let mut revision = summary.head.meta.map_or(Revision::EMPTY_STORE, |meta| meta.revision);
+    if let Some(meta) = summary.head.meta.filter(|_| raise_by != 0) {
+        let mut rows = Vec::new();
+        let to = raised::raise(meta, raise_by, &mut |table, key, value| {
+            let value = value.map(|value| value.to_vec().into());
+            rows.push(Row { table, key: key.to_vec().into(), value });
+        });
+        revision = to.ok_or(Error::Raise { revision: meta.revision.0, by: raise_by })?;
+        filling.add(&rows)?;
+    }
+    let staged = filling.finish()?;
+    // What cannot be served is not put in place.
+    State::load(&Store::open(disk.clone(), STAGED, params.cache_bytes)?.view()?)?;
+    staging::install(&*disk, staged, LIVE)?;
+    Ok(Restored { summary, revision })
+}

@@ -1,0 +1,86 @@
+//! The files of a member that does not run, checked as far as they can be: every frame of the log, every page of
+//! the store, every row by itself and against the others, and that log and store belong together.
+//! Nothing on the disk is changed: repairs that a start would make are made in memory.
+
+use crate::error::Error;
+use crate::vault::LIVE;
+use base::{Position, Revision};
+use coord::State;
+use coord::rows::Meta;
+use disk::{Disk, Recovery, Scratch, Store, Stream};
+use raft::{Record, Restoring};
+use std::sync::Arc;
+
+/// What a directory in good order holds.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub log: Recovery,
+    pub store_bytes: u64,
+    pub applied: Position,
+    pub revision: Revision,
+    pub compacted: Revision,
+    pub hash: u64,
+    pub keys: usize,
+    pub versions: u64,
+    pub leases: usize,
+}
+
+/// What is wrong, with as much of it as could be found.
+pub type Faults = Vec<Error>;
+
+/// `step` hears what is being looked at.
+pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str)) -> Result<Report, Faults> {
+    let scratch = Scratch::over(disk).map_err(|source| {
+        let (action, file) = ("list", "the data directory".to_owned());
+        vec![Error::Disk(disk::Error::Io { action, file, source })]
+    })?;
+    let scratch: Arc<dyn Disk> = Arc::new(scratch);
+    step("the write-ahead log");
+    let log = check_log(&scratch);
+    step("the store");
+    let store = check_store(scratch, cache_bytes, step);
+    match (log, store) {
+        (Ok((log, restoring)), Ok(mut report)) => {
+            restoring.finish(report.applied).map_err(|gap| vec![gap.into()])?;
+            report.log = log;
+            Ok(report)
+        }
+        (log, store) => Err(log.err().into_iter().chain(store.err()).collect()),
+    }
+}
+
+fn check_log(disk: &Arc<dyn Disk>) -> Result<(Recovery, Restoring), Error> {
+    let mut restoring = Restoring::default();
+    let mut all_known = true;
+    let recovery = disk::wal::inspect(&**disk, &mut |record| {
+        if record.stream == Stream::Raft {
+            match Record::decode(record.payload) {
+                Some(record) => restoring.add(record),
+                None => all_known = false,
+            }
+        }
+    })?;
+    if all_known { Ok((recovery, restoring)) } else { Err(Error::UnknownRecord) }
+}
+
+/// Pages first: rows are read only from a store whose pages are sound.
+fn check_store(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let mut store = Store::open(disk, LIVE, cache_bytes)?;
+    store.check_pages()?;
+    step("the rows of the store");
+    let view = store.view()?;
+    let state = State::load(&view)?.unwrap_or_else(State::empty);
+    let versions = state.check_versions(&view)?;
+    let applied = Meta::read(&view)?.map_or(Position::ORIGIN, |meta| meta.applied);
+    Ok(Report {
+        log: Recovery::default(),
+        store_bytes: store.file_bytes()?,
+        applied,
+        revision: state.revision(),
+        compacted: state.compacted(),
+        hash: state.hash(),
+        keys: state.key_count(),
+        versions,
+        leases: state.lease_count(),
+    })
+}

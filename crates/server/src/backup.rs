@@ -1,0 +1,120 @@
+//! A backup of a running member: pieces of what it had applied when it was asked, read from a pinned view on
+//! threads where that holds up nobody, as fast as its receiver takes them. A receiver that takes nothing for long
+//! loses the backup, because the view keeps old pages of the store from being used again.
+
+use crate::core::Core;
+use crate::handle::Handle;
+use crate::storage;
+use base::Code;
+use base::limits::{BACKUP_IDLE_MILLIS_MAX, BACKUPS_MAX, SNAPSHOT_CHUNK_BYTES};
+use bytes::Bytes;
+use coord::rows::Meta;
+use disk::StoreView;
+use engine::Backup;
+use engine::backup::Taken;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+/// Pieces that are read ahead of the receiver.
+const PIECES_AHEAD: usize = 2;
+/// How often the store is looked at, until it holds what was applied.
+const FLUSH_POLL: Duration = Duration::from_millis(10);
+/// How long that may take.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
+/// A moment for others after each piece: what is saved is not urgent, and requests are.
+const BREATH: Duration = Duration::from_micros(200);
+
+/// One piece of a backup.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub bytes: Bytes,
+    /// What comes after this one.
+    pub left_bytes: u64,
+}
+
+/// Where the pieces arrive.
+pub struct Pieces {
+    pieces: mpsc::Receiver<Piece>,
+    left_bytes: u64,
+}
+
+/// Seats for those who take backups.
+pub(crate) fn seats() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(BACKUPS_MAX))
+}
+
+impl Handle {
+    /// Everything that this member has applied, as one file.
+    pub async fn backup(&self) -> Result<Pieces, Code> {
+        let core = self.core();
+        let seat = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let view = flushed_view(core, self.status().applied.0).await?;
+        let identity = self.identity();
+        let at_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
+        let taken = Taken { cluster: identity.cluster, member: identity.member, at_millis };
+        let begin = move || Backup::begin(view, taken, SNAPSHOT_CHUNK_BYTES);
+        let backup = tokio::task::spawn_blocking(begin).await.map_err(|_| Code::Stopped)?;
+        // A row that cannot be read ends the process wherever it is met; here it would have been the first.
+        let backup = backup.map_err(|_| Code::Stopped)?;
+        let left_bytes = backup.left_bytes();
+        tracing::info!(bytes = left_bytes, "a backup begins");
+        let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
+        tokio::spawn(send(backup, sender, seat));
+        Ok(Pieces { pieces, left_bytes })
+    }
+}
+
+impl Pieces {
+    /// The next piece; `None` behind the last.
+    pub async fn next(&mut self) -> Result<Option<Piece>, Code> {
+        match self.pieces.recv().await {
+            Some(piece) => {
+                self.left_bytes = piece.left_bytes;
+                Ok(Some(piece))
+            }
+            None if self.left_bytes == 0 => Ok(None),
+            None => Err(Code::Timeout),
+        }
+    }
+}
+
+/// The store as it is on the disk, once that is as far as what was applied.
+async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreView>, Code> {
+    let flushed = async {
+        loop {
+            let (reply, answer) = oneshot::channel();
+            if !core.storage.push(storage::Mail::View { reply }) {
+                return Err(Code::Stopped);
+            }
+            let view = answer.await.map_err(|_| Code::Stopped)?;
+            let meta = Meta::read(&*view).map_err(|_| Code::Stopped)?;
+            if meta.map_or(0, |meta| meta.applied.index.0) >= applied {
+                return Ok(view);
+            }
+            drop(view);
+            sleep(FLUSH_POLL).await;
+        }
+    };
+    timeout(FLUSH_TIMEOUT, flushed).await.unwrap_or(Err(Code::Timeout))
+}
+
+async fn send(mut backup: Backup, to: mpsc::Sender<Piece>, seat: OwnedSemaphorePermit) {
+    let idle_max = Duration::from_millis(BACKUP_IDLE_MILLIS_MAX);
+    loop {
+        let read = tokio::task::spawn_blocking(move || {
+            let bytes = backup.next();
+            (backup, bytes)
+        });
+        let Ok((same, Some(bytes))) = read.await else { break };
+        backup = same;
+        let piece = Piece { bytes, left_bytes: backup.left_bytes() };
+        if !matches!(timeout(idle_max, to.send(piece)).await, Ok(Ok(()))) {
+            tracing::warn!(left_bytes = backup.left_bytes(), "a backup was not taken to its end");
+            break;
+        }
+        sleep(BREATH).await;
+    }
+    drop(seat);
+}
