@@ -40,7 +40,7 @@ Example:
   althing lock inspect backup -w json";
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLE)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true, after_help = EXAMPLE)]
 pub struct Lock {
     #[command(subcommand)]
     look: Option<Look>,

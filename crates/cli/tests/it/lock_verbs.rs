@@ -109,6 +109,20 @@ fn the_command_is_stopped_when_the_lock_is_lost() {
 }
 
 #[test]
+fn who_hears_nothing_of_its_lease_stops_the_command() {
+    let member = Plan::single().start_ready();
+    let script = "echo ready; while :; do sleep 0.1; done";
+    let args = ["lock", "l", "--ttl", "2s", "--command-timeout", "500ms", "--", "sh", "-c", script];
+    let mut holder = start(&member, &args);
+    holder.line();
+    member.signal("STOP");
+    let (status, told) = holder.ending();
+    member.signal("CONT");
+    assert_eq!(status.code(), Some(4), "{told}");
+    assert!(told.contains("the lock is lost"), "{told}");
+}
+
+#[test]
 fn whoever_is_told_to_stop_gives_the_lock_back() {
     let member = Plan::single().start_ready();
     for signal in ["INT", "TERM"] {
