@@ -6,10 +6,13 @@
 pub mod ask;
 mod compare;
 mod dice;
+mod raw_codec;
 pub mod round;
 pub mod server;
 mod side;
 mod watching;
+
+pub use raw_codec::RawCodec;
 
 use std::time::Duration;
 

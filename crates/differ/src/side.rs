@@ -4,8 +4,9 @@ use crate::PATIENCE;
 use crate::ask::Ask;
 use crate::compare::{Essence, code_alone, essence, refusal};
 use crate::dice::STREAMS;
+use crate::raw_codec::RawCodec;
 use crate::watching::Watches;
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use client::duplex::Duplex;
 use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::lease_client::LeaseClient;
@@ -14,7 +15,6 @@ use proto::etcdserverpb::{
 };
 use tokio::time::{Instant, sleep, timeout};
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
@@ -124,42 +124,4 @@ fn inner<T>(outcome: Result<Response<T>, Status>) -> Result<T, Status> {
 async fn in_time(answer: impl Future<Output = Essence>) -> Essence {
     let late = Essence { text: "no answer".to_owned(), revision: None };
     timeout(PATIENCE, answer).await.unwrap_or(late)
-}
-
-/// Bytes as they are.
-#[derive(Clone, Copy)]
-struct RawCodec;
-
-impl Codec for RawCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = RawCodec;
-    type Decoder = RawCodec;
-
-    fn encoder(&mut self) -> RawCodec {
-        RawCodec
-    }
-
-    fn decoder(&mut self) -> RawCodec {
-        RawCodec
-    }
-}
-
-impl Encoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, frame: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(frame.copy_to_bytes(frame.remaining())))
-    }
 }

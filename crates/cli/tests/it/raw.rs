@@ -1,9 +1,9 @@
 //! A gRPC client that sends bytes as they are, so that a test can say what no honest client would.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
+use differ::RawCodec;
 use tonic::Status;
 use tonic::client::Grpc;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 
@@ -24,42 +24,5 @@ impl RawClient {
         self.0.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let path: PathAndQuery = path.parse().unwrap();
         self.0.unary(tonic::Request::new(message), path, RawCodec).await.map(tonic::Response::into_inner)
-    }
-}
-
-#[derive(Clone, Copy)]
-struct RawCodec;
-
-impl Codec for RawCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = RawCodec;
-    type Decoder = RawCodec;
-
-    fn encoder(&mut self) -> RawCodec {
-        RawCodec
-    }
-
-    fn decoder(&mut self) -> RawCodec {
-        RawCodec
-    }
-}
-
-impl Encoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, frame: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(frame.copy_to_bytes(frame.remaining())))
     }
 }
