@@ -155,6 +155,10 @@ codes! {
     TooManyLearners = 66, FailedPrecondition, "etcdserver: too many learner members in cluster";
     MemberUrlsInvalid = 67, InvalidArgument, "etcdserver: given member URLs are invalid";
     UnhealthyCluster = 68, Unavailable, "etcdserver: unhealthy cluster";
+    // Documents that the cluster agrees on.
+    DocumentChanged = 70, FailedPrecondition, "althing: the document has another version";
+    DocumentsFull = 71, ResourceExhausted, "althing: too many documents";
+    BadDocument = 72, InvalidArgument, "althing: a document has a name, and is not too large";
     /// From here on refusals of the mesh, which etcd has no words for.
     WrongType = 100, FailedPrecondition, "althing: the key holds a value of another type";
     FencePassed = 101, FailedPrecondition, "althing: the fencing token has been passed";
