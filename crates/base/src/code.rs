@@ -155,6 +155,10 @@ codes! {
     TooManyLearners = 66, FailedPrecondition, "etcdserver: too many learner members in cluster";
     MemberUrlsInvalid = 67, InvalidArgument, "etcdserver: given member URLs are invalid";
     UnhealthyCluster = 68, Unavailable, "etcdserver: unhealthy cluster";
+    // Documents that the cluster agrees on.
+    DocumentChanged = 70, FailedPrecondition, "althing: the document has another version";
+    DocumentsFull = 71, ResourceExhausted, "althing: too many documents";
+    BadDocument = 72, InvalidArgument, "althing: a document has a name, and is not too large";
     // The REST API of the mesh. Its answers carry the name of the code as a word, and say what would be right.
     BadRequest = 80, InvalidArgument, "althing: the request cannot be understood";
     KeyAbsent = 81, NotFound, "althing: no such key";

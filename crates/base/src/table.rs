@@ -26,10 +26,12 @@ pub enum Table {
     Claims = 7,
     /// resource → the highest token that it has seen, and of which lock.
     Fences = 8,
+    /// The rows of the mesh, whose first byte says what they are; in a store of their own.
+    Mesh = 9,
 }
 
 impl Table {
-    pub const ALL: [Table; 9] = [
+    pub const ALL: [Table; 10] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -39,6 +41,7 @@ impl Table {
         Table::Sessions,
         Table::Claims,
         Table::Fences,
+        Table::Mesh,
     ];
 
     pub fn from_number(number: u8) -> Option<Table> {

@@ -58,13 +58,14 @@ impl State {
         self.sweep.is_some()
     }
 
-    /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, locks and where
-    /// the sweep is.
+    /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, locks, alarms,
+    /// documents and where the sweep is.
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
         self.leases.take_rows(emit);
         self.sessions.take_rows(emit);
         self.locks.take_rows(emit);
         self.alarms.take_rows(emit);
+        self.documents.take_rows(emit);
         if let Some(place) = self.sweep {
             sweep_row(place, emit);
         }

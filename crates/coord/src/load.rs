@@ -5,6 +5,7 @@
 
 use crate::alarms::Alarms;
 use crate::compaction;
+use crate::documents::Documents;
 use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
@@ -45,6 +46,7 @@ impl State {
             sessions,
             members: Members::read(view)?.unwrap_or_default(),
             alarms: Alarms::load(view)?,
+            documents: Documents::load(view)?,
             stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,

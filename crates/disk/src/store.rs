@@ -59,6 +59,7 @@ impl Store {
         if disk.exists(name).map_err(Error::io("look for", name))? {
             let store = Store::attach(&*disk, name, cache_bytes)?;
             store.check_format()?;
+            store.add_tables()?;
             return Ok(store);
         }
         let fresh = format!("{name}{FRESH_SUFFIX}");
@@ -134,6 +135,18 @@ impl Store {
         Ok(txn)
     }
 
+    /// A store of an earlier release lacks the tables that came later.
+    fn add_tables(&self) -> Result<(), Error> {
+        let read = self.db.begin_read().map_err(Error::store(&self.name))?;
+        let known = read.list_tables().map_err(Error::store(&self.name))?.count();
+        if known > Table::ALL.len() {
+            return Ok(());
+        }
+        let txn = self.begin()?;
+        prepare(&txn).map_err(Error::store(&self.name))?;
+        txn.commit().map_err(Error::store(&self.name))
+    }
+
     fn check_format(&self) -> Result<(), Error> {
         let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
         let table = txn.open_table(FORMAT).map_err(Error::store(&self.name))?;
@@ -206,5 +219,6 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Sessions => "6-sessions",
         Table::Claims => "7-claims",
         Table::Fences => "8-fences",
+        Table::Mesh => "9-mesh",
     })
 }

@@ -125,6 +125,7 @@ impl Loop {
             compacting: None,
             space,
         };
+        new.core.documents.set(new.machine.documents().clone());
         new.show();
         new
     }
@@ -284,6 +285,9 @@ impl Loop {
         if news {
             self.show();
         }
+        if std::mem::take(&mut self.out.documents_changed) {
+            self.core.documents.set(self.machine.documents().clone());
+        }
         let members = std::mem::take(&mut self.out.members);
         if let Some((at, _)) = members.last() {
             self.tell_members(*at);
@@ -347,6 +351,7 @@ impl Loop {
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
         self.tell_lease_events();
         self.tell_members(at.index);
+        self.core.documents.set(self.machine.documents().clone());
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

@@ -4,6 +4,7 @@
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::documents::Shelf;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
@@ -27,6 +28,8 @@ pub(crate) struct Core {
     pub board: Board,
     pub metrics: Metrics,
     pub members: Members,
+    /// What the cluster agrees on beside the keys.
+    pub documents: Shelf,
     /// What may be stored; zero sets no bound.
     pub quota_bytes: u64,
     /// New requests are refused.
@@ -62,6 +65,7 @@ impl Core {
             board: Board::default(),
             metrics,
             members,
+            documents: Shelf::default(),
             quota_bytes: config.quota_bytes,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),

@@ -8,6 +8,7 @@ use crate::lease_events::{LeaseEvents, Wanted};
 use crate::lock::LockCalls;
 use crate::mailbox::Mailbox;
 use crate::members::{MemberInfo, place};
+use crate::mesh::handle::MeshHandle;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::pieces::{Encode, Keep, Pieces};
@@ -126,6 +127,11 @@ impl Handle {
     /// Asks what only the leader knows of a lease, wherever the leader is.
     pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
         self.wait_for(Work::Ask(question)).await
+    }
+
+    /// The data plane of this node.
+    pub fn mesh(&self) -> MeshHandle {
+        MeshHandle::new(self.shared.core.clone())
     }
 
     pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
