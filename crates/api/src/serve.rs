@@ -18,6 +18,7 @@ use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
+use crate::rest::{self, Rest};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -45,6 +46,14 @@ pub struct Settings {
     pub txn_ops_max: usize,
     /// Whether it is noted how long calls take.
     pub timed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct RestSettings {
+    /// What this region is called.
+    pub region: String,
+    /// The largest value.
+    pub value_bytes_max: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -85,6 +94,20 @@ pub async fn serve_probes(
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
     let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
+    front::serve(front, open(listener, &figures)?, shutdown).await
+}
+
+/// Serves the REST API of the mesh until `shutdown` ends, with probes and metrics beside it.
+pub async fn serve_rest(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    settings: RestSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let figures = Arc::new(Figures::new(&described(), false));
+    let views = http::Views { handle: handle.clone(), figures: figures.clone() };
+    let rest = Rest::new(handle, settings.region, settings.value_bytes_max);
+    let front = Front { router: rest::router(rest, views), fast: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 

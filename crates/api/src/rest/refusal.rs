@@ -67,12 +67,16 @@ impl From<Code> for Refusal {
     fn from(code: Code) -> Refusal {
         let message = match code {
             Code::EmptyKey => "a key is not empty".to_owned(),
-            Code::BadQuorum => "r and w are 1 or more, and not more than the namespace's n or the nodes there \
+            Code::BadQuorum => {
+                "r and w are 1 or more, and not more than the namespace's n or the nodes there \
                                 are; GET /v1/ring tells both"
-                .to_owned(),
-            Code::WrongType => "the key holds a value of another type; delete it first, or use the operations \
+                    .to_owned()
+            }
+            Code::WrongType => {
+                "the key holds a value of another type; delete it first, or use the operations \
                                 of its type"
-                .to_owned(),
+                    .to_owned()
+            }
             Code::FencePassed => "a holder with a later token has written the key".to_owned(),
             Code::UnknownSpace => "no such namespace; PUT /v1/namespaces/{ns} creates one".to_owned(),
             code => {
@@ -146,6 +150,9 @@ mod tests {
         assert_eq!(response.headers()[RETRY_AFTER], RETRY_AFTER_SECONDS);
         assert!(Refusal::bad("").into_response().headers().get(RETRY_AFTER).is_none());
         let body = Refusal::indeterminate(1, 2).body();
-        assert_eq!((&body["status"], &body["acks"], &body["needed"]), (&"indeterminate".into(), &1.into(), &2.into()));
+        assert_eq!(
+            (&body["status"], &body["acks"], &body["needed"]),
+            (&"indeterminate".into(), &1.into(), &2.into())
+        );
     }
 }

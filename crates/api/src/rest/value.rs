@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn only_what_is_no_json_is_taken_as_bytes() {
-        for json in ["application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"] {
+        for json in
+            ["application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"]
+        {
             assert_eq!(Content::of(&headers(CONTENT_TYPE, json)).unwrap(), Content::Json, "{json}");
         }
         assert_eq!(Content::of(&HeaderMap::new()).unwrap(), Content::Json);
