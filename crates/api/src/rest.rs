@@ -25,6 +25,7 @@ mod value;
 mod write;
 
 use crate::http;
+use crate::serve::RestSettings;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
@@ -53,15 +54,13 @@ struct Shared {
     handle: Handle,
     mesh: MeshHandle,
     spaces: Spaces,
-    /// What this region is called.
-    region: String,
-    value_bytes_max: usize,
+    settings: RestSettings,
 }
 
 impl Rest {
-    pub fn new(handle: Handle, region: String, value_bytes_max: usize) -> Rest {
+    pub fn new(handle: Handle, settings: RestSettings) -> Rest {
         let mesh = handle.mesh();
-        let shared = Shared { handle, mesh, spaces: Spaces::default(), region, value_bytes_max };
+        let shared = Shared { handle, mesh, spaces: Spaces::default(), settings };
         Rest { shared: Arc::new(shared) }
     }
 
@@ -78,21 +77,26 @@ impl Rest {
     }
 
     fn region(&self) -> &str {
-        &self.shared.region
+        &self.shared.settings.region
+    }
+
+    /// Where clients reach this API.
+    fn advertised(&self) -> &str {
+        &self.shared.settings.advertise
     }
 
     fn value_bytes_max(&self) -> usize {
-        self.shared.value_bytes_max
+        self.shared.settings.value_bytes_max
     }
 
     fn body_bytes_max(&self) -> usize {
-        self.shared.value_bytes_max + GRPC_OVERHEAD_BYTES
+        self.shared.settings.value_bytes_max + GRPC_OVERHEAD_BYTES
     }
 
     /// A region that this node has no name for is called by its number.
     fn region_name(&self, region: RegionId) -> String {
-        match region == RegionId::of(&self.shared.region) {
-            true => self.shared.region.clone(),
+        match region == RegionId::of(self.region()) {
+            true => self.region().to_owned(),
             false => format!("{:08x}", region.0),
         }
     }

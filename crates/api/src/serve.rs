@@ -46,6 +46,8 @@ pub struct Settings {
     pub txn_ops_max: usize,
     /// Whether it is noted how long calls take.
     pub timed: bool,
+    /// Whether the other members come by this port as well.
+    pub with_peers: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,8 @@ pub struct RestSettings {
     pub region: String,
     /// The largest value.
     pub value_bytes_max: usize,
+    /// Where clients reach this API.
+    pub advertise: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -79,9 +83,10 @@ pub async fn serve(
         shutdown.await;
         stop.send_replace(true);
     };
+    let peers = settings.with_peers.then(|| handle.clone());
     let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let front = Front { router: router(parts), fast: Some(fast) };
+    let front = Front { router: router(parts), fast: Some(fast), peers };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -93,7 +98,7 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
+    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -106,8 +111,8 @@ pub async fn serve_rest(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle: handle.clone(), figures: figures.clone() };
-    let rest = Rest::new(handle, settings.region, settings.value_bytes_max);
-    let front = Front { router: rest::router(rest, views), fast: None };
+    let rest = Rest::new(handle, settings);
+    let front = Front { router: rest::router(rest, views), fast: None, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 

@@ -41,6 +41,13 @@ pub struct Config {
     pub drain_timeout: Duration,
 }
 
+impl Config {
+    /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
+    pub fn shares_a_port(&self) -> bool {
+        self.client_addr == self.peer_addr && self.client_addr.port() != 0
+    }
+}
+
 /// Whom to ask for a place in the cluster. A member that has one already asks nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {

@@ -49,6 +49,7 @@ pub async fn get(State(rest): State<Rest>) -> Result<Response, Refusal> {
     Ok(json(&object!({
         "region": rest.region(),
         "node": rest.handle().identity().name,
+        "http": rest.advertised(),
         "epoch": topology.epoch.0,
         "partitions": PARTITIONS,
         "n": copies,
