@@ -53,10 +53,10 @@ impl Controller {
     pub fn set_leading(&mut self, now: Instant, leads: bool) {
         if leads != self.since.is_some() {
             self.since = leads.then_some(now);
-            self.heard.clear();
         }
     }
 
+    /// Whether it decides or not: whoever leads next has heard already.
     pub fn hear(&mut self, now: Instant, from: NodeId, tidings: Tidings) {
         self.heard.insert(from, Heard { tidings, last: now });
     }

@@ -136,6 +136,11 @@ pub fn conflict(stamp: Stamp, id: u64) -> Bytes {
     join(&[CONFLICT], &[stamp.0.to_be_bytes(), id.to_be_bytes()].concat())
 }
 
+/// All conflicts.
+pub fn conflict_range() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[CONFLICT]), Bytes::from_static(&[CONFLICT + 1]))
+}
+
 fn join(head: &[u8], tail: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
     bytes.put_slice(head);

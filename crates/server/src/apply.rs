@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, pieces, storage};
+use crate::{consensus, mesh, pieces, storage};
 use base::{Index, Instant, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
@@ -125,7 +125,7 @@ impl Loop {
             compacting: None,
             space,
         };
-        new.core.documents.set(new.machine.documents().clone());
+        new.tell_documents();
         new.show();
         new
     }
@@ -286,7 +286,7 @@ impl Loop {
             self.show();
         }
         if std::mem::take(&mut self.out.documents_changed) {
-            self.core.documents.set(self.machine.documents().clone());
+            self.tell_documents();
         }
         let members = std::mem::take(&mut self.out.members);
         if let Some((at, _)) = members.last() {
@@ -325,6 +325,11 @@ impl Loop {
         }
     }
 
+    fn tell_documents(&self) {
+        self.core.documents.set(self.machine.documents().clone());
+        self.core.mesh.queue.push(mesh::node::Mail::Documents);
+    }
+
     fn tell_lease_events(&mut self) {
         for event in self.out.lease_events.drain(..) {
             // Often nobody listens.
@@ -351,7 +356,7 @@ impl Loop {
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
         self.tell_lease_events();
         self.tell_members(at.index);
-        self.core.documents.set(self.machine.documents().clone());
+        self.tell_documents();
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::documents::Shelf;
 use crate::members::Members;
+use crate::mesh::Desk;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::status::Board;
@@ -24,6 +25,8 @@ pub(crate) struct Core {
     pub persist: Queue<persist::Mail>,
     pub apply: Queue<apply::Mail>,
     pub storage: Queue<storage::Mail>,
+    /// The data plane.
+    pub mesh: Arc<Desk>,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
@@ -61,6 +64,7 @@ impl Core {
             persist: Queue::new(),
             apply: Queue::new(),
             storage: Queue::new(),
+            mesh: Arc::new(Desk::new(config.mesh.timeout)),
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,

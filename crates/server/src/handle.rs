@@ -381,6 +381,7 @@ impl Handle {
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
+            mesh: core.mesh.board.status(),
         };
         core.metrics.render(&reading)
     }

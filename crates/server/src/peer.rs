@@ -222,6 +222,17 @@ impl Peers {
         queued
     }
 
+    /// The same for frames of the data plane, which wait behind the others; what is refused is lost.
+    pub fn send_data(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
+        let Some(peer) = self.shared.peer(to) else { return false };
+        let refused = frames.len();
+        let queued = peer.outbox.send_data(frames);
+        if !queued {
+            peer.tally.add_refused(refused);
+        }
+        queued
+    }
+
     /// A ticket for the stream that is open to the peer now.
     pub fn ticket(&self, peer: NodeId) -> Option<Ticket> {
         let stream = self.shared.peer(peer)?.outbox.stream()?;
