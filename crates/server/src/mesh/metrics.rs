@@ -11,7 +11,10 @@ use prometheus_client::registry::Registry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-type Labels = [(&'static str, &'static str); 2];
+type Label = (&'static str, &'static str);
+/// A figure, and where it is read.
+type Figures<F, S, N> = Vec<(F, fn(&S) -> N)>;
+type Seconds = Family<[Label; 1], Histogram, fn() -> Histogram>;
 
 /// What a request wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,17 +88,16 @@ pub(crate) struct Metrics {
     /// By kind, then by outcome.
     requests: [[Counter; Outcome::ALL.len()]; Asked::ALL.len()],
     seconds: [Histogram; Asked::ALL.len()],
-    gauges: Vec<(Gauge, fn(&MeshStatus) -> i64)>,
-    counters: Vec<(Counter, fn(&Counts) -> u64)>,
+    gauges: Figures<Gauge, MeshStatus, i64>,
+    counters: Figures<Counter, Counts, u64>,
 }
 
 impl Metrics {
     pub fn registered(registry: &mut Registry) -> Metrics {
-        let requests: Family<Labels, Counter> = Family::default();
+        let requests: Family<[Label; 2], Counter> = Family::default();
         registry.register("althing_mesh_requests", "Requests to the mesh", requests.clone());
         let durations = || Histogram::new(exponential_buckets(0.000_1, 2.0, 17));
-        let seconds: Family<[(&'static str, &'static str); 1], Histogram, fn() -> Histogram> =
-            Family::new_with_constructor(durations);
+        let seconds: Seconds = Family::new_with_constructor(durations);
         let (name, help) = ("althing_mesh_request_duration_seconds", "How long requests to the mesh take");
         registry.register(name, help, seconds.clone());
         let metrics = Metrics {
@@ -134,7 +136,7 @@ impl Metrics {
     }
 }
 
-fn registered_gauges(registry: &mut Registry) -> Vec<(Gauge, fn(&MeshStatus) -> i64)> {
+fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64> {
     type Read = fn(&MeshStatus) -> i64;
     let all: [(&str, &str, Read); 12] = [
         ("epoch", "The topology that this node goes by", |status| {
@@ -178,7 +180,7 @@ fn registered_gauges(registry: &mut Registry) -> Vec<(Gauge, fn(&MeshStatus) -> 
     all.into_iter().map(register).collect()
 }
 
-fn registered_counters(registry: &mut Registry) -> Vec<(Counter, fn(&Counts) -> u64)> {
+fn registered_counters(registry: &mut Registry) -> Figures<Counter, Counts, u64> {
     type Read = fn(&Counts) -> u64;
     let all: [(&str, &str, Read); 5] = [
         ("hints", "Hints written for replicas that did not answer", |counts| counts.hinted),
