@@ -183,14 +183,14 @@ impl Server {
         threads.mesh_store.join();
         self.core.mesh.log.close();
         threads.mesh_log.join();
-        self.core.consensus.close();
+        self.core.consensus.queue.close();
         threads.consensus.join();
         self.peers.halt();
         self.core.persist.close();
         threads.persist.join();
-        self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
+        self.core.apply.queue.push(apply::Mail::Finish { flush: end == End::Flushed });
         threads.apply.join();
-        self.core.apply.close();
+        self.core.apply.queue.close();
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
@@ -224,14 +224,18 @@ impl Threads {
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
         let (log_core, store_core) = (core.clone(), core.clone());
+        let core_of_apply = core.clone();
+        let apply_thread = move || core_of_apply.apply.run(apply, || {});
+        let core = core.clone();
+        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
             mesh: Thread::spawn("mesh", || node.run())?,
             mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
             mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,
-            apply: Thread::spawn("apply", || apply.run())?,
+            apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", || persist.run())?,
-            consensus: Thread::spawn("consensus", || consensus.run())?,
+            consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }
 }

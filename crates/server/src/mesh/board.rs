@@ -1,5 +1,5 @@
 //! What the mesh's threads write down for others to see, and who may ask: the newest topology and figures, and the
-//! seats of those who wait for an answer. Nobody waits here.
+//! admissions of those who wait for an answer. Nobody waits here.
 
 use crate::mesh::status::{MeshStatus, Moving};
 use base::limits::{MESH_OPERATIONS_MAX, REQUESTS_WAITING_MAX};
@@ -77,25 +77,25 @@ impl Board {
 }
 
 /// Held by a request until it is answered.
-pub(crate) struct Seat {
+pub(crate) struct Admission {
     desk: Arc<super::Desk>,
     bytes: usize,
 }
 
-impl Seat {
+impl Admission {
     /// None when too many wait already. One that is alone may be of any size.
-    pub fn take(desk: &Arc<super::Desk>, bytes: usize) -> Option<Seat> {
+    pub fn take(desk: &Arc<super::Desk>, bytes: usize) -> Option<Admission> {
         let board = &desk.board;
         let before = board.waiting.fetch_add(1, Relaxed);
         let bytes_before = board.waiting_bytes.fetch_add(bytes, Relaxed);
-        let seat = Seat { desk: desk.clone(), bytes };
+        let admission = Admission { desk: desk.clone(), bytes };
         let fits =
             before < REQUESTS_WAITING_MAX && (before == 0 || bytes_before + bytes <= WAITING_BYTES_MAX);
-        fits.then_some(seat)
+        fits.then_some(admission)
     }
 }
 
-impl Drop for Seat {
+impl Drop for Admission {
     fn drop(&mut self) {
         self.desk.board.waiting.fetch_sub(1, Relaxed);
         self.desk.board.waiting_bytes.fetch_sub(self.bytes, Relaxed);

@@ -2,7 +2,7 @@
 //! A handle is cheap to clone. What it is asked is answered or refused by the deadline, whatever happens.
 
 use crate::core::Core;
-use crate::mesh::board::Seat;
+use crate::mesh::board::Admission;
 use crate::mesh::node::Mail;
 use crate::mesh::status::MeshStatus;
 use base::Code;
@@ -31,10 +31,10 @@ impl MeshHandle {
         if self.core.draining.load(Ordering::Relaxed) {
             return Err(Code::Stopped);
         }
-        let seat = Seat::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
+        let admission = Admission::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
         let deadline = self.core.clock.now().after(timeout.unwrap_or(self.core.mesh.timeout));
         let (asker, answer) = oneshot::channel();
-        self.core.mesh.queue.push(Mail::Request { deadline, request, asker, seat });
+        self.core.mesh.queue.push(Mail::Request { deadline, request, asker, admission });
         // Nobody answers any more when the node has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))
     }

@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::fatal::fatal;
-use crate::mesh::board::Seat;
+use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
@@ -40,7 +40,7 @@ pub(crate) enum Mail {
         deadline: Instant,
         request: Request,
         asker: oneshot::Sender<Result<Reply, Code>>,
-        seat: Seat,
+        admission: Admission,
     },
     Conflicts {
         after: Option<Bytes>,
@@ -96,7 +96,7 @@ struct Caller {
     asker: oneshot::Sender<Result<Reply, Code>>,
     asked: Asked,
     began: Instant,
-    _seat: Seat,
+    _admission: Admission,
 }
 
 pub(crate) struct Loop {
@@ -196,9 +196,14 @@ impl Loop {
 
     fn take_in(&mut self, now: Now, item: Mail) {
         match item {
-            Mail::Request { deadline, request, asker, seat } => {
+            Mail::Request { deadline, request, asker, admission } => {
                 let asked = Asked::of(&request);
-                self.ask(now, deadline, request, Caller { asker, asked, began: now.at, _seat: seat });
+                self.ask(
+                    now,
+                    deadline,
+                    request,
+                    Caller { asker, asked, began: now.at, _admission: admission },
+                );
             }
             Mail::Conflicts { after, limit, asker } => {
                 let page = self.machine.as_ref().map(|machine| machine.conflicts(&*self.view, after, limit));
