@@ -37,6 +37,8 @@ pub struct Config {
     pub log_keep_entries: u64,
     /// After so long without an event, a watch that asked for it is told how far it is.
     pub watch_progress_interval: Duration,
+    /// How the node takes part in the mesh.
+    pub mesh: Mesh,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }
@@ -45,6 +47,34 @@ impl Config {
     /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
     pub fn shares_a_port(&self) -> bool {
         self.client_addr == self.peer_addr && self.client_addr.port() != 0
+
+/// The data plane's own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mesh {
+    /// The name of the region that the cluster is.
+    pub region: String,
+    /// Nodes of one zone fail together, and copies are kept apart; empty for a zone of the node's own.
+    pub zone: String,
+    /// Points on the ring.
+    pub points: u32,
+    /// How long replicas are waited for when a request does not say.
+    pub timeout: Duration,
+    /// How often each pair of replicas compares what it holds.
+    pub round_every: Duration,
+    /// How far ahead of this node's clock another's is believed.
+    pub drift_max: Duration,
+}
+
+impl Default for Mesh {
+    fn default() -> Mesh {
+        Mesh {
+            region: "default".to_owned(),
+            zone: String::new(),
+            points: mesh::controller::POINTS,
+            timeout: Duration::from_secs(5),
+            round_every: Duration::from_secs(10),
+            drift_max: Duration::from_millis(500),
+        }
     }
 }
 

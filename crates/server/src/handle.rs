@@ -232,7 +232,7 @@ impl Handle {
             return Err(Code::TooManyRequests);
         }
         // A member that stops drops the request, and its caller hears of it by that.
-        if !core.consensus.push(Mail::Request { deadline, work, caller: caller() }) {
+        if !core.consult(Mail::Request { deadline, work, caller: caller() }, 0) {
             core.waiters.dismiss(1);
         }
         Ok(())
@@ -389,6 +389,7 @@ impl Handle {
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
+            mesh: core.mesh.board.status(),
         };
         core.metrics.render(&reading)
     }

@@ -31,6 +31,7 @@ mod persist;
 pub mod pieces;
 mod post;
 mod queue;
+mod seat;
 mod server;
 mod snapshot;
 mod space;

@@ -47,6 +47,10 @@ impl Members {
         Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
     }
 
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
     /// Where this member serves clients.
     pub fn own_url(&self) -> &str {
         &self.own_url

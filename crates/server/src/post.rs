@@ -3,11 +3,13 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::mesh::node::Mail as MeshMail;
+use crate::mesh::wire::{self, Assembled, Assembly, Message};
 use crate::peer::{Deliver, Event, Peers};
 use base::NodeId;
 use bytes::Bytes;
 use node::{Frame, Input, Part};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What one turn sends, by peer: one call to the transport for each.
 #[derive(Default)]
@@ -25,21 +27,39 @@ impl Outgoing {
     }
 
     /// What the transport refuses is repeated by the machines.
-    pub fn send(&mut self, peers: &Peers) {
+    pub fn send(&mut self, peers: &Peers, at_once: bool) {
         for (peer, frames) in self.by_peer.drain(..) {
-            peers.send(peer, frames);
+            match at_once {
+                true => peers.send_at_once(peer, frames),
+                false => peers.send(peer, frames),
+            };
         }
     }
 }
 
 /// Brings what the transport hears into the consensus queue, and holds it back while that is full.
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
+    let assembly = Mutex::new(Assembly::default());
     Arc::new(move |event| match event {
-        Event::Frames { from, frames } => on_frames(&core, from, frames),
-        Event::Connected { peer } => {
-            core.consensus.push(Mail::Connected(peer));
+        Event::Frames { from, mut frames } => {
+            let of_the_mesh: Vec<Bytes> =
+                frames.extract_if(.., |frame| wire::is_of_the_mesh(frame)).collect();
+            if !frames.is_empty() {
+                on_frames(&core, from, frames);
+            }
+            if !of_the_mesh.is_empty() {
+                on_mesh_frames(&core, &assembly, from, of_the_mesh);
+            }
         }
-        Event::Lost { peer } => core.report(Input::Lost(peer)),
+        Event::Connected { peer } => {
+            core.consensus.queue.push(Mail::Connected(peer));
+            core.mesh.queue.push(MeshMail::Connected(peer));
+        }
+        Event::Lost { peer } => {
+            core.report(Input::Lost(peer));
+            core.mesh.queue.push(MeshMail::Lost(peer));
+            assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+        }
         Event::Removed { by } => {
             if !core.removed.send_replace(true) {
                 tracing::error!(peer = by.0, "a member says that this one was removed from the cluster");
@@ -64,7 +84,7 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
         }
         Frame::Members(members) => {
             if core.members.hear(members) {
-                core.consensus.push(Mail::Others(core.members.others()));
+                core.consensus.queue.push(Mail::Others(core.members.others()));
             }
             false
         }
@@ -74,6 +94,32 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: Part::Rows(_), .. })) {
         core.storage.wait_for_room();
     }
-    core.consensus.wait_for_room();
-    core.consensus.push_bytes(Mail::Frames { from, frames }, bytes);
+    core.consensus.queue.wait_for_room();
+    core.consult(Mail::Frames { from, frames }, bytes);
+}
+
+/// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.
+fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
+    let bytes = frames.iter().map(Bytes::len).sum();
+    let mut envelopes = Vec::new();
+    for frame in frames {
+        let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
+        match assembled {
+            Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Message(Message::Tidings(tidings)) => {
+                core.mesh.queue.push(MeshMail::Tidings { from, tidings });
+            }
+            Assembled::Message(Message::Plan(plan)) => {
+                core.mesh.queue.push(MeshMail::Plan(Box::new(plan)));
+            }
+            Assembled::Incomplete => {}
+            Assembled::Malformed => {
+                core.metrics.frames_malformed.inc();
+            }
+        }
+    }
+    if !envelopes.is_empty() {
+        core.mesh.queue.wait_for_room();
+        core.mesh.queue.push_bytes(MeshMail::Frames { from, envelopes }, bytes);
+    }
 }

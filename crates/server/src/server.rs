@@ -16,23 +16,26 @@ use crate::peer::{self, OnQuestion, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
-use crate::{apply, identity, persist, post, storage};
+use crate::{apply, identity, mesh, persist, post, storage};
+use ::mesh::RegionId;
 use base::NodeId;
+use base::checksum::hash64;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk};
-use engine::Member;
+use engine::{Member, MeshFiles, MeshParams};
 use node::Input;
 use node::member::{cluster_id, member_id};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The store keeps this much of its file in memory.
 pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
@@ -42,6 +45,11 @@ pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
+/// Where the files of the mesh lie, below the member's directory.
+pub(crate) const MESH_DIR: &str = "mesh";
+pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
+/// Its log is short: everything is flushed within moments.
+const MESH_SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -61,6 +69,9 @@ struct Threads {
     persist: Thread,
     apply: Thread,
     storage: Thread,
+    mesh: Thread,
+    mesh_log: Thread,
+    mesh_store: Thread,
 }
 
 /// Whether the store is brought up to date at the end.
@@ -92,6 +103,7 @@ impl Server {
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
+        let mesh_files = open_mesh(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
@@ -129,7 +141,7 @@ impl Server {
         };
         let handle = Handle::new(core.clone(), &peers, params);
         asked.get_or_init(|| handle.clone());
-        let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
+        let threads = Threads::start(&core, &peers, member, mesh_files, &config).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
         Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), _lock: lock })
     }
@@ -173,14 +185,20 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
-        self.core.consensus.close();
+        self.core.mesh.queue.close();
+        threads.mesh.join();
+        self.core.mesh.store.close();
+        threads.mesh_store.join();
+        self.core.mesh.log.close();
+        threads.mesh_log.join();
+        self.core.consensus.queue.close();
         threads.consensus.join();
         self.peers.halt();
         self.core.persist.close();
         threads.persist.join();
-        self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
+        self.core.apply.queue.push(apply::Mail::Finish { flush: end == End::Flushed });
         threads.apply.join();
-        self.core.apply.close();
+        self.core.apply.queue.close();
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
@@ -194,7 +212,13 @@ impl Drop for Server {
 }
 
 impl Threads {
-    fn start(core: &Arc<Core>, peers: &Arc<Peers>, member: Member, config: &Config) -> io::Result<Threads> {
+    fn start(
+        core: &Arc<Core>,
+        peers: &Arc<Peers>,
+        member: Member,
+        mesh_files: MeshFiles,
+        config: &Config,
+    ) -> io::Result<Threads> {
         let Member { consensus, apply, journal, vault, .. } = member;
         let view = vault.shared_view();
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
@@ -204,11 +228,22 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let settings = mesh_settings(config, core.members.me());
+        let (node, mesh_log, mesh_store) =
+            mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
+        let (log_core, store_core) = (core.clone(), core.clone());
+        let core_of_apply = core.clone();
+        let apply_thread = move || core_of_apply.apply.run(apply, || {});
+        let core = core.clone();
+        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
+            mesh: Thread::spawn("mesh", || node.run())?,
+            mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
+            mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,
-            apply: Thread::spawn("apply", || apply.run())?,
+            apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", || persist.run())?,
-            consensus: Thread::spawn("consensus", || consensus.run())?,
+            consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }
 }
@@ -345,6 +380,50 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
             watches_max: WATCHES_PER_STREAM_MAX,
         },
+    }
+}
+
+/// The mesh has a directory of its own below the member's.
+fn open_mesh(config: &Config) -> Result<MeshFiles, Error> {
+    let path = config.data_dir.join(MESH_DIR);
+    let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
+    let disk = RealDisk::open(path.clone()).map_err(trouble)?;
+    let params = MeshParams {
+        log_segment_bytes: config.wal_segment_bytes.min(MESH_SEGMENT_BYTES_MAX),
+        cache_bytes: MESH_CACHE_BYTES,
+        fresh_incarnation: fresh_incarnation(),
+    };
+    let files = engine::open_mesh(Arc::new(disk), &params)?;
+    let (life, replayed) = (files.life.life(), files.replayed.len());
+    tracing::info!(
+        incarnation = life.incarnation,
+        boot = life.boot,
+        replayed,
+        "opened the files of the mesh"
+    );
+    Ok(files)
+}
+
+/// Names a life that has never been before: randomness of the process, and the time.
+fn fresh_incarnation() -> u32 {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u128(time.as_nanos());
+    (hasher.finish() as u32).max(1)
+}
+
+fn mesh_settings(config: &Config, me: NodeId) -> mesh::node::Settings {
+    let config::Mesh { region, zone, points, timeout, round_every, drift_max } = config.mesh.clone();
+    mesh::node::Settings {
+        me,
+        region: RegionId::of(&region),
+        // As the controller takes it for those who have not told.
+        zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
+        points,
+        timeout,
+        flush_every: config.flush_interval,
+        round_every,
+        drift_max,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
+use server::config::Mesh;
 use server::{Config, Join, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -139,6 +140,7 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
+        mesh: Mesh::default(),
     };
     Checked {
         client_addrs: vec![config.client_addr],

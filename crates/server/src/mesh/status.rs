@@ -1,7 +1,12 @@
 //! How this node's part of the mesh is doing, for people and for metrics. Nothing decides by it.
 
+use crate::mesh::metrics::Asked;
 use base::NodeId;
+use mesh::Topology;
 use mesh::mesh::status::Status;
+use mesh::request::Reply;
+use mesh::ring::Partition;
+use mesh::topology::Phase;
 
 #[derive(Clone, Debug, Default)]
 pub struct MeshStatus {
@@ -30,6 +35,21 @@ pub struct Moving {
     pub n_moved: usize,
 }
 
+impl Moving {
+    pub(crate) fn of(topology: &Topology) -> Moving {
+        let mut moving = Moving::default();
+        for partition in Partition::all() {
+            match topology.phase(partition) {
+                Phase::Still => {}
+                Phase::Pending => moving.n_pending += 1,
+                Phase::Switched => moving.n_switched += 1,
+                Phase::Moved => moving.n_moved += 1,
+            }
+        }
+        moving
+    }
+}
+
 /// Since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -48,4 +68,18 @@ pub struct Counts {
     pub purged: u64,
     /// Records whose clock was further ahead than is believed.
     pub clocks_ahead: u64,
+}
+
+impl Counts {
+    pub(crate) fn count(&mut self, asked: Asked, reply: &Reply) {
+        let counter = match (reply, asked) {
+            (Reply::Refused(_), _) => &mut self.refused,
+            (Reply::Indeterminate { .. }, _) => &mut self.indeterminate,
+            (Reply::Unavailable { .. }, _) => &mut self.unavailable,
+            (_, Asked::Write | Asked::Batch) => &mut self.written,
+            (_, Asked::Read) => &mut self.read,
+            (_, Asked::Scan) => &mut self.scanned,
+        };
+        *counter += 1;
+    }
 }

@@ -1,4 +1,5 @@
-//! What waits to be written to one peer: urgent frames first, bulk in small quanta behind them.
+//! What waits to be written to one peer: urgent frames first, those of the data plane and bulk in small quanta behind
+//! them.
 //! Any thread puts frames in without waiting (bulk senders wait for room), one writer takes batches out.
 //! Frames are bound to the stream that was open when they came: closing it drops them all.
 
@@ -12,9 +13,14 @@ use std::time::Instant;
 
 /// Bytes queued towards one peer: all the proposals that may wait in this process.
 const QUEUE_BYTES_MAX: usize = PROPOSALS_WAITING_BYTES_MAX;
+/// Frames of the data plane queued towards one peer, and their bytes; what does not fit is lost, as on a network.
+const DATA_FRAMES_MAX: usize = 65_536;
+const DATA_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of them joins one envelope, so that urgent frames get their turn.
+const DATA_QUANTUM_BYTES: usize = 256 * 1024;
 /// Bulk frames that wait for the writer; their senders wait beyond that.
 const BULK_QUEUE_FRAMES: usize = 2;
-/// Bulk written but not yet acknowledged. An urgent frame waits behind this much at most, however large the
+/// Bulk and frames of the data plane, written but not yet acknowledged. An urgent frame waits behind this much at most, however large the
 /// socket buffers have grown.
 const BULK_WINDOW_BYTES: usize = 1024 * 1024;
 
@@ -33,28 +39,24 @@ struct State {
     stream: u64,
     urgent: VecDeque<Bytes>,
     urgent_bytes: usize,
+    data: VecDeque<Bytes>,
+    data_bytes: usize,
     bulk: VecDeque<Bytes>,
-    /// Bulk on the way: where in the stream each piece ends, and its length.
+    /// Bulk and data on the way: where in the stream each piece ends, and its length.
     unacknowledged: VecDeque<(u64, usize)>,
     unacknowledged_bytes: usize,
     /// Waking a thread costs a system call, so it is done only when the writer sleeps.
     writer_sleeps: bool,
+    /// The writer is wanted although there may be nothing to take.
+    called: bool,
 }
 
 /// What the writer takes for one envelope.
 #[derive(Default)]
 pub(super) struct Batch {
     pub frames: Vec<Bytes>,
+    /// Of those that others may not have to wait for.
     pub bulk_bytes: usize,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Gathered {
-    Frames,
-    /// Nothing came until the time given.
-    Nothing,
-    /// The stream is no longer the open one.
-    Closed,
 }
 
 impl Outbox {
@@ -79,7 +81,7 @@ impl Outbox {
         if state.stream != stream || !state.open {
             return 0;
         }
-        let dropped = state.urgent.len() + state.bulk.len();
+        let dropped = state.urgent.len() + state.data.len() + state.bulk.len();
         *state = State { stream, ..State::default() };
         self.work.notify_all();
         self.room.notify_all();
@@ -92,8 +94,8 @@ impl Outbox {
         state.open.then_some(state.stream)
     }
 
-    /// All or nothing, and never waits.
-    pub fn send(&self, frames: Vec<Bytes>) -> bool {
+    /// All or nothing, and never waits. Whoever does not wake the writer sees to it that they are written.
+    pub fn send(&self, frames: Vec<Bytes>, wake: bool) -> bool {
         let bytes: usize = frames.iter().map(Bytes::len).sum();
         assert!(
             frames.iter().all(|frame| frame.len() <= FRAME_BYTES_MAX),
@@ -108,8 +110,40 @@ impl Outbox {
         }
         state.urgent_bytes += bytes;
         state.urgent.extend(frames);
-        self.wake_writer(state);
+        if wake {
+            self.wake_writer(state);
+        }
         true
+    }
+
+    /// For frames of the data plane, each a small piece. All or none are queued; never blocks.
+    pub fn send_data(&self, frames: Vec<Bytes>, wake: bool) -> bool {
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        let mut state = self.lock();
+        let fits =
+            state.data.len() + frames.len() <= DATA_FRAMES_MAX && state.data_bytes + bytes <= DATA_BYTES_MAX;
+        if !state.open || !(fits || state.data.is_empty()) {
+            return false;
+        }
+        state.data_bytes += bytes;
+        state.data.extend(frames);
+        if wake {
+            self.wake_writer(state);
+        }
+        true
+    }
+
+    /// Whether frames wait that need not.
+    pub fn has_ready(&self) -> bool {
+        let state = self.lock();
+        !state.urgent.is_empty() || !state.data.is_empty() && state.has_bulk_room()
+    }
+
+    /// Something is left to the writer.
+    pub fn call_writer(&self) {
+        let mut state = self.lock();
+        state.called = true;
+        self.wake_writer(state);
     }
 
     /// Waits for room while `stream` stays open.
@@ -142,30 +176,37 @@ impl Outbox {
         }
     }
 
-    /// The writer's side: waits until there is something to write, and takes what one envelope may hold.
-    pub fn gather(&self, stream: u64, batch: &mut Batch, until: Instant) -> Gathered {
-        batch.frames.clear();
-        batch.bulk_bytes = 0;
+    /// The writer's side: waits until there is something to write or the time has come. False when the stream is no
+    /// longer the open one.
+    pub fn wait(&self, stream: u64, until: Instant) -> bool {
         let mut state = self.lock();
         loop {
             if !state.open || state.stream != stream {
-                return Gathered::Closed;
-            }
-            state.take_urgent(batch);
-            if state.take_bulk(batch) {
-                self.room.notify_one();
-            }
-            if !batch.frames.is_empty() {
-                return Gathered::Frames;
+                return false;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Gathered::Nothing;
+            if state.has_work() || left.is_zero() {
+                state.called = false;
+                return true;
             }
             state.writer_sleeps = true;
             state =
                 self.work.wait_timeout(state, left).expect("no thread panics while it holds the outbox").0;
             state.writer_sleeps = false;
+        }
+    }
+
+    /// Takes what one envelope may hold.
+    pub fn take(&self, stream: u64, batch: &mut Batch, bulk: bool) {
+        batch.frames.clear();
+        batch.bulk_bytes = 0;
+        let mut state = self.lock();
+        if state.open && state.stream == stream {
+            state.take_urgent(batch);
+            state.take_data(batch);
+            if bulk && state.take_bulk(batch) {
+                self.room.notify_one();
+            }
         }
     }
 
@@ -187,13 +228,22 @@ impl Outbox {
         while let Some((_, bytes)) = state.unacknowledged.pop_front_if(|(piece_end, _)| *piece_end <= end) {
             state.unacknowledged_bytes -= bytes;
         }
-        if !state.bulk.is_empty() {
+        if !state.bulk.is_empty() || !state.data.is_empty() {
             self.wake_writer(state);
         }
     }
 }
 
 impl State {
+    fn has_work(&self) -> bool {
+        let waits = !self.bulk.is_empty() || !self.data.is_empty();
+        self.called || !self.urgent.is_empty() || (waits && self.has_bulk_room())
+    }
+
+    fn has_bulk_room(&self) -> bool {
+        self.unacknowledged_bytes < BULK_WINDOW_BYTES
+    }
+
     fn take_urgent(&mut self, batch: &mut Batch) {
         let mut bytes = 0;
         // One place is left for a bulk frame.
@@ -210,14 +260,26 @@ impl State {
         self.urgent_bytes -= bytes;
     }
 
+    fn take_data(&mut self, batch: &mut Batch) {
+        while batch.frames.len() < FRAMES_MAX - 1
+            && batch.bulk_bytes < DATA_QUANTUM_BYTES
+            && self.has_bulk_room()
+            && let Some(frame) = self.data.pop_front()
+        {
+            self.data_bytes -= frame.len();
+            batch.bulk_bytes += frame.len();
+            batch.frames.push(frame);
+        }
+    }
+
     /// One bulk frame joins an envelope, last: more would hold up the urgent frames that come next, and
     /// none at all would let a busy log starve a snapshot.
     fn take_bulk(&mut self, batch: &mut Batch) -> bool {
-        if self.unacknowledged_bytes >= BULK_WINDOW_BYTES {
+        if !self.has_bulk_room() {
             return false;
         }
         let Some(frame) = self.bulk.pop_front() else { return false };
-        batch.bulk_bytes = frame.len();
+        batch.bulk_bytes += frame.len();
         batch.frames.push(frame);
         true
     }
@@ -234,7 +296,8 @@ mod tests {
 
     fn take(outbox: &Outbox, stream: u64) -> Batch {
         let mut batch = Batch::default();
-        outbox.gather(stream, &mut batch, Instant::now());
+        assert!(outbox.wait(stream, Instant::now()));
+        outbox.take(stream, &mut batch, true);
         batch
     }
 
@@ -245,9 +308,9 @@ mod tests {
     #[test]
     fn nothing_is_queued_without_a_stream_and_what_is_queued_goes_with_it() {
         let outbox = Outbox::new();
-        assert!(!outbox.send(vec![frame(1, 1)]));
+        assert!(!outbox.send(vec![frame(1, 1)], true));
         let first = outbox.open();
-        assert!(outbox.send(vec![frame(1, 1), frame(2, 1)]));
+        assert!(outbox.send(vec![frame(1, 1), frame(2, 1)], true));
         assert_eq!(outbox.close(first), 2);
         assert_eq!(outbox.close(first), 0, "closed already");
         let second = outbox.open();
@@ -261,13 +324,13 @@ mod tests {
     fn the_queue_is_bounded_by_frames_and_by_bytes_but_an_empty_one_takes_anything() {
         let outbox = Outbox::new();
         let stream = outbox.open();
-        assert!(outbox.send(vec![frame(0, 1); PEER_QUEUE_FRAMES + 1]));
-        assert!(!outbox.send(vec![frame(0, 1)]));
+        assert!(outbox.send(vec![frame(0, 1); PEER_QUEUE_FRAMES + 1], true));
+        assert!(!outbox.send(vec![frame(0, 1)], true));
         while !take(&outbox, stream).frames.is_empty() {}
         let half = frame(0, QUEUE_BYTES_MAX / 2);
-        assert!(outbox.send(vec![half.clone()]));
-        assert!(outbox.send(vec![half]));
-        assert!(!outbox.send(vec![frame(0, 1)]));
+        assert!(outbox.send(vec![half.clone()], true));
+        assert!(outbox.send(vec![half], true));
+        assert!(!outbox.send(vec![frame(0, 1)], true));
     }
 
     #[test]
@@ -275,16 +338,31 @@ mod tests {
         let outbox = Outbox::new();
         let stream = outbox.open();
         let large = ENVELOPE_BYTES_SOFT / 2;
-        assert!(outbox.send(vec![
-            frame(1, large),
-            frame(2, large),
-            frame(3, 1),
-            frame(4, 2 * ENVELOPE_BYTES_SOFT)
-        ]));
+        assert!(outbox.send(
+            vec![frame(1, large), frame(2, large), frame(3, 1), frame(4, 2 * ENVELOPE_BYTES_SOFT)],
+            true
+        ));
         let firsts = |batch: Batch| batch.frames.iter().map(|frame| frame[0]).collect::<Vec<_>>();
         assert_eq!(firsts(take(&outbox, stream)), [1, 2]);
         assert_eq!(firsts(take(&outbox, stream)), [3]);
         assert_eq!(firsts(take(&outbox, stream)), [4], "a large frame travels alone");
+    }
+
+    #[test]
+    fn data_comes_behind_what_is_urgent_and_in_quanta() {
+        let outbox = Outbox::new();
+        assert!(!outbox.send_data(vec![frame(5, 1)], true), "there is no stream");
+        let stream = outbox.open();
+        assert!(outbox.send_data(vec![frame(5, DATA_QUANTUM_BYTES / 2); 5], true));
+        assert!(outbox.send(vec![frame(1, 1)], true));
+        let batch = take(&outbox, stream);
+        assert_eq!(batch.frames.iter().map(|frame| frame[0]).collect::<Vec<_>>(), [1, 5, 5]);
+        assert_eq!(batch.bulk_bytes, DATA_QUANTUM_BYTES);
+        outbox.bulk_leaves(stream, 10, BULK_WINDOW_BYTES);
+        assert!(take(&outbox, stream).frames.is_empty(), "the window is full");
+        outbox.acknowledged(stream, 10);
+        assert_eq!(take(&outbox, stream).frames.len(), 2);
+        assert_eq!(outbox.close(stream), 1);
     }
 
     #[test]
@@ -295,7 +373,7 @@ mod tests {
         let mut end = 0;
         for _ in 0..2 {
             outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
-            assert!(outbox.send(vec![frame(1, 1)]));
+            assert!(outbox.send(vec![frame(1, 1)], true));
             let batch = take(&outbox, stream);
             assert_eq!([batch.frames[0][0], batch.frames[1][0]], [1, 9]);
             end += batch.bulk_bytes as u64;
@@ -305,7 +383,7 @@ mod tests {
         outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
         assert_eq!(outbox.send_bulk(stream, piece.clone(), soon()), Err(BulkError::Deadline));
         assert!(take(&outbox, stream).frames.is_empty(), "the window is full");
-        assert!(outbox.send(vec![frame(1, 1)]));
+        assert!(outbox.send(vec![frame(1, 1)], true));
         assert_eq!(take(&outbox, stream).frames.len(), 1, "urgent frames pass");
         outbox.acknowledged(stream, end / 2);
         assert_eq!(take(&outbox, stream).frames.len(), 1, "half a window is free again");
