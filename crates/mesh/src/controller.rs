@@ -42,6 +42,8 @@ pub struct Wanted {
     /// Those with a vote: each is a node of the mesh.
     pub members: BTreeSet<NodeId>,
     pub removed: BTreeSet<NodeId>,
+    /// Those that the namespaces want.
+    pub spaces: Vec<Space>,
 }
 
 impl Controller {
@@ -68,6 +70,7 @@ impl Controller {
         self.enrol(plan)
             .or_else(|| self.go_on(plan, wanted))
             .or_else(|| self.wake(plan))
+            .or_else(|| add_spaces(plan, wanted))
             .or_else(|| self.begin(now, plan, wanted))
             .or_else(|| self.give_up(now, since, plan))
     }
@@ -194,6 +197,20 @@ impl Controller {
         next.nodes.entry(node).or_default().stale_since = epoch;
         Some(next)
     }
+}
+
+/// Namespaces that were created since get their place in the ring. Not while partitions move: who has what is counted by
+/// the numbers of copies that there were when the move began.
+fn add_spaces(plan: &Plan, wanted: &Wanted) -> Option<Plan> {
+    let epoch = plan.next_epoch();
+    let is_new = |space: &&Space| plan.topology.copies(space.id).is_none();
+    let mut missing = wanted.spaces.iter().filter(is_new).peekable();
+    if plan.topology.is_moving() || missing.peek().is_none() {
+        return None;
+    }
+    let add = |topology: Topology, space: &Space| topology.add_space(epoch, *space).unwrap_or(topology);
+    let topology = missing.fold(plan.topology.clone(), add);
+    (topology.epoch == epoch).then(|| plan.with(topology))
 }
 
 #[cfg(test)]

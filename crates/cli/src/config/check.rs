@@ -75,6 +75,7 @@ fn check_shape(id: Id, values: &Values) -> Option<String> {
 fn fits(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Word => is_word(text),
+        Kind::WordOrNothing => text.is_empty() || is_word(text),
         Kind::Path => !text.is_empty(),
         Kind::Listen => text.parse::<SocketAddr>().is_ok(),
         Kind::ListenOrNone => text == NONE || text.parse::<SocketAddr>().is_ok(),
@@ -140,7 +141,11 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
-        mesh: Mesh::default(),
+        mesh: Mesh {
+            region: values.text(Id::Region).to_owned(),
+            zone: values.text(Id::Zone).to_owned(),
+            ..Mesh::default()
+        },
     };
     Checked {
         client_addrs: vec![config.client_addr],

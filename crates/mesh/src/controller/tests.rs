@@ -10,7 +10,7 @@ fn ids(nodes: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
 }
 
 fn wanted(members: impl IntoIterator<Item = u64>) -> Wanted {
-    Wanted { members: ids(members), removed: BTreeSet::new() }
+    Wanted { members: ids(members), ..Wanted::default() }
 }
 
 fn tidings(node: u64, incarnation: u32) -> Tidings {
@@ -112,9 +112,9 @@ fn members_that_come_and_go_move_the_ring() {
     let plan = settle(&mut controller, plan, &wanted(1..=6), |_| true);
     assert_eq!(nodes(&plan), ids(1..=6));
     assert!(!plan.topology.is_moving() && plan.incarnation(NodeId(6)) == Some(9));
-    let fewer = Wanted { members: ids([1, 2, 4, 5, 6]), removed: ids([3]) };
+    let fewer = Wanted { members: ids([1, 2, 4, 5, 6]), removed: ids([3]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &fewer, |node| node.0 != 3);
-    let fewer = Wanted { members: ids([1, 2, 5, 6]), removed: ids([3, 4]) };
+    let fewer = Wanted { members: ids([1, 2, 5, 6]), removed: ids([3, 4]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &fewer, |node| ![3, 4].contains(&node.0));
     assert_eq!(nodes(&plan), ids([1, 2, 5, 6]));
 }
@@ -134,7 +134,7 @@ fn a_newcomer_that_is_removed_again_does_not_hold_up_its_move() {
     let plan = settle(&mut controller, plan, &wanted(1..=4), |node| node != NodeId(4));
     assert!(plan.topology.is_moving(), "the newcomer fills nothing");
     assert!(Partition::all().any(|partition| plan.topology.phase(partition) == Phase::Pending));
-    let gone = Wanted { members: ids(1..=3), removed: ids([4]) };
+    let gone = Wanted { members: ids(1..=3), removed: ids([4]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &gone, |node| node != NodeId(4));
     assert_eq!(nodes(&plan), ids(1..=3));
     assert!(!plan.topology.is_moving());
@@ -158,4 +158,23 @@ fn a_node_without_coords_data_comes_with_its_address_and_stays() {
     let plan = settle(&mut controller, plan, &wanted(1..=3), |_| true);
     assert_eq!(nodes(&plan), ids([1, 2, 3, 9]), "one that is neither does not come in");
     assert_eq!(plan.nodes[&NodeId(9)].address, "h:1");
+}
+
+#[test]
+fn a_new_namespace_gets_its_place_and_waits_while_partitions_move() {
+    let (mut controller, plan) = founded(1..=3);
+    let spaces = vec![DEFAULT_SPACE, Space { id: 7, copies: 2 }, Space { id: 9, copies: 5 }];
+    let three = Wanted { spaces: spaces.clone(), ..wanted(1..=3) };
+    let plan = settle(&mut controller, plan, &wanted(1..=3), |_| true);
+    let next = controller.decide(START, Some(&plan), &three).expect("both are missing");
+    assert_eq!((next.topology.copies(7), next.topology.copies(9)), (Some(2), Some(5)));
+    assert_eq!(controller.decide(START, Some(&next), &three), None);
+
+    controller.hear(START, NodeId(4), tidings(4, 7));
+    let moving = controller.decide(START, Some(&plan), &wanted(1..=4)).expect("one comes");
+    assert!(moving.topology.is_moving());
+    let four = Wanted { spaces, ..wanted(1..=4) };
+    if let Some(next) = controller.decide(START, Some(&moving), &four) {
+        assert_eq!(next.topology.copies(7), None);
+    }
 }

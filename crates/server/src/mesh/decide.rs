@@ -11,9 +11,10 @@ use coord::{Command, SetDocument};
 use mesh::Topology;
 use mesh::controller::{Controller, Wanted};
 use mesh::moves::Report;
+use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::plan::{DOCUMENT, Plan};
 use mesh::tidings::Tidings;
-use mesh::topology::Epoch;
+use mesh::topology::{Epoch, Space};
 use node::Work;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,11 +141,21 @@ impl Decider {
         }
         let table = self.core.members.table();
         let members = table.voters().into_iter().collect();
-        let wanted = Wanted { members, removed: table.removed().clone() };
+        let wanted = Wanted { members, removed: table.removed().clone(), spaces: self.spaces() };
         if let Some(next) = self.controller.decide(now, plan, &wanted) {
             self.proposed = Some((next.epoch(), now.after(PROPOSAL_TIMEOUT)));
             self.propose(now, known, &next);
         }
+    }
+
+    fn spaces(&self) -> Vec<Space> {
+        let document = self.core.documents.get(namespaces::DOCUMENT);
+        let namespaces = document.and_then(|document| Namespaces::decode(document.bytes)).unwrap_or_default();
+        let space = |(name, namespace): (&str, Namespace)| Space {
+            id: namespaces::id_of(name),
+            copies: namespace.copies,
+        };
+        namespaces.iter().map(space).collect()
     }
 
     fn propose(&self, now: Instant, expect: u64, next: &Plan) {
