@@ -16,6 +16,8 @@ use axum::Router;
 use bytes::BytesMut;
 use connection::Connection;
 use http2::{Limits, PREFACE};
+use server::Handle;
+use server::peer::GREETINGS;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub struct Front {
     pub router: Router,
     /// Without it, every call goes through the router.
     pub fast: Option<Fast>,
+    /// Whom the connections of peers are handed to, on a port that they share with clients.
+    pub peers: Option<Handle>,
 }
 
 /// Serves until `shutdown` ends, then lets calls under way finish.
@@ -92,10 +96,15 @@ async fn receive(
     stopping: watch::Receiver<bool>,
 ) {
     let tongue = tokio::select! {
-        tongue = greet(&mut guest) => tongue,
+        tongue = recognise(&mut guest, front.peers.is_some()) => tongue,
         () = told(stopping.clone()) => return,
     };
     match tongue {
+        Ok(Tongue::Peer) => {
+            if let (Some(peers), Ok(stream)) = (&front.peers, guest.into_blocking()) {
+                peers.adopt_peer(stream);
+            }
+        }
         Ok(Tongue::Http2 { input }) => Connection::new(guest, input, front, stopping).serve().await,
         // The server of HTTP/1 is gone only when all are to go.
         Ok(Tongue::Http1) => drop(http1.send(Ok(guest)).await),
@@ -110,6 +119,15 @@ enum Tongue {
         input: BytesMut,
     },
     Http1,
+    /// Another node of the cluster, or one that wants to be.
+    Peer,
+}
+
+async fn recognise(guest: &mut Guest, may_be_peer: bool) -> io::Result<Tongue> {
+    if may_be_peer && guest.begins_with(&GREETINGS).await? {
+        return Ok(Tongue::Peer);
+    }
+    greet(guest).await
 }
 
 /// Listens until it is clear which protocol is spoken.

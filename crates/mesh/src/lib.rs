@@ -15,6 +15,7 @@ pub mod key;
 pub mod merge;
 pub mod mesh;
 pub mod moves;
+pub mod namespaces;
 pub mod op;
 pub mod overlay;
 pub mod peers;

@@ -43,6 +43,11 @@ pub struct Config {
     pub drain_timeout: Duration,
 }
 
+impl Config {
+    /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
+    pub fn shares_a_port(&self) -> bool {
+        self.client_addr == self.peer_addr && self.client_addr.port() != 0
+
 /// The data plane's own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mesh {

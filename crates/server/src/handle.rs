@@ -311,6 +311,14 @@ impl Handle {
         members.iter().filter(|id| **id == me || peers.connected(**id)).count()
     }
 
+    /// Takes over a connection of a peer that came by the port of clients. One that cannot be served is closed.
+    pub fn adopt_peer(&self, stream: std::net::TcpStream) {
+        let Some(peers) = self.shared.peers.upgrade() else { return };
+        if let Err(error) = peers.adopt(stream) {
+            tracing::warn!(%error, "cannot take over a peer's connection");
+        }
+    }
+
     /// Ends when the cluster has removed this member.
     pub async fn removed(&self) {
         let mut removed = self.shared.core.removed.subscribe();

@@ -84,12 +84,20 @@ enum End {
 impl Server {
     pub fn start(config: Config) -> Result<Server, Error> {
         let address = config.peer_addr;
+        if config.shares_a_port() {
+            return Server::launch(None, config);
+        }
         let listen = TcpListener::bind(address).map_err(|source| Error::PeerAddress { address, source })?;
         Server::start_on(listen, config)
     }
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
+        Server::launch(Some(listen), config)
+    }
+
+    /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
+    fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;

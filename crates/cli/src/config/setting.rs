@@ -20,6 +20,8 @@ pub enum Kind {
     Path,
     /// An IP address and a port, to listen on.
     Listen,
+    /// The same, or `none`.
+    ListenOrNone,
     /// A host and a port, to be reached at.
     HostPort,
     /// `name=host:port`, separated by commas.
@@ -86,7 +88,9 @@ settings! {
     ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
         "Where clients are served: the etcd API over gRPC and JSON, /health, /metrics, /version.";
     PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
-        "Where the other members of the cluster are listened to.";
+        "Where the other members of the cluster are listened to; may be client-addr, one port for both.";
+    HttpAddr "http-addr" Kind::ListenOrNone, Value("127.0.0.1:8080"),
+        "Where the data API is served over REST, with its description and a page to try it; none for nowhere.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
         "Every member of the cluster with its peer address, this one included; the same list on each.";
     Join "join" Kind::Places, Value(""),
@@ -97,6 +101,8 @@ settings! {
         "The address that clients are told to use.";
     AdvertisePeer "advertise-peer" Kind::HostPort, Derived("its own address in initial-cluster, or peer-addr"),
         "The address that other members are told to use.";
+    AdvertiseHttp "advertise-http" Kind::HostPort, Derived("http-addr"),
+        "The address of the data API that clients are told to use.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
         "How often the leader shows that it lives.";
     ElectionMs "election-ms" ms(10, 50_000), Count(1_000),
@@ -145,6 +151,7 @@ impl Setting {
             Kind::Word => "NAME",
             Kind::Path => "DIR",
             Kind::Listen => "IP:PORT",
+            Kind::ListenOrNone => "IP:PORT|none",
             Kind::HostPort => "HOST:PORT",
             Kind::Members => "NAME=HOST:PORT,...",
             Kind::Places => "HOST:PORT,...",
@@ -160,6 +167,7 @@ impl Setting {
             Kind::Word => "a word without blanks, commas and equal signs".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Listen => "an IP address and a port, as 127.0.0.1:2379".to_owned(),
+            Kind::ListenOrNone => "an IP address and a port, as 127.0.0.1:8080, or none".to_owned(),
             Kind::HostPort => "a host and a port, as db1.example.com:2379".to_owned(),
             Kind::Members => "name=host:port for each member, separated by commas, as \
                               a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380"
