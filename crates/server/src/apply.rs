@@ -338,7 +338,7 @@ impl Loop {
 
     fn tell_documents(&self) {
         self.core.documents.set(self.machine.documents().clone());
-        self.core.mesh.queue.push(mesh::node::Mail::Documents);
+        self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
     }
 
     fn tell_lease_events(&mut self) {

@@ -13,12 +13,16 @@ pub(crate) mod store;
 pub(crate) mod wire;
 
 use crate::queue::Queue;
+use crate::seat::Seat;
 use board::Board;
 use std::time::Duration;
 
+/// With more requests under way, taking them together is worth more than waking nobody.
+const CALM_REQUESTS_MAX: usize = 4;
+
 /// The queues into the threads of the mesh, and what they show.
 pub(crate) struct Desk {
-    pub queue: Queue<node::Mail>,
+    pub seat: Seat<node::Loop>,
     pub log: Queue<log::Order>,
     pub store: Queue<mesh::overlay::Flush>,
     pub board: Board,
@@ -28,6 +32,16 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub fn new(timeout: Duration) -> Desk {
-        Desk { queue: Queue::new(), log: Queue::new(), store: Queue::new(), board: Board::new(), timeout }
+        Desk { seat: Seat::new(), log: Queue::new(), store: Queue::new(), board: Board::new(), timeout }
+    }
+
+    /// Tells the machine. While few requests wait, what follows happens on this thread, before this returns.
+    pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
+        if self.board.waiting() > CALM_REQUESTS_MAX {
+            return self.seat.queue.push_bytes(mail, bytes);
+        }
+        let heard = self.seat.queue.push_unwoken(mail, bytes);
+        self.seat.attend();
+        heard
     }
 }

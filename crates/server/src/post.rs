@@ -53,11 +53,11 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
         }
         Event::Connected { peer } => {
             core.consensus.queue.push(Mail::Connected(peer));
-            core.mesh.queue.push(MeshMail::Connected(peer));
+            core.mesh.seat.queue.push(MeshMail::Connected(peer));
         }
         Event::Lost { peer } => {
             core.report(Input::Lost(peer));
-            core.mesh.queue.push(MeshMail::Lost(peer));
+            core.mesh.seat.queue.push(MeshMail::Lost(peer));
             assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
         }
         Event::Removed { by } => {
@@ -107,10 +107,10 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
         match assembled {
             Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
             Assembled::Message(Message::Tidings(tidings)) => {
-                core.mesh.queue.push(MeshMail::Tidings { from, tidings });
+                core.mesh.seat.queue.push(MeshMail::Tidings { from, tidings });
             }
             Assembled::Message(Message::Plan(plan)) => {
-                core.mesh.queue.push(MeshMail::Plan(Box::new(plan)));
+                core.mesh.seat.queue.push(MeshMail::Plan(Box::new(plan)));
             }
             Assembled::Incomplete => {}
             Assembled::Malformed => {
@@ -119,7 +119,7 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
         }
     }
     if !envelopes.is_empty() {
-        core.mesh.queue.wait_for_room();
-        core.mesh.queue.push_bytes(MeshMail::Frames { from, envelopes }, bytes);
+        core.mesh.seat.queue.wait_for_room();
+        core.mesh.tell(MeshMail::Frames { from, envelopes }, bytes);
     }
 }

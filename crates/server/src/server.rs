@@ -185,7 +185,7 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
-        self.core.mesh.queue.close();
+        self.core.mesh.seat.queue.close();
         threads.mesh.join();
         self.core.mesh.store.close();
         threads.mesh_store.join();
@@ -231,13 +231,13 @@ impl Threads {
         let settings = mesh_settings(config, core.members.me());
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
-        let (log_core, store_core) = (core.clone(), core.clone());
+        let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
         let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
-            mesh: Thread::spawn("mesh", || node.run())?,
+            mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
             mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
             mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,

@@ -3,6 +3,7 @@
 //! rolling hash of the events proves it. See `run` for what is checked.
 
 use crate::agenda::Agenda;
+use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
 use crate::host::{Clock, Host, Process};
@@ -46,6 +47,7 @@ pub struct World {
     pub sessions: Sessions,
     pub registers: Registers,
     pub operators: Operators,
+    pub clerks: Clerks,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -86,6 +88,7 @@ pub enum Event {
     Whim { watcher: usize },
     Nemesis,
     Operate,
+    Clerk,
     Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
@@ -120,6 +123,7 @@ impl World {
             sessions: Sessions::default(),
             registers: Registers::default(),
             operators: Operators::default(),
+            clerks: Clerks::default(),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -154,6 +158,7 @@ impl World {
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
+        world.agenda.after(3_600_000, Event::Clerk);
         world
     }
 
@@ -206,6 +211,7 @@ impl World {
             Event::Whim { watcher } => self.have_whim(watcher),
             Event::Nemesis => self.nemesis(),
             Event::Operate => self.operate(),
+            Event::Clerk => self.write_document(),
             Event::Retire { host } => {
                 self.retire(host);
                 Ok(())
@@ -328,6 +334,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
+            self.clerks.committed(entry);
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;
@@ -666,6 +673,7 @@ impl Event {
             Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
             Event::Operate => (25, 0),
+            Event::Clerk => (30, 0),
             Event::Retire { host } => (26, *host),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),

@@ -67,6 +67,11 @@ impl Board {
         shown.status = MeshStatus { moving, ..status };
     }
 
+    /// Requests that wait for an answer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
     pub fn set_log_bytes(&self, bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
     }

@@ -34,7 +34,7 @@ impl MeshHandle {
         let admission = Admission::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
         let deadline = self.core.clock.now().after(timeout.unwrap_or(self.core.mesh.timeout));
         let (asker, answer) = oneshot::channel();
-        self.core.mesh.queue.push(Mail::Request { deadline, request, asker, admission });
+        self.core.mesh.tell(Mail::Request { deadline, request, asker, admission }, 0);
         // Nobody answers any more when the node has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))
     }
@@ -56,7 +56,7 @@ impl MeshHandle {
         limit: usize,
     ) -> Result<(Vec<Conflict>, Option<Bytes>), Code> {
         let (asker, answer) = oneshot::channel();
-        self.core.mesh.queue.push(Mail::Conflicts { after, limit, asker });
+        self.core.mesh.seat.queue.push(Mail::Conflicts { after, limit, asker });
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn run(core: &Core, log: &Mutex<Log>) {
         }
         let mut log = log.lock().expect("no thread panics while it holds the log");
         if let Some(seq) = log.write(&persists) {
-            core.mesh.queue.push(Mail::Persisted(seq));
+            core.mesh.seat.queue.push(Mail::Persisted(seq));
         }
         if let Some(upto) = released {
             log.release(upto);

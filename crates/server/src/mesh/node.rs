@@ -12,6 +12,7 @@ use crate::mesh::metrics::Asked;
 use crate::mesh::status::{Counts, MeshStatus};
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
+use crate::seat::{Machine, Next};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use engine::{LifeFile, MeshView, Standing};
@@ -29,9 +30,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
-/// How often the machine looks at the clock while somebody waits, and otherwise.
+/// How often the machine looks at the clock.
 const TICK: Duration = Duration::from_millis(10);
-const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
@@ -121,6 +121,15 @@ pub(crate) struct Loop {
     counts: Counts,
 }
 
+impl Machine for Loop {
+    type Mail = Mail;
+
+    fn turn(&mut self, mail: &mut Vec<Mail>) -> Next {
+        self.run_turn(mail);
+        Next::At(self.core.clock.to_system(self.next_tick))
+    }
+}
+
 impl Loop {
     pub fn new(
         core: Arc<Core>,
@@ -155,21 +164,13 @@ impl Loop {
         (new, log, store)
     }
 
-    pub fn run(mut self) {
-        let core = self.core.clone();
-        let mut mail = Vec::new();
-        while core.mesh.queue.take(&mut mail, Some(core.clock.to_system(self.next_tick))) {
-            self.run_turn(&mut mail);
-        }
-    }
-
     fn run_turn(&mut self, mail: &mut Vec<Mail>) {
         let now = self.now();
         for item in mail.drain(..) {
             self.take_in(now, item);
         }
         if self.next_tick <= now.at {
-            self.next_tick = now.at.after(if self.callers.is_empty() { IDLE_TICK } else { TICK });
+            self.next_tick = now.at.after(TICK);
             self.tick(now);
         }
         let Some(machine) = &mut self.machine else { return };
@@ -244,7 +245,6 @@ impl Loop {
         let token = Token(self.next_token);
         self.next_token += 1;
         self.callers.insert(token, caller);
-        self.next_tick = self.next_tick.min(now.at.after(TICK));
         self.step(now, Input::Request { token, deadline, request });
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn run(core: &Core, mut store: MeshStore) {
             let start = Instant::now();
             store.flush(&flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
             core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
-            core.mesh.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
+            core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
             core.mesh.log.push(Order::Release(flush.upto));
             show(core, &store);
         }
