@@ -18,7 +18,7 @@ use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
-use crate::rest::{self, Rest};
+use crate::rest::{self, Quick, Rest};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -86,7 +86,7 @@ pub async fn serve(
     let peers = settings.with_peers.then(|| handle.clone());
     let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let front = Front { router: router(parts), fast: Some(fast), peers };
+    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -98,7 +98,7 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None, peers: None };
+    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None, quick: None, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -112,7 +112,8 @@ pub async fn serve_rest(
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle: handle.clone(), figures: figures.clone() };
     let rest = Rest::new(handle, settings);
-    let front = Front { router: rest::router(rest, views), fast: None, peers: None };
+    let quick = Some(Quick::new(rest.clone()));
+    let front = Front { router: rest::router(rest, views), fast: None, quick, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
