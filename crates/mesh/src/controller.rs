@@ -42,6 +42,8 @@ pub struct Wanted {
     /// Those with a vote: each is a node of the mesh.
     pub members: BTreeSet<NodeId>,
     pub removed: BTreeSet<NodeId>,
+    /// Of all namespaces; the default one need not be among them.
+    pub spaces: Vec<Space>,
 }
 
 impl Controller {
@@ -66,6 +68,7 @@ impl Controller {
         let since = self.since?;
         let Some(plan) = plan else { return self.found(now, since, wanted) };
         self.enrol(plan)
+            .or_else(|| provide(plan, wanted))
             .or_else(|| self.go_on(plan, wanted))
             .or_else(|| self.wake(plan))
             .or_else(|| self.begin(now, plan, wanted))
@@ -90,7 +93,8 @@ impl Controller {
         let members = wanted.members.iter().map(member).collect();
         let topology = Topology::new(Epoch(1), self.region, members, vec![DEFAULT_SPACE]);
         let nodes = wanted.members.iter().map(|node| (*node, self.introduce(*node))).collect();
-        Some(Plan { topology, nodes })
+        let plan = Plan { topology, nodes };
+        Some(with_spaces(&plan, Epoch(1), wanted).unwrap_or(plan))
     }
 
     /// Where a node wants to stand. One that has not told is in a zone of its own.
@@ -174,7 +178,10 @@ impl Controller {
         let places: Vec<Member> = joining.iter().map(|node| self.place(*node)).collect();
         let moving = plan.topology.begin(plan.next_epoch(), &places, &leaving).ok()?;
         let mut next = plan.with(moving);
-        next.nodes.retain(|node, _| known(*node));
+        // Whoever has left is forgotten, except while coord has it and would bring it back.
+        next.nodes.retain(|node, enrolled| {
+            known(*node) || wanted.members.contains(node) || !enrolled.address.is_empty() && !enrolled.leaving
+        });
         next.nodes.extend(joining.iter().map(|node| (*node, self.introduce(*node))));
         Some(next)
     }
@@ -194,6 +201,18 @@ impl Controller {
         next.nodes.entry(node).or_default().stale_since = epoch;
         Some(next)
     }
+}
+
+/// Namespaces that were created since.
+fn provide(plan: &Plan, wanted: &Wanted) -> Option<Plan> {
+    with_spaces(plan, plan.next_epoch(), wanted)
+}
+
+fn with_spaces(plan: &Plan, epoch: Epoch, wanted: &Wanted) -> Option<Plan> {
+    let is_new = |space: &&Space| plan.topology.copies(space.id).is_none();
+    let new: Vec<Space> = wanted.spaces.iter().filter(is_new).copied().collect();
+    let all = new.iter().try_fold(plan.topology.clone(), |topology, space| topology.add_space(epoch, *space));
+    all.ok().filter(|_| !new.is_empty()).map(|topology| plan.with(topology))
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ impl Config {
     /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
     pub fn shares_a_port(&self) -> bool {
         self.client_addr == self.peer_addr && self.client_addr.port() != 0
+    }
+}
 
 /// The data plane's own settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct Mesh {
     pub zone: String,
     /// Points on the ring.
     pub points: u32,
+    /// Keeps data and nothing of the coordination store.
+    pub data_only: bool,
     /// How long replicas are waited for when a request does not say.
     pub timeout: Duration,
     /// How often each pair of replicas compares what it holds.
@@ -71,6 +75,7 @@ impl Default for Mesh {
             region: "default".to_owned(),
             zone: String::new(),
             points: mesh::controller::POINTS,
+            data_only: false,
             timeout: Duration::from_secs(5),
             round_every: Duration::from_secs(10),
             drift_max: Duration::from_millis(500),

@@ -140,7 +140,13 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
-        mesh: Mesh::default(),
+        mesh: Mesh {
+            region: values.text(Id::Region).to_owned(),
+            zone: values.text(Id::Zone).to_owned(),
+            points: u32::try_from(values.number(Id::Vnodes)).expect("bounded by the table"),
+            data_only: values.text(Id::DataOnly) == "true",
+            ..Mesh::default()
+        },
     };
     Checked {
         client_addrs: vec![config.client_addr],

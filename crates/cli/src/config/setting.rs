@@ -103,6 +103,14 @@ settings! {
         "The address that other members are told to use.";
     AdvertiseHttp "advertise-http" Kind::HostPort, Derived("http-addr"),
         "The address of the data API that clients are told to use.";
+    Region "region" Kind::Word, Value("default"),
+        "The region that the cluster is, by name.";
+    Zone "zone" Kind::Word, Derived("name"),
+        "What this node fails together with: copies of data are kept in different zones.";
+    Vnodes "vnodes" number("points", 1, 1_024), Count(64),
+        "Points of this node on the ring of the data plane; more take a larger share of the data.";
+    DataOnly "data-only" Kind::Choice(&["false", "true"]), Value("false"),
+        "Joins as a node that keeps data and nothing of the coordination store; needs join.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
         "How often the leader shows that it lives.";
     ElectionMs "election-ms" ms(10, 50_000), Count(1_000),

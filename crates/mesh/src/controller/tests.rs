@@ -10,7 +10,7 @@ fn ids(nodes: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
 }
 
 fn wanted(members: impl IntoIterator<Item = u64>) -> Wanted {
-    Wanted { members: ids(members), removed: BTreeSet::new() }
+    Wanted { members: ids(members), ..Wanted::default() }
 }
 
 fn tidings(node: u64, incarnation: u32) -> Tidings {
@@ -112,9 +112,9 @@ fn members_that_come_and_go_move_the_ring() {
     let plan = settle(&mut controller, plan, &wanted(1..=6), |_| true);
     assert_eq!(nodes(&plan), ids(1..=6));
     assert!(!plan.topology.is_moving() && plan.incarnation(NodeId(6)) == Some(9));
-    let fewer = Wanted { members: ids([1, 2, 4, 5, 6]), removed: ids([3]) };
+    let fewer = Wanted { members: ids([1, 2, 4, 5, 6]), removed: ids([3]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &fewer, |node| node.0 != 3);
-    let fewer = Wanted { members: ids([1, 2, 5, 6]), removed: ids([3, 4]) };
+    let fewer = Wanted { members: ids([1, 2, 5, 6]), removed: ids([3, 4]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &fewer, |node| ![3, 4].contains(&node.0));
     assert_eq!(nodes(&plan), ids([1, 2, 5, 6]));
 }
@@ -134,10 +134,22 @@ fn a_newcomer_that_is_removed_again_does_not_hold_up_its_move() {
     let plan = settle(&mut controller, plan, &wanted(1..=4), |node| node != NodeId(4));
     assert!(plan.topology.is_moving(), "the newcomer fills nothing");
     assert!(Partition::all().any(|partition| plan.topology.phase(partition) == Phase::Pending));
-    let gone = Wanted { members: ids(1..=3), removed: ids([4]) };
+    let gone = Wanted { members: ids(1..=3), removed: ids([4]), ..Wanted::default() };
     let plan = settle(&mut controller, plan, &gone, |node| node != NodeId(4));
     assert_eq!(nodes(&plan), ids(1..=3));
     assert!(!plan.topology.is_moving());
+}
+
+#[test]
+fn a_namespace_that_was_created_comes_into_the_topology() {
+    let (mut controller, plan) = founded(1..=3);
+    let spaces = vec![Space { id: 7, copies: 2 }, Space { id: 9, copies: 3 }];
+    let wanted = Wanted { spaces, ..wanted(1..=3) };
+    let plan = settle(&mut controller, plan, &wanted, |_| true);
+    assert_eq!([0, 7, 9].map(|id| plan.topology.copies(id)), [Some(3), Some(2), Some(3)]);
+    assert_eq!(plan.epoch(), Epoch(2), "both at once");
+    let first = controller.decide(START, None, &wanted).expect("all were heard");
+    assert_eq!((first.epoch(), first.topology.copies(9)), (Epoch(1), Some(3)));
 }
 
 #[test]
