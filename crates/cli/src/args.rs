@@ -38,11 +38,11 @@ Every setting may also come from the environment (--data-dir as ALTHING_DATA_DIR
 with --config (data-dir = \"...\"). Flags win over the environment, the environment over the file.
 
 Example: a cluster of three on one machine, each member in a terminal of its own
-  althing serve --name a --data-dir a --client-addr 127.0.0.1:2379 --peer-addr 127.0.0.1:2380 \\
+  althing serve --name a --data-dir a --client-addr 127.0.0.1:2379 --peer-addr 127.0.0.1:2380 --http-addr 127.0.0.1:8080 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
-  althing serve --name b --data-dir b --client-addr 127.0.0.1:2479 --peer-addr 127.0.0.1:2480 \\
+  althing serve --name b --data-dir b --client-addr 127.0.0.1:2479 --peer-addr 127.0.0.1:2480 --http-addr 127.0.0.1:8081 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
-  althing serve --name c --data-dir c --client-addr 127.0.0.1:2579 --peer-addr 127.0.0.1:2580 \\
+  althing serve --name c --data-dir c --client-addr 127.0.0.1:2579 --peer-addr 127.0.0.1:2580 --http-addr 127.0.0.1:8082 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
 
 HTTP_PORT, GRPC_PORT, SEED_IP and SEED_PORT are honoured as well: with HTTP_PORT set, REST is on it, clients of etcd and

@@ -168,7 +168,7 @@ impl Ports {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve(handle, listener, settings, stopped).await?) });
         }
-        for listener in self.rest {
+        if let Some(listener) = self.rest {
             let (handle, rest, stopped) = (handle.clone(), rest.clone(), told(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve_rest(handle, listener, rest, stopped).await?) });
         }

@@ -42,7 +42,7 @@ pub struct Wanted {
     /// Those with a vote: each is a node of the mesh.
     pub members: BTreeSet<NodeId>,
     pub removed: BTreeSet<NodeId>,
-    /// Of all namespaces; the default one need not be among them.
+    /// Those that the namespaces want.
     pub spaces: Vec<Space>,
 }
 
@@ -68,9 +68,9 @@ impl Controller {
         let since = self.since?;
         let Some(plan) = plan else { return self.found(now, since, wanted) };
         self.enrol(plan)
-            .or_else(|| provide(plan, wanted))
             .or_else(|| self.go_on(plan, wanted))
             .or_else(|| self.wake(plan))
+            .or_else(|| add_spaces(plan, wanted))
             .or_else(|| self.begin(now, plan, wanted))
             .or_else(|| self.give_up(now, since, plan))
     }
@@ -93,8 +93,7 @@ impl Controller {
         let members = wanted.members.iter().map(member).collect();
         let topology = Topology::new(Epoch(1), self.region, members, vec![DEFAULT_SPACE]);
         let nodes = wanted.members.iter().map(|node| (*node, self.introduce(*node))).collect();
-        let plan = Plan { topology, nodes };
-        Some(with_spaces(&plan, Epoch(1), wanted).unwrap_or(plan))
+        Some(Plan { topology, nodes })
     }
 
     /// Where a node wants to stand. One that has not told is in a zone of its own.
@@ -203,16 +202,18 @@ impl Controller {
     }
 }
 
-/// Namespaces that were created since.
-fn provide(plan: &Plan, wanted: &Wanted) -> Option<Plan> {
-    with_spaces(plan, plan.next_epoch(), wanted)
-}
-
-fn with_spaces(plan: &Plan, epoch: Epoch, wanted: &Wanted) -> Option<Plan> {
+/// Namespaces that were created since get their place in the ring. Not while partitions move: who has what is counted by
+/// the numbers of copies that there were when the move began.
+fn add_spaces(plan: &Plan, wanted: &Wanted) -> Option<Plan> {
+    let epoch = plan.next_epoch();
     let is_new = |space: &&Space| plan.topology.copies(space.id).is_none();
-    let new: Vec<Space> = wanted.spaces.iter().filter(is_new).copied().collect();
-    let all = new.iter().try_fold(plan.topology.clone(), |topology, space| topology.add_space(epoch, *space));
-    all.ok().filter(|_| !new.is_empty()).map(|topology| plan.with(topology))
+    let mut missing = wanted.spaces.iter().filter(is_new).peekable();
+    if plan.topology.is_moving() || missing.peek().is_none() {
+        return None;
+    }
+    let add = |topology: Topology, space: &Space| topology.add_space(epoch, *space).unwrap_or(topology);
+    let topology = missing.fold(plan.topology.clone(), add);
+    (topology.epoch == epoch).then(|| plan.with(topology))
 }
 
 #[cfg(test)]

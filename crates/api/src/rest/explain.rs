@@ -31,7 +31,15 @@ impl Explaining {
             let name = |id: &base::NodeId| names.get(id).cloned().unwrap_or_default();
             list.iter().map(|id| json!({ "node": format!("{:x}", id.0), "name": name(id) })).collect()
         };
-        let now = placement.now.of(partition, copies.into());
+        let (from, to) =
+            (placement.now.of(partition, copies.into()), placement.next.of(partition, copies.into()));
+        // Whom reads ask, and who must have writes as well.
+        let (now, also) = match topology.phase(partition) {
+            Phase::Still => (from, None),
+            Phase::Pending => (from, Some(to)),
+            Phase::Switched => (to, Some(from)),
+            Phase::Moved => (to, None),
+        };
         let majority = now.len() / 2 + 1;
         let asked_for = |name: &str| asked.query.get(name).and_then(|text| text.parse().ok());
         let dot = record.header.dot;
@@ -41,10 +49,7 @@ impl Explaining {
             "epoch": topology.epoch.0,
             "partition": partition.0,
             "replicas": nodes(now),
-            "moving_to": match topology.phase(partition) {
-                Phase::Still | Phase::Moved => Value::Null,
-                Phase::Pending | Phase::Switched => nodes(placement.next.of(partition, copies.into())).into(),
-            },
+            "writes_also": also.map(nodes),
             "n": now.len(),
             "r": asked_for("r").unwrap_or(majority),
             "w": asked_for("w").unwrap_or(majority),

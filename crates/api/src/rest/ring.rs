@@ -9,7 +9,7 @@ use base::NodeId;
 use mesh::mesh::status::Status;
 use mesh::namespaces;
 use mesh::ring::{PARTITIONS, Partition};
-use mesh::topology::{Standing, Topology};
+use mesh::topology::{Phase, Standing, Topology};
 use serde_json::{Value, json as object};
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// How many partitions each node keeps: as the first of its list, and at all.
+/// How many partitions are read from each node: as the first of their list, and at all.
 struct Shares(BTreeMap<NodeId, (usize, usize)>);
 
 impl Shares {
@@ -106,7 +106,11 @@ impl Shares {
         let placement = topology.placement();
         let mut shares: BTreeMap<NodeId, (usize, usize)> = BTreeMap::new();
         for partition in Partition::all() {
-            for (rank, node) in placement.now.of(partition, copies.into()).iter().enumerate() {
+            let list = match topology.phase(partition) {
+                Phase::Still | Phase::Pending => placement.now.of(partition, copies.into()),
+                Phase::Switched | Phase::Moved => placement.next.of(partition, copies.into()),
+            };
+            for (rank, node) in list.iter().enumerate() {
                 let share = shares.entry(*node).or_default();
                 share.0 += usize::from(rank == 0);
                 share.1 += 1;

@@ -75,6 +75,7 @@ fn check_shape(id: Id, values: &Values) -> Option<String> {
 fn fits(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Word => is_word(text),
+        Kind::WordOrNothing => text.is_empty() || is_word(text),
         Kind::Path => !text.is_empty(),
         Kind::Listen => text.parse::<SocketAddr>().is_ok(),
         Kind::ListenOrNone => text == NONE || text.parse::<SocketAddr>().is_ok(),

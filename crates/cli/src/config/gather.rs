@@ -108,8 +108,6 @@ fn read_entry(path: &Path, name: String, value: toml::Value) -> Result<(Id, Valu
 fn derive(values: &mut Values) {
     let client_addr = values.text(Id::ClientAddr).to_owned();
     fill(values, Id::AdvertiseClient, client_addr);
-    let name = values.text(Id::Name).to_owned();
-    fill(values, Id::Zone, name);
     let http_addr = values.text(Id::HttpAddr).to_owned();
     fill(values, Id::AdvertiseHttp, if http_addr == NONE { NOWHERE.to_owned() } else { http_addr });
     let listed = match values.get(Id::InitialCluster).origin {

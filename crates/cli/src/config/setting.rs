@@ -17,6 +17,8 @@ pub struct Setting {
 pub enum Kind {
     /// A word that may stand in lists: without blanks, commas and equal signs.
     Word,
+    /// The same, or nothing.
+    WordOrNothing,
     Path,
     /// An IP address and a port, to listen on.
     Listen,
@@ -104,9 +106,9 @@ settings! {
     AdvertiseHttp "advertise-http" Kind::HostPort, Derived("http-addr"),
         "The address of the data API that clients are told to use.";
     Region "region" Kind::Word, Value("default"),
-        "The region that the cluster is, by name.";
-    Zone "zone" Kind::Word, Derived("name"),
-        "What this node fails together with: copies of data are kept in different zones.";
+        "The region that this cluster is, the same on every member.";
+    Zone "zone" Kind::WordOrNothing, Value(""),
+        "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
     Vnodes "vnodes" number("points", 1, 1_024), Count(64),
         "Points of this node on the ring of the data plane; more take a larger share of the data.";
     DataOnly "data-only" Kind::Choice(&["false", "true"]), Value("false"),
@@ -156,7 +158,7 @@ impl Setting {
     /// What a value looks like, in a word, for help.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
-            Kind::Word => "NAME",
+            Kind::Word | Kind::WordOrNothing => "NAME",
             Kind::Path => "DIR",
             Kind::Listen => "IP:PORT",
             Kind::ListenOrNone => "IP:PORT|none",
@@ -173,6 +175,7 @@ impl Setting {
     pub fn shape(&self) -> String {
         match self.kind {
             Kind::Word => "a word without blanks, commas and equal signs".to_owned(),
+            Kind::WordOrNothing => "a word without blanks, commas and equal signs, or nothing".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Listen => "an IP address and a port, as 127.0.0.1:2379".to_owned(),
             Kind::ListenOrNone => "an IP address and a port, as 127.0.0.1:8080, or none".to_owned(),

@@ -141,18 +141,6 @@ fn a_newcomer_that_is_removed_again_does_not_hold_up_its_move() {
 }
 
 #[test]
-fn a_namespace_that_was_created_comes_into_the_topology() {
-    let (mut controller, plan) = founded(1..=3);
-    let spaces = vec![Space { id: 7, copies: 2 }, Space { id: 9, copies: 3 }];
-    let wanted = Wanted { spaces, ..wanted(1..=3) };
-    let plan = settle(&mut controller, plan, &wanted, |_| true);
-    assert_eq!([0, 7, 9].map(|id| plan.topology.copies(id)), [Some(3), Some(2), Some(3)]);
-    assert_eq!(plan.epoch(), Epoch(2), "both at once");
-    let first = controller.decide(START, None, &wanted).expect("all were heard");
-    assert_eq!((first.epoch(), first.topology.copies(9)), (Epoch(1), Some(3)));
-}
-
-#[test]
 fn who_is_away_for_too_long_is_waited_for_no_more() {
     let (mut controller, plan) = founded(1..=3);
     let late = START.after(AWAY_MAX + Duration::from_secs(1));
@@ -170,4 +158,23 @@ fn a_node_without_coords_data_comes_with_its_address_and_stays() {
     let plan = settle(&mut controller, plan, &wanted(1..=3), |_| true);
     assert_eq!(nodes(&plan), ids([1, 2, 3, 9]), "one that is neither does not come in");
     assert_eq!(plan.nodes[&NodeId(9)].address, "h:1");
+}
+
+#[test]
+fn a_new_namespace_gets_its_place_and_waits_while_partitions_move() {
+    let (mut controller, plan) = founded(1..=3);
+    let spaces = vec![DEFAULT_SPACE, Space { id: 7, copies: 2 }, Space { id: 9, copies: 5 }];
+    let three = Wanted { spaces: spaces.clone(), ..wanted(1..=3) };
+    let plan = settle(&mut controller, plan, &wanted(1..=3), |_| true);
+    let next = controller.decide(START, Some(&plan), &three).expect("both are missing");
+    assert_eq!((next.topology.copies(7), next.topology.copies(9)), (Some(2), Some(5)));
+    assert_eq!(controller.decide(START, Some(&next), &three), None);
+
+    controller.hear(START, NodeId(4), tidings(4, 7));
+    let moving = controller.decide(START, Some(&plan), &wanted(1..=4)).expect("one comes");
+    assert!(moving.topology.is_moving());
+    let four = Wanted { spaces, ..wanted(1..=4) };
+    if let Some(next) = controller.decide(START, Some(&moving), &four) {
+        assert_eq!(next.topology.copies(7), None);
+    }
 }
