@@ -67,6 +67,12 @@ pub struct Documents {
 }
 
 impl Documents {
+    /// As another holds them.
+    pub fn of(list: BTreeMap<String, Document>) -> Documents {
+        let bytes = list.values().map(|document| document.bytes.len()).sum();
+        Documents { list, bytes, changed: BTreeSet::new() }
+    }
+
     pub fn get(&self, name: &str) -> Option<&Document> {
         self.list.get(name)
     }

@@ -177,7 +177,10 @@ impl Controller {
         let places: Vec<Member> = joining.iter().map(|node| self.place(*node)).collect();
         let moving = plan.topology.begin(plan.next_epoch(), &places, &leaving).ok()?;
         let mut next = plan.with(moving);
-        next.nodes.retain(|node, _| known(*node));
+        // Whoever has left is forgotten, except while coord has it and would bring it back.
+        next.nodes.retain(|node, enrolled| {
+            known(*node) || wanted.members.contains(node) || !enrolled.address.is_empty() && !enrolled.leaving
+        });
         next.nodes.extend(joining.iter().map(|node| (*node, self.introduce(*node))));
         Some(next)
     }

@@ -59,6 +59,8 @@ pub struct Mesh {
     pub zone: String,
     /// Points on the ring.
     pub points: u32,
+    /// Keeps data and nothing of the coordination store.
+    pub data_only: bool,
     /// How long replicas are waited for when a request does not say.
     pub timeout: Duration,
     /// How often each pair of replicas compares what it holds.
@@ -73,6 +75,7 @@ impl Default for Mesh {
             region: "default".to_owned(),
             zone: String::new(),
             points: mesh::controller::POINTS,
+            data_only: false,
             timeout: Duration::from_secs(5),
             round_every: Duration::from_secs(10),
             drift_max: Duration::from_millis(500),

@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub storage: Queue<storage::Mail>,
     /// The data plane.
     pub mesh: Arc<Desk>,
+    /// This node is no member of coord: it keeps data alone.
+    pub data_only: bool,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
@@ -61,7 +63,7 @@ const READERS_MAX: usize = 4;
 const CALM_REQUESTS_MAX: usize = 4;
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config, data_only: bool) -> Core {
         Core {
             clock,
             consensus: Seat::new(),
@@ -69,6 +71,7 @@ impl Core {
             apply: Seat::new(),
             storage: Queue::new(),
             mesh: Arc::new(Desk::new(config.mesh.timeout)),
+            data_only,
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,

@@ -262,9 +262,28 @@ impl Handle {
     /// The same, for a thread of the peer port; with a vote.
     pub(crate) fn add_member_blocking(&self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, false)?;
+        self.wait_blocking(work).map(|_| id)
+    }
+
+    pub(crate) fn propose_blocking(&self, command: &Command) -> Result<Reply, Code> {
+        self.wait_blocking(self.propose(command)?)
+    }
+
+    fn wait_blocking(&self, work: Work) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
         self.queue(self.usual_deadline(), work, || Caller::Alone(sender))?;
-        answer.blocking_recv().unwrap_or(Err(Code::Stopped)).map(|_| id)
+        answer.blocking_recv().unwrap_or(Err(Code::Stopped))
+    }
+
+    /// An id that no member and no node has had.
+    pub(crate) fn next_node_id(&self) -> NodeId {
+        let nth = self.shared.member_ids.fetch_add(1, Ordering::Relaxed);
+        node::member::added_id(self.shared.identity.member, self.shared.boot, nth)
+    }
+
+    /// This node keeps data and nothing of the coordination store.
+    pub fn is_data_only(&self) -> bool {
+        self.shared.core.data_only
     }
 
     fn addition(&self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, Work), Code> {
@@ -273,8 +292,7 @@ impl Handle {
         if !learner && self.reachable(&voters) < quorum(voters.len() + 1) && voters.len() > 1 {
             return Err(Code::UnhealthyCluster);
         }
-        let nth = self.shared.member_ids.fetch_add(1, Ordering::Relaxed);
-        let id = node::member::added_id(self.shared.identity.member, self.shared.boot, nth);
+        let id = self.next_node_id();
         let member = Member { id, name: String::new(), peer_urls, client_urls: Vec::new(), learner };
         Ok((id, self.propose(&Command::Members(MemberChange::Add(member)))?))
     }

@@ -4,6 +4,7 @@
 
 pub(crate) mod board;
 mod decide;
+mod enrol;
 pub mod handle;
 pub(crate) mod log;
 pub(crate) mod metrics;

@@ -109,8 +109,8 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
             Assembled::Message(Message::Tidings(tidings)) => {
                 core.mesh.seat.queue.push(MeshMail::Tidings { from, tidings });
             }
-            Assembled::Message(Message::Plan(plan)) => {
-                core.mesh.seat.queue.push(MeshMail::Plan(Box::new(plan)));
+            Assembled::Message(Message::Document(name, document)) => {
+                core.mesh.seat.queue.push(MeshMail::Told(vec![(name, document)]));
             }
             Assembled::Incomplete => {}
             Assembled::Malformed => {

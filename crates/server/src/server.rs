@@ -101,7 +101,7 @@ impl Server {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
-        let roster = Roster::find(&config, founder, &*disk)?;
+        let mut roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let mesh_files = open_mesh(&config)?;
         let clock = Clock::start();
@@ -112,10 +112,10 @@ impl Server {
         if known.is_removed(me) {
             return Err(Error::Removed);
         }
-        let table = if known.is_empty() { roster.told(&config)? } else { known.clone() };
+        let table = if known.is_empty() { roster.be_told(&config)? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity, config.quota_bytes);
         let members = Members::new(me, &config, &roster.founders, table);
-        let core = Arc::new(Core::new(clock, metrics, members, &config));
+        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -228,7 +228,7 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
-        let settings = mesh_settings(config, core.members.me());
+        let settings = mesh_settings(config, core);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
         let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
@@ -255,6 +255,8 @@ pub(crate) struct Roster {
     founders: Vec<coord::Member>,
     /// What a node that joins was told.
     members: coord::Members,
+    /// It keeps data, and is no member.
+    data_only: bool,
 }
 
 impl Roster {
@@ -270,25 +272,28 @@ impl Roster {
         match owner {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
-                Ok(Roster { identity, founders: Vec::new(), members: coord::Members::default() })
+                let members = coord::Members::default();
+                Ok(Roster { identity, founders: Vec::new(), members, data_only: false })
             }
             None => {
-                let Place { identity, members } = join::find_place(config, join)?;
+                let Place { identity, members, data_only } = join::find_place(config, join)?;
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
-                Ok(Roster { identity, founders: Vec::new(), members })
+                Ok(Roster { identity, founders: Vec::new(), members, data_only })
             }
         }
     }
 
     /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
     /// asks again.
-    fn told(&self, config: &Config) -> Result<coord::Members, Error> {
-        match &config.join {
-            Some(join) if self.founders.is_empty() && self.members.is_empty() => {
-                Ok(join::find_place(config, join)?.members)
-            }
-            _ => Ok(self.members.clone()),
+    fn be_told(&mut self, config: &Config) -> Result<coord::Members, Error> {
+        if let Some(join) = &config.join
+            && self.founders.is_empty()
+            && self.members.is_empty()
+        {
+            let place = join::find_place(config, join)?;
+            (self.members, self.data_only) = (place.members, place.data_only);
         }
+        Ok(self.members.clone())
     }
 
     /// A member of the cluster that begins with these.
@@ -300,7 +305,7 @@ impl Roster {
             return Err(Error::NotAMember { name: name.to_owned() });
         }
         let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
-        Ok(Roster { identity, founders, members: coord::Members::default() })
+        Ok(Roster { identity, founders, members: coord::Members::default(), data_only: false })
     }
 }
 
@@ -412,14 +417,16 @@ fn fresh_incarnation() -> u32 {
     (hasher.finish() as u32).max(1)
 }
 
-fn mesh_settings(config: &Config, me: NodeId) -> mesh::node::Settings {
-    let config::Mesh { region, zone, points, timeout, round_every, drift_max } = config.mesh.clone();
+fn mesh_settings(config: &Config, core: &Core) -> mesh::node::Settings {
+    let me = core.members.me();
+    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
     mesh::node::Settings {
         me,
         region: RegionId::of(&region),
         // As the controller takes it for those who have not told.
         zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
         points,
+        address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
         timeout,
         flush_every: config.flush_interval,
         round_every,

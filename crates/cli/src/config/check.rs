@@ -144,6 +144,8 @@ fn assemble(values: &Values) -> Checked {
         mesh: Mesh {
             region: values.text(Id::Region).to_owned(),
             zone: values.text(Id::Zone).to_owned(),
+            points: u32::try_from(values.number(Id::Vnodes)).expect("bounded by the table"),
+            data_only: values.text(Id::DataOnly) == "true",
             ..Mesh::default()
         },
     };

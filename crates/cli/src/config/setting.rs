@@ -109,6 +109,10 @@ settings! {
         "The region that this cluster is, the same on every member.";
     Zone "zone" Kind::WordOrNothing, Value(""),
         "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
+    Vnodes "vnodes" number("points", 1, 1_024), Count(64),
+        "Points of this node on the ring of the data plane; more take a larger share of the data.";
+    DataOnly "data-only" Kind::Choice(&["false", "true"]), Value("false"),
+        "Joins as a node that keeps data and nothing of the coordination store; needs join.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
         "How often the leader shows that it lives.";
     ElectionMs "election-ms" ms(10, 50_000), Count(1_000),

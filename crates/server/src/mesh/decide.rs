@@ -2,20 +2,22 @@
 //! coord, the next plan, proposed as a document that replaces the one it was made from. Nodes that hold nothing of
 //! coord are sent the plan.
 
+use crate::consensus;
 use crate::core::Core;
 use crate::mesh::node::Settings;
 use crate::mesh::wire;
 use crate::peer::Peers;
 use base::{Instant, NodeId};
-use coord::{Command, SetDocument};
+use coord::{Command, Document, Documents, SetDocument};
 use mesh::Topology;
 use mesh::controller::{Controller, Wanted};
 use mesh::moves::Report;
 use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::plan::{DOCUMENT, Plan};
+use mesh::plan::{DOCUMENT, Enrolled, Plan};
 use mesh::tidings::Tidings;
 use mesh::topology::{Epoch, Space};
 use node::Work;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,12 +44,12 @@ pub(super) struct Decider {
 
 impl Decider {
     pub fn new(core: Arc<Core>, settings: &Settings, incarnation: u32) -> Decider {
-        let Settings { me, region, zone, points, .. } = *settings;
+        let Settings { me, region, zone, points, address, .. } = settings.clone();
         Decider {
             core,
             me,
             controller: Controller::new(region),
-            tidings: Tidings { incarnation, zone, points, ..Tidings::default() },
+            tidings: Tidings { incarnation, zone, points, address, ..Tidings::default() },
             plan: None,
             tell_at: Instant::ZERO,
             decide_at: Instant::ZERO,
@@ -59,8 +61,29 @@ impl Decider {
         self.plan.as_ref()
     }
 
-    /// The plan as coord has it here. Its version is its epoch; one that says otherwise is not ours.
-    pub fn read_document(&self) -> Option<Plan> {
+    /// Takes in what the cluster has agreed on, as far as it is known here, and answers the topology if it is newer than
+    /// what was known.
+    pub fn read_documents(&mut self, peers: &Peers) -> Option<Topology> {
+        self.tell_followers(peers);
+        let plan = self.read_plan()?;
+        if self.plan.as_ref().is_some_and(|known| known.epoch() >= plan.epoch()) {
+            return None;
+        }
+        let alone = |(node, enrolled): (&NodeId, &Enrolled)| {
+            (!enrolled.address.is_empty()).then(|| (*node, enrolled.address.clone()))
+        };
+        if self.core.members.set_nodes(plan.nodes.iter().filter_map(alone).collect()) {
+            self.core.consensus.queue.push(consensus::Mail::Others(self.core.members.others()));
+        }
+        let topology = plan.topology.clone();
+        self.plan = Some(plan);
+        self.tell_at = Instant::ZERO;
+        self.tell_followers(peers);
+        Some(topology)
+    }
+
+    /// Its version is its epoch; one that says otherwise is not ours.
+    fn read_plan(&self) -> Option<Plan> {
         let document = self.core.documents.get(DOCUMENT)?;
         let plan = Plan::decode(document.bytes).filter(|plan| plan.epoch().0 == document.version);
         if plan.is_none() {
@@ -69,24 +92,40 @@ impl Decider {
         plan
     }
 
-    /// True if it is newer than what was known.
-    pub fn follow(&mut self, peers: &Peers, plan: Plan) -> bool {
-        if self.plan.as_ref().is_some_and(|known| known.epoch() >= plan.epoch()) {
+    /// For a node that is no member of coord: what a member has told. True if some of it is new.
+    pub fn be_told(&self, told: Vec<(String, Document)>) -> bool {
+        if !self.core.data_only {
             return false;
         }
-        self.plan = Some(plan);
-        self.tell_at = Instant::ZERO;
-        self.tell_followers(peers);
-        true
+        let known = self.core.documents.all();
+        let mut all: BTreeMap<String, Document> =
+            known.iter().map(|(name, document)| (name.to_owned(), document.clone())).collect();
+        let mut news = false;
+        for (name, document) in told {
+            if all.get(&name).is_none_or(|known| known.version < document.version) {
+                news = true;
+                all.insert(name, document);
+            }
+        }
+        self.core.documents.set(Documents::of(all));
+        news
     }
 
-    /// Those who do not hold the document are sent it.
+    /// Those who do not hold the documents are sent what they need of them.
     fn tell_followers(&self, peers: &Peers) {
-        let Some(plan) = &self.plan else { return };
+        let Some(plan) = self.plan.as_ref().filter(|_| !self.core.data_only) else { return };
         let followers = plan.nodes.iter().filter(|(_, enrolled)| !enrolled.address.is_empty());
-        for (node, _) in followers.filter(|(node, _)| **node != self.me) {
-            peers.send_data(*node, vec![wire::plan_frame(plan)]);
-        }
+        followers.for_each(|(node, _)| self.tell_documents(peers, *node));
+    }
+
+    fn tell_documents(&self, peers: &Peers, node: NodeId) {
+        let all = self.core.documents.all();
+        let needed = [DOCUMENT, namespaces::DOCUMENT];
+        let found = needed.iter().filter_map(|name| Some((*name, all.get(name)?)));
+        // What is lost is told again with the next stream or the next change; frames of the mesh tell of epochs anyway.
+        wire::documents_frames(found).into_iter().for_each(|frame| {
+            peers.send_data(node, vec![frame]);
+        });
     }
 
     /// What the machine has to say about a move.
@@ -105,8 +144,8 @@ impl Decider {
     pub fn greet(&mut self, peers: &Peers, peer: NodeId) {
         peers.send_data(peer, vec![wire::tidings_frame(&self.tidings)]);
         let follows = |plan: &Plan| plan.nodes.get(&peer).is_some_and(|node| !node.address.is_empty());
-        if let Some(plan) = self.plan.as_ref().filter(|plan| follows(plan)) {
-            peers.send_data(peer, vec![wire::plan_frame(plan)]);
+        if !self.core.data_only && self.plan.as_ref().is_some_and(follows) {
+            self.tell_documents(peers, peer);
         }
     }
 
@@ -115,8 +154,7 @@ impl Decider {
             self.tell_at = now.after(TELL_EVERY);
             self.controller.hear(now, self.me, self.tidings.clone());
             let frame = wire::tidings_frame(&self.tidings);
-            let members = self.core.members.list().into_iter().map(|member| member.id);
-            for id in members.filter(|id| *id != self.me) {
+            for (id, _) in self.core.members.others() {
                 // What is lost is told again.
                 peers.send_data(id, vec![frame.clone()]);
             }
@@ -148,14 +186,13 @@ impl Decider {
         }
     }
 
+    /// What the namespaces want of the ring.
     fn spaces(&self) -> Vec<Space> {
         let document = self.core.documents.get(namespaces::DOCUMENT);
-        let namespaces = document.and_then(|document| Namespaces::decode(document.bytes)).unwrap_or_default();
-        let space = |(name, namespace): (&str, Namespace)| Space {
-            id: namespaces::id_of(name),
-            copies: namespace.copies,
-        };
-        namespaces.iter().map(space).collect()
+        let all = document.and_then(|document| Namespaces::decode(document.bytes)).unwrap_or_default();
+        let space =
+            |(name, wants): (&str, Namespace)| Space { id: namespaces::id_of(name), copies: wants.copies };
+        all.iter().map(space).collect()
     }
 
     fn propose(&self, now: Instant, expect: u64, next: &Plan) {

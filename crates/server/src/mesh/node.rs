@@ -15,12 +15,12 @@ use crate::peer::Peers;
 use crate::seat::{Machine, Next};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
+use coord::Document;
 use engine::{LifeFile, MeshView, Standing};
 use mesh::conflict::Conflict;
 use mesh::frame::Envelope;
 use mesh::mesh::Note;
 use mesh::overlay::Seq;
-use mesh::plan::Plan;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
@@ -55,8 +55,8 @@ pub(crate) enum Mail {
         from: NodeId,
         tidings: Tidings,
     },
-    /// What the cluster has agreed on, from a node that holds it.
-    Plan(Box<Plan>),
+    /// What the cluster has agreed on, from a member that holds it.
+    Told(Vec<(String, Document)>),
     /// Some document was replaced.
     Documents,
     Connected(NodeId),
@@ -79,6 +79,8 @@ pub(crate) struct Settings {
     pub region: RegionId,
     pub zone: u32,
     pub points: u32,
+    /// Where a node is reached that is no member of coord.
+    pub address: String,
     pub timeout: Duration,
     pub flush_every: Duration,
     pub round_every: Duration,
@@ -217,12 +219,12 @@ impl Loop {
                 }
             }
             Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
-            Mail::Plan(plan) => self.follow(now, *plan),
-            Mail::Documents => {
-                if let Some(plan) = self.decider.read_document() {
-                    self.follow(now, plan);
+            Mail::Told(documents) => {
+                if self.decider.be_told(documents) {
+                    self.read_documents(now);
                 }
             }
+            Mail::Documents => self.read_documents(now),
             Mail::Connected(peer) => self.decider.greet(&self.peers, peer),
             Mail::Lost(peer) => self.step(now, Input::Lost(peer)),
             Mail::Persisted(seq) => {
@@ -270,10 +272,9 @@ impl Loop {
         }
     }
 
-    /// A topology that is newer than what the machine has.
-    fn follow(&mut self, now: Now, plan: Plan) {
-        let topology = plan.topology.clone();
-        if self.decider.follow(&self.peers, plan) {
+    /// There may be a topology that is newer than what the machine has.
+    fn read_documents(&mut self, now: Now) {
+        if let Some(topology) = self.decider.read_documents(&self.peers) {
             self.step(now, Input::Topology(topology));
         }
         self.begin_when_known();

@@ -3,11 +3,11 @@
 //! or not at all; what does not fit together is dropped, and the machine's own time-outs see to it.
 
 use base::NodeId;
-use base::codec::{Reader, put_varint};
+use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
 use bytes::Bytes;
+use coord::Document;
 use mesh::frame::Envelope;
-use mesh::plan::Plan;
 use mesh::tidings::Tidings;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) const FIRST_KIND: u8 = 64;
 const ENVELOPE: u8 = 64;
 const PIECE: u8 = 65;
 const TIDINGS: u8 = 66;
-const PLAN: u8 = 67;
+const DOCUMENT: u8 = 67;
 
 /// Longer frames are cut.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -29,8 +29,8 @@ pub(crate) enum Message {
     Envelope(Envelope),
     /// To whoever decides about the topology.
     Tidings(Tidings),
-    /// For nodes that hold nothing of coord.
-    Plan(Plan),
+    /// What the cluster has agreed on, for nodes that hold nothing of coord.
+    Document(String, Document),
 }
 
 pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
@@ -65,8 +65,22 @@ pub(super) fn tidings_frame(tidings: &Tidings) -> Bytes {
     headed(TIDINGS, &tidings.encode())
 }
 
-pub(super) fn plan_frame(plan: &Plan) -> Bytes {
-    headed(PLAN, &plan.encode())
+/// One for each.
+pub(super) fn documents_frames<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> Vec<Bytes> {
+    let frame = |(name, document): (&str, &Document)| {
+        let mut out = vec![DOCUMENT];
+        put_bytes(&mut out, name.as_bytes());
+        put_varint(&mut out, document.version);
+        out.extend_from_slice(&document.bytes);
+        out.into()
+    };
+    documents.map(frame).collect()
+}
+
+fn decode_document(mut reader: Reader) -> Option<(String, Document)> {
+    let name = String::from_utf8(reader.bytes()?.into()).ok()?;
+    let version = reader.varint()?;
+    Some((name, Document { version, bytes: reader.rest() }))
 }
 
 fn headed(kind: u8, bytes: &[u8]) -> Bytes {
@@ -109,7 +123,9 @@ impl Assembly {
         let message = match reader.u8() {
             Some(ENVELOPE) => Envelope::decode(reader.rest()).map(Message::Envelope),
             Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
-            Some(PLAN) => Plan::decode(reader.rest()).map(Message::Plan),
+            Some(DOCUMENT) => {
+                decode_document(reader).map(|(name, document)| Message::Document(name, document))
+            }
             Some(PIECE) => match self.add_piece(from, reader) {
                 Some(Some(bytes)) => Envelope::decode(bytes).map(Message::Envelope),
                 Some(None) => return Assembled::Incomplete,
@@ -211,7 +227,7 @@ mod tests {
             piece.push(1);
             assert!(matches!(assembly.add(NodeId(1), piece.into()), Assembled::Malformed));
         }
-        for junk in [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[PLAN]] {
+        for junk in [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[DOCUMENT]] {
             assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(junk)), Assembled::Malformed));
         }
     }

@@ -7,8 +7,9 @@ use mesh::key::Key;
 use mesh::record::Kind;
 use mesh::request::{Reply, Request, Scan, Write};
 use mesh::{Attributes, Body, Op};
-use server::Config;
+use server::{Config, Handle, Join, Server};
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -251,16 +252,127 @@ fn the_ring_follows_the_members() {
     let id = world.handle(leaver).identity().member;
     eventually(|| world.block_on(world.handle(leader).remove_member(id)).is_ok().then_some(()));
     world.take(leaver).stop();
-    let nodes = |idx: usize| -> Vec<NodeId> {
-        let topology = world.handle(idx).mesh().topology();
-        let still = !topology.is_moving();
-        topology.members().iter().map(|member| member.node).filter(|_| still).collect()
-    };
     eventually(|| {
-        let nodes = nodes(leader);
+        let nodes = settled(&world.handle(leader));
         (nodes.len() == 3 && !nodes.contains(&id)).then_some(())
     });
     for nth in 0..60 {
         assert_eq!(world.get_mesh(leader, &format!("k{nth}")).as_deref(), Some("v"));
     }
+}
+
+/// A node that asks a member for its place, on a port of its own.
+fn join(world: &World, name: &str, data_only: bool, listener: TcpListener) -> Server {
+    let mut config = world.config(0);
+    config.name = name.to_owned();
+    config.data_dir = world.config(0).data_dir.with_file_name(name);
+    config.peer_addr = listener.local_addr().unwrap();
+    config.advertise_peer = config.peer_addr.to_string();
+    let ask = world.config(0).initial_cluster.into_iter().map(|member| member.peer_addr).collect();
+    config.join = Some(Join { ask, add: true });
+    config.initial_cluster.clear();
+    config.mesh.data_only = data_only;
+    Server::start_on(listener, config).unwrap()
+}
+
+fn some_port() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+/// The nodes of the ring, once nothing moves.
+fn settled(handle: &Handle) -> Vec<NodeId> {
+    let topology = handle.mesh().topology();
+    let still = !topology.is_moving();
+    topology.members().iter().map(|member| member.node).filter(|_| still).collect()
+}
+
+#[test]
+fn a_node_without_coords_data_serves_and_is_filled_again_after_it_lost_everything() {
+    let world = World::start(3, quick);
+    world.await_mesh();
+    for nth in 0..80 {
+        world.put_mesh(nth % 3, &format!("k{nth}"), "v");
+    }
+    let listener = some_port();
+    let address = listener.local_addr().unwrap();
+    let node = join(&world, "d", true, listener);
+    assert!(node.handle().is_data_only());
+    let me = node.handle().identity().member;
+    eventually(|| settled(&node.handle()).contains(&me).then_some(()));
+    assert_eq!(world.handle(0).members().len(), 3, "it is no member of coord");
+    assert_eq!(node.handle().status().applied.0, 0, "and holds nothing of it");
+    let ask = |handle: &Handle, request: Request| world.block_on(handle.mesh().request(request, None));
+    eventually(|| matches!(ask(&node.handle(), put("by-it", "v")), Ok(Reply::Written(_))).then_some(()));
+    assert_eq!(world.get_mesh(1, "by-it").as_deref(), Some("v"));
+    for nth in 0..80 {
+        let name = format!("k{nth}");
+        let found = eventually(|| ask(&node.handle(), read(&name)).ok());
+        assert_eq!(shown(&found).as_deref(), Some("v"), "{name}");
+    }
+    node.stop();
+    std::fs::remove_dir_all(world.config(0).data_dir.with_file_name("d")).unwrap();
+    let listener = eventually(|| TcpListener::bind(address).ok());
+    let node = join(&world, "d", true, listener);
+    assert_eq!(node.handle().identity().member, me, "it is known by its address");
+    let serves = || node.handle().mesh().status().machine.is_some_and(|machine| machine.is_serving);
+    eventually(|| serves().then_some(()));
+    for nth in 0..80 {
+        let name = format!("k{nth}");
+        let found = eventually(|| ask(&node.handle(), read(&name)).ok());
+        assert_eq!(shown(&found).as_deref(), Some("v"), "{name}");
+    }
+    node.stop();
+}
+
+#[test]
+fn five_become_six_and_four_under_load_and_nothing_is_lost() {
+    let mut world = World::start(5, quick);
+    world.await_mesh();
+    let acked: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = |world: &World, idx: usize, round: u64| {
+        let (mesh, acked, done) = (world.handle(idx).mesh(), acked.clone(), done.clone());
+        world.spawn(async move {
+            for n in 0u64.. {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                let name = format!("{idx}/{}", n % 100);
+                let value = round * 1_000_000 + n;
+                if let Ok(Reply::Written(_)) = mesh.request(put(&name, &value.to_string()), None).await {
+                    acked.lock().unwrap().insert(name, value);
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+    };
+    let stays = [0, 1, 2];
+    let writers: Vec<_> = stays.iter().map(|idx| writer(&world, *idx, 1)).collect();
+    eventually(|| (acked.lock().unwrap().len() >= 200).then_some(()));
+
+    let sixth = join(&world, "m5", false, some_port());
+    assert!(sixth.handle().is_data_only(), "five votes are enough");
+    eventually(|| (settled(&world.handle(0)).len() == 6).then_some(()));
+
+    for leaver in [3, 4] {
+        let id = world.handle(leaver).identity().member;
+        eventually(|| world.block_on(world.handle(0).let_node_go(id, true)).is_ok().then_some(()));
+        eventually(|| {
+            let nodes = settled(&world.handle(0));
+            (!nodes.is_empty() && !nodes.contains(&id)).then_some(())
+        });
+        eventually(|| world.block_on(world.handle(0).remove_member(id)).is_ok().then_some(()));
+        world.take(leaver).stop();
+    }
+    assert_eq!(settled(&world.handle(0)).len(), 4);
+    done.store(true, Ordering::Relaxed);
+    world.join(writers);
+    let acked = std::mem::take(&mut *acked.lock().unwrap());
+    assert_eq!(acked.len(), 300);
+    for (name, value) in &acked {
+        let found = eventually(|| world.block_on(sixth.handle().mesh().request(read(name), None)).ok());
+        let shown: u64 = shown(&found).expect("it is there").parse().unwrap();
+        assert!(shown >= *value, "{name} shows {shown}, although {value} was acknowledged");
+    }
+    sixth.stop();
 }
