@@ -98,7 +98,12 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None, quick: None, peers: None };
+    let front = Front {
+        router: http::router(views).fallback(unserved::refuse),
+        fast: None,
+        quick: None,
+        peers: None,
+    };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 

@@ -73,7 +73,7 @@ fn key_of_a_route(path: &str) -> Option<&str> {
 impl Asked {
     /// A request about the default namespace that says nothing more.
     pub fn plain(rest: &Rest, key: Option<&str>) -> Asked {
-        let space = rest.spaces().default(rest.handle());
+        let space = rest.spaces().usual(rest.handle());
         Asked { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
     }
 

@@ -135,7 +135,9 @@ fn parse_head(head: &str) -> Option<(Wish<'_>, usize)> {
     }
     let key_in = |base: &str| target.strip_prefix(base).filter(|key| is_plain(key));
     let wish = match method {
-        "GET" => key_in("/api/v1/store/keys/").map(Wish::StoreGet).or_else(|| key_in("/v1/data/").map(Wish::DataGet)),
+        "GET" => key_in("/api/v1/store/keys/")
+            .map(Wish::StoreGet)
+            .or_else(|| key_in("/v1/data/").map(Wish::DataGet)),
         "POST" => (target == "/api/v1/store/keys").then_some(Wish::StorePost),
         "PUT" => key_in("/v1/data/").map(Wish::DataPut),
         _ => None,
@@ -264,6 +266,9 @@ mod tests {
         let mut out = Vec::new();
         render(super::super::json(&serde_json::json!({"a": 1})), &mut out).await;
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{\"a\":1}");
+        assert_eq!(
+            text,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{\"a\":1}"
+        );
     }
 }

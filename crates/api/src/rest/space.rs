@@ -56,7 +56,7 @@ impl Spaces {
     }
 
     /// The one that is always there.
-    pub fn default(&self, handle: &Handle) -> Space {
+    pub fn usual(&self, handle: &Handle) -> Space {
         let name = namespaces::DEFAULT;
         let wants = self.here(handle).get(name).unwrap_or_default();
         Space { name: name.to_owned(), id: namespaces::id_of(name), wants }
