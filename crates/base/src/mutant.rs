@@ -91,6 +91,12 @@ mutants! {
     TombstoneDropped = "tombstone-dropped",
     /// Compaction removes what a range that is read in pieces still shows.
     SweepIgnoresHolds = "sweep-ignores-holds",
+    /// The floor of a compaction is not flushed.
+    FloorNotDurable = "floor-not-durable",
+    /// The floor is flushed when the sweep is done, and not before what it hides is removed.
+    FloorAfterSweep = "floor-after-sweep",
+    /// A member says that it needs nothing, whatever its watches and large reads still read.
+    PinIgnored = "pin-ignored",
     /// The rows of the index keep keys that were deleted.
     IndexKeepsEnded = "index-keeps-ended",
     /// Compaction takes lines from the log that the index does not show yet.

@@ -8,6 +8,7 @@ use crate::entry::{Current, Version};
 use crate::members::MEMBERS_KEY;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint, take_signed};
+use base::mutant::{Mutant, planted};
 use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
 use bytes::Bytes;
 use std::fmt;
@@ -96,7 +97,7 @@ impl Buffers {
 /// The rows beside those of the changes, as of `applied`. The origins are written whole: there is one short
 /// row for each member, and a flush gathers many proposals.
 pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
-    let meta = Meta { applied, revision: state.revision, compacted: state.compacted, hash: state.hash };
+    let meta = Meta { applied, revision: state.revision, compacted: flushed_floor(state), hash: state.hash };
     let mut value = Vec::new();
     meta.encode(&mut value);
     emit(Table::Meta, META_KEY, Some(&value));
@@ -108,6 +109,12 @@ pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
         origin.encode(&mut value);
         emit(Table::Origins, &origin_key(member), Some(&value));
     }
+}
+
+/// The floor goes with everything else; the planted bugs keep it back.
+fn flushed_floor(state: &State) -> Revision {
+    let late = state.is_sweeping() && planted(Mutant::FloorAfterSweep);
+    if late || planted(Mutant::FloorNotDurable) { Revision::ZERO } else { state.compacted }
 }
 
 /// What the one row of `Table::Meta` says.

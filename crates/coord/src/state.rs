@@ -18,7 +18,7 @@ use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
 use crate::rows::{Logged, change_bytes};
 use crate::sessions::Sessions;
-use crate::{range, txn};
+use crate::{compaction, range, txn};
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
 use base::{Code, LeaseId, Position, Revision};
@@ -217,9 +217,8 @@ impl State {
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
             Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
             Effect::Compact(revision) => {
+                self.sweep = Some(compaction::sweep_from(self.compacted, self.sweep));
                 self.compacted = revision;
-                // From the start: what an earlier compaction kept may have been replaced since.
-                self.sweep = Some((Revision::ZERO, 0));
             }
             Effect::Claim { key, claim } => self.locks.set_claim(key, claim),
             Effect::Fence { resource, fence } => self.locks.set_fence(resource, fence),

@@ -27,6 +27,7 @@ pub struct Params {
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
     pub watch: coord::watch::Params,
+    pub compaction: node::compactor::Params,
 }
 
 /// A member that has read its files and has not yet done anything.
@@ -57,6 +58,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_bytes: params.flush_bytes,
         range_bytes: params.range_bytes,
         quota_bytes: params.quota_bytes,
+        compaction: params.compaction.clone(),
         watch: params.watch.clone(),
         leases: params.leases.clone(),
         founders: params.founders.clone(),

@@ -3,6 +3,8 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::compactor::{self, Compactor};
+use crate::gate::Gate;
 use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
@@ -10,7 +12,9 @@ use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use crate::space::Space;
+use crate::timeline::Timeline;
 use crate::waits::{self, News, WaitId, Waits};
+use crate::word::Word;
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
@@ -21,6 +25,7 @@ use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, Sta
 use raft::Entry;
 use std::time::Duration;
 
+mod compacting;
 mod pieces;
 
 pub use crate::overlay::Flush;
@@ -42,6 +47,7 @@ pub struct Params {
     pub founders: Vec<Member>,
     /// More than this is not stored, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
+    pub compaction: compactor::Params,
 }
 
 #[derive(Debug)]
@@ -50,6 +56,11 @@ pub enum Input {
     Read(ReadBatch),
     Watch(watch::Input),
     Lock(waits::Input),
+    /// What another member says.
+    Word {
+        from: NodeId,
+        word: Word,
+    },
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
@@ -64,6 +75,8 @@ pub struct Output {
     pub finished: Vec<u64>,
     /// To questions, for `Consensus` to deliver.
     pub answers: Vec<(Asker, Answer)>,
+    /// For `Consensus` to pass on to other members.
+    pub words: Vec<(NodeId, Word)>,
     /// For `Consensus` to propose.
     pub proposals: Vec<Proposals>,
     pub flush: Option<Flush>,
@@ -92,6 +105,11 @@ pub struct Apply {
     hub: Hub,
     lessor: Lessor,
     space: Space,
+    /// What was the newest when everything younger began to be kept, and what nobody may be behind.
+    kept: Timeline,
+    lagging: Timeline,
+    gate: Gate,
+    compactor: Compactor,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -118,6 +136,10 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             space: Space::new(params.me, params.quota_bytes),
+            kept: Timeline::new(params.compaction.keep.map_or(Duration::ZERO, |keep| keep.age)),
+            lagging: Timeline::new(params.compaction.lag_max.age),
+            gate: Gate::default(),
+            compactor: Compactor::new(params.compaction.clone()),
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
@@ -141,7 +163,9 @@ impl Apply {
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
             Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            Input::Word { from, word } => self.on_word(now, from, word, out),
             Input::Leading(term) => {
+                self.compactor.set_leading(now, term);
                 self.waits.set_leading(term);
                 self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
                 self.found(out);
@@ -156,6 +180,7 @@ impl Apply {
                 self.holds.expire(now, self.state.compacted());
                 self.expire_reads(now, out);
                 self.found(out);
+                self.compact_when_due(now, out);
             }
         }
         out.locks.append(&mut self.lock_news);

@@ -74,6 +74,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         flush_bytes: 16 * 1024 * 1024,
         response_bytes_max: 4 * 1024 * 1024,
         quota_bytes: 0,
+        compaction: None,
         wal_segment_bytes: 64 * 1024 * 1024,
         log_keep_entries: 5_000,
         watch_progress_interval: Duration::from_secs(600),

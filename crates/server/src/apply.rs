@@ -8,7 +8,7 @@ use crate::fatal::fatal;
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
-use base::{Index, Instant, Position, Term};
+use base::{Index, Instant, NodeId, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
 use coord::{Claim, Command};
@@ -16,7 +16,7 @@ use disk::StoreView;
 use node::apply::{Input, Output};
 use node::member::config_of;
 use node::waits::{self, News};
-use node::{Apply, Flush, ReadBatch, Wait, WaitId, Work};
+use node::{Apply, Flush, ReadBatch, Wait, WaitId, Word, Work};
 use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ pub(crate) enum Mail {
         leading: Option<Option<Term>>,
         committed: Vec<Entry>,
         reads: Vec<ReadBatch>,
+        words: Vec<(NodeId, Word)>,
     },
     /// A stream of watches begins.
     WatchOpen {
@@ -139,11 +140,12 @@ impl Loop {
                 && let Some(item) = self.backlog.pop_front()
             {
                 match item {
-                    Mail::Work { leading, committed, reads } => {
+                    Mail::Work { leading, committed, reads, words } => {
                         if let Some(term) = leading {
                             self.step(now, Input::Leading(term));
                         }
                         self.run_work(now, committed, reads);
+                        words.into_iter().for_each(|(from, word)| self.step(now, Input::Word { from, word }));
                     }
                     Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                     Mail::Watch { input, permit } => self.run_watch(now, input, permit),
@@ -304,6 +306,9 @@ impl Loop {
         }
         for (asker, answer) in self.out.answers.drain(..) {
             self.core.report(node::Input::Answered(asker, answer));
+        }
+        for (to, word) in self.out.words.drain(..) {
+            self.core.report(node::Input::Say(to, word));
         }
         for proposals in self.out.proposals.drain(..) {
             self.core.report(node::Input::Lessor(proposals));

@@ -38,7 +38,7 @@ mod thread;
 mod waiters;
 pub mod watch;
 
-pub use config::{Config, Join, Member};
+pub use config::{Compaction, Config, Join, Member};
 pub use error::Error;
 pub use handle::{Answer, Handle};
 pub use lease_events::LeaseEvents;

@@ -25,8 +25,8 @@ use base::limits::{
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk};
 use engine::Member;
-use node::Input;
 use node::member::{cluster_id, member_id};
+use node::{Input, compactor};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -42,6 +42,12 @@ pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
+/// Nothing is kept for a watch or a large read that needs something older.
+const READER_LAG_MAX: Duration = Duration::from_secs(3_600);
+/// Or something so many revisions back.
+const READER_LAG_REVISIONS_MAX: u64 = 1_000_000;
+/// Nothing is kept for the readers of a member that has not been heard for so long.
+const MEMBER_GRACE: Duration = Duration::from_secs(60);
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -319,6 +325,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         flush_bytes: config.flush_bytes,
         range_bytes: RANGE_WHOLE_BYTES_MAX,
         quota_bytes: config.quota_bytes,
+        compaction: compaction_params(config),
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
@@ -337,6 +344,20 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
             watches_max: WATCHES_PER_STREAM_MAX,
         },
+    }
+}
+
+fn compaction_params(config: &Config) -> compactor::Params {
+    compactor::Params {
+        keep: config.compaction.map(|compaction| compactor::Keep {
+            age: compaction.keep_age,
+            revisions: compaction.keep_revisions,
+            step: compaction.step,
+        }),
+        lag_max: compactor::Lag { age: READER_LAG_MAX, revisions: READER_LAG_REVISIONS_MAX },
+        interval: config.compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
+        patience: config.election,
+        grace: MEMBER_GRACE,
     }
 }
 

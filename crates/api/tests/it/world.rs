@@ -54,6 +54,7 @@ impl World {
             response_bytes_max: base::limits::RESPONSE_BYTES_MAX,
             txn_ops_max: 128,
             quota_bytes: 0,
+            compaction: None,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,

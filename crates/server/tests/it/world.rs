@@ -59,6 +59,7 @@ impl World {
             flush_bytes: 8 * 1024 * 1024,
             response_bytes_max: 4 * 1024 * 1024,
             quota_bytes: 0,
+            compaction: None,
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
