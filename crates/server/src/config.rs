@@ -51,6 +51,9 @@ pub struct Compaction {
     pub interval: Duration,
     /// A compaction that would gain less is not worth it.
     pub step: u64,
+    /// Nothing is kept for a watch or a large read that needs something older than this, or further back.
+    pub lag_age_max: Duration,
+    pub lag_revisions_max: u64,
 }
 
 /// Whom to ask for a place in the cluster. A member that has one already asks nobody.

@@ -42,10 +42,6 @@ pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
-/// Nothing is kept for a watch or a large read that needs something older.
-const READER_LAG_MAX: Duration = Duration::from_secs(3_600);
-/// Or something so many revisions back.
-const READER_LAG_REVISIONS_MAX: u64 = 1_000_000;
 /// Nothing is kept for the readers of a member that has not been heard for so long.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
 /// How often a drain looks whether it is done.
@@ -348,14 +344,18 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
 }
 
 fn compaction_params(config: &Config) -> compactor::Params {
+    let compaction = config.compaction;
     compactor::Params {
-        keep: config.compaction.map(|compaction| compactor::Keep {
+        keep: compaction.map(|compaction| compactor::Keep {
             age: compaction.keep_age,
             revisions: compaction.keep_revisions,
             step: compaction.step,
         }),
-        lag_max: compactor::Lag { age: READER_LAG_MAX, revisions: READER_LAG_REVISIONS_MAX },
-        interval: config.compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
+        lag_max: compactor::Lag {
+            age: compaction.map_or(Duration::MAX, |compaction| compaction.lag_age_max),
+            revisions: compaction.map_or(u64::MAX, |compaction| compaction.lag_revisions_max),
+        },
+        interval: compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
         patience: config.election,
         grace: MEMBER_GRACE,
     }

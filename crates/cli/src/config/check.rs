@@ -161,6 +161,8 @@ fn compaction(values: &Values) -> Option<Compaction> {
         keep_revisions,
         interval: keep_age.clamp(Duration::from_secs(1), COMPACTION_INTERVAL_MAX),
         step: (keep_revisions / 2).max(1),
+        lag_age_max: Duration::from_millis(values.number(Id::CompactionLagMs)),
+        lag_revisions_max: values.number(Id::CompactionLagRevisions),
     })
 }
 

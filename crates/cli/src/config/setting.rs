@@ -121,6 +121,10 @@ settings! {
         "What is younger is not compacted without being asked.";
     CompactionRetentionRevisions "compaction-retention-revisions" number("revisions", 0, 1_000_000_000), Count(10_000),
         "Nor are so many of the newest revisions.";
+    CompactionLagMs "compaction-lag-ms" ms(1_000, 31_536_000_000), Count(3_600_000),
+        "A watch that needs something older than this is not waited for, and ends when it is compacted.";
+    CompactionLagRevisions "compaction-lag-revisions" number("revisions", 1_000, 1_000_000_000), Count(1_000_000),
+        "Nor is one that is so many revisions behind.";
     WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),

@@ -332,16 +332,27 @@ impl Translation<'_> {
     }
 }
 
+/// Nobody is waited for who is further behind. etcd waits for nobody.
+const LAG_AGE_MAX: Duration = Duration::from_secs(3_600);
+const LAG_REVISIONS_MAX: u64 = 1_000_000;
+
 /// etcd compacts every hour, or more often when less is kept.
 fn by_age(keep_age: Duration) -> Compaction {
     let interval = keep_age.min(Duration::from_secs(3_600));
-    Compaction { keep_age, keep_revisions: 0, interval, step: 1 }
+    Compaction { keep_age, interval, ..by_count(0) }
 }
 
 /// etcd compacts every five minutes.
 fn by_count(revisions: u32) -> Compaction {
     let interval = Duration::from_secs(300);
-    Compaction { keep_age: Duration::ZERO, keep_revisions: u64::from(revisions), interval, step: 1 }
+    Compaction {
+        keep_age: Duration::ZERO,
+        keep_revisions: u64::from(revisions),
+        interval,
+        step: 1,
+        lag_age_max: LAG_AGE_MAX,
+        lag_revisions_max: LAG_REVISIONS_MAX,
+    }
 }
 
 /// One line for all flags that do nothing here.
