@@ -97,6 +97,8 @@ mutants! {
     FloorAfterSweep = "floor-after-sweep",
     /// A member says that it needs nothing, whatever its watches and large reads still read.
     PinIgnored = "pin-ignored",
+    /// What the states of other members come to is not looked at.
+    DigestsUnread = "digests-unread",
     /// The rows of the index keep keys that were deleted.
     IndexKeepsEnded = "index-keeps-ended",
     /// Compaction takes lines from the log that the index does not show yet.
@@ -166,6 +168,10 @@ mutants! {
 }
 
 impl Mutant {
+    /// Those that only the tests of the room itself can hunt: a state that goes astray is found by the simulator's judge
+    /// before the members notice.
+    pub const OF_NODE: &'static [Mutant] = &[Mutant::DigestsUnread];
+
     /// Those of the mesh, which the room itself hunts in a world of its own.
     pub const OF_MESH: &'static [Mutant] = &[
         Mutant::DotsReused,

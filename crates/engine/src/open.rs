@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
-use crate::vault::{Vault, VaultParams};
+use crate::vault::{ASTRAY, Vault, VaultParams};
 use base::mutant::{Mutant, planted};
 use base::{Boot, Instant, View};
 use coord::Members;
@@ -41,6 +41,9 @@ pub struct Member {
 }
 
 pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
+    if disk.exists(ASTRAY).map_err(disk::Error::io("look for", ASTRAY))? {
+        return Err(Error::Astray);
+    }
     let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
     let vault = Vault::open(disk, params.vault)?;
     let mut restored = restoring.finish(vault.position()?)?;

@@ -4,6 +4,7 @@
 
 use crate::batch;
 use crate::compactor::{self, Compactor};
+use crate::digests::Digests;
 use crate::gate::Gate;
 use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
@@ -26,6 +27,7 @@ use raft::Entry;
 use std::time::Duration;
 
 mod compacting;
+mod integrity;
 mod pieces;
 
 pub use crate::overlay::Flush;
@@ -110,6 +112,9 @@ pub struct Apply {
     lagging: Timeline,
     gate: Gate,
     compactor: Compactor,
+    digests: Digests,
+    /// This member's state is not that of the others: it does nothing more.
+    astray: bool,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -140,6 +145,8 @@ impl Apply {
             lagging: Timeline::new(params.compaction.lag_max.age),
             gate: Gate::default(),
             compactor: Compactor::new(params.compaction.clone()),
+            digests: Digests::default(),
+            astray: false,
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
@@ -158,12 +165,16 @@ impl Apply {
     }
 
     pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
+        if self.astray {
+            return;
+        }
         match input {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
             Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
-            Input::Word { from, word } => self.on_word(now, from, word, out),
+            Input::Word { from, word: Word::Round(round) } => self.on_round(now, from, round, out),
+            Input::Word { from, word: Word::Digest(digest) } => self.on_digest(from, digest, out),
             Input::Leading(term) => {
                 self.compactor.set_leading(now, term);
                 self.waits.set_leading(term);
@@ -181,9 +192,13 @@ impl Apply {
                 self.expire_reads(now, out);
                 self.found(out);
                 self.compact_when_due(now, out);
+                self.clear_corrupt(out);
             }
         }
         out.locks.append(&mut self.lock_news);
+        if self.astray {
+            return;
+        }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
         self.watch_space(now, out);
@@ -248,6 +263,10 @@ impl Apply {
             }
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
+            self.digest_when_due(out);
+            if self.astray {
+                return;
+            }
         }
         self.serve_waiting(now, view, out);
     }
@@ -419,6 +438,7 @@ impl Apply {
         self.hub.installed(self.state.revision());
         self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
+        self.digests.forget(self.params.me);
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(skipped);

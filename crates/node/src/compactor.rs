@@ -4,7 +4,7 @@
 //! out. A round goes to one below the least that anybody needs, never further than what is kept for everybody. Who is
 //! silent ends the round, unless it has been silent for so long that nothing is kept for it any more.
 
-use crate::word::{Epoch, Said, Word};
+use crate::word::{Epoch, Round, Said};
 use base::{Instant, NodeId, Revision, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub(crate) struct Sight<'a> {
 /// What a step brought about.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steps {
-    pub words: Vec<(NodeId, Word)>,
+    pub words: Vec<(NodeId, Round)>,
     pub compact: Option<Revision>,
 }
 
@@ -117,7 +117,7 @@ impl Compactor {
         }
     }
 
-    pub fn hear(&mut self, sight: &Sight<'_>, from: NodeId, word: Word, steps: &mut Steps) {
+    pub fn hear(&mut self, sight: &Sight<'_>, from: NodeId, word: Round, steps: &mut Steps) {
         self.heard.insert(from, sight.now);
         if Some(word.epoch) != self.epoch() {
             return;
@@ -136,7 +136,7 @@ impl Compactor {
 
     fn say(&self, to: NodeId, said: Said, steps: &mut Steps) {
         if let Some(epoch) = self.epoch() {
-            steps.words.push((to, Word { epoch, said }));
+            steps.words.push((to, Round { epoch, said }));
         }
     }
 

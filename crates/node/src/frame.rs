@@ -38,7 +38,7 @@ pub enum Frame {
         token: Token,
         answer: Answer,
     },
-    /// About compactions.
+    /// What one state machine says to another.
     Word(Word),
 }
 
@@ -164,8 +164,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::word::{Epoch, Said};
-    use base::{LeaseId, Revision, Term};
+    use crate::word::{Digest, Epoch, Round, Said};
+    use base::{Index, LeaseId, Revision, Term};
     use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
     fn ask(question: Question) -> Frame {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn word(said: Said) -> Frame {
-        Frame::Word(Word { epoch: Epoch { term: Term(7), nth: 300 }, said })
+        Frame::Word(Word::Round(Round { epoch: Epoch { term: Term(7), nth: 300 }, said }))
     }
 
     #[test]
@@ -199,6 +199,7 @@ mod tests {
             word(Said::Notice(Revision(70))),
             word(Said::Agreed),
             word(Said::Refused),
+            Frame::Word(Word::Digest(Digest { index: Index(1_024), hash: u64::MAX })),
             answer(None),
             answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),
             answer(Some(Body::LeasesEnding(vec![Ending { id: LeaseId(-7), left_ms: 900 }]))),

@@ -9,6 +9,7 @@ pub mod batch;
 mod changes;
 pub mod compactor;
 pub mod consensus;
+mod digests;
 pub mod frame;
 mod gate;
 mod lease_events;

@@ -1,8 +1,23 @@
-//! What the leader and the other members say to each other about compactions, and its bytes.
-//! A word is part of one round, which its epoch names; words of a round that is over mean nothing to anybody.
+//! What the state machines of members say to each other beside the log, and its bytes: about compactions, and what
+//! their states come to at an index.
+//! About a compaction a word is part of one round, which its epoch names; words of a round that is over mean nothing
+//! to anybody. Nothing that is said here is ever relied on to arrive.
 
 use base::codec::{Reader, put_signed, put_varint};
-use base::{Revision, Term};
+use base::{Index, Revision, Term};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Round(Round),
+    Digest(Digest),
+}
+
+/// What the sender's state comes to when it has applied this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    pub index: Index,
+    pub hash: u64,
+}
 
 /// A round of one leader. Later rounds are greater, whoever leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,7 +27,7 @@ pub struct Epoch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Word {
+pub struct Round {
     pub epoch: Epoch,
     pub said: Said,
 }
@@ -35,11 +50,33 @@ const NEED: u8 = 1;
 const NOTICE: u8 = 2;
 const AGREED: u8 = 3;
 const REFUSED: u8 = 4;
+const DIGEST: u8 = 5;
 
 impl Word {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        put_varint(out, self.epoch.term.0);
-        put_varint(out, self.epoch.nth);
+        match self {
+            Word::Round(round) => round.encode(out),
+            Word::Digest(Digest { index, hash }) => {
+                out.push(DIGEST);
+                put_varint(out, index.0);
+                out.extend_from_slice(&hash.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader) -> Option<Word> {
+        match reader.u8()? {
+            DIGEST => {
+                let index = Index(reader.varint()?);
+                Some(Word::Digest(Digest { index, hash: reader.u64()? }))
+            }
+            kind => Round::decode(kind, reader).map(Word::Round),
+        }
+    }
+}
+
+impl Round {
+    fn encode(self, out: &mut Vec<u8>) {
         let (kind, revision) = match self.said {
             Said::Ask => (ASK, None),
             Said::Need(revision) => (NEED, Some(revision)),
@@ -48,14 +85,16 @@ impl Word {
             Said::Refused => (REFUSED, None),
         };
         out.push(kind);
+        put_varint(out, self.epoch.term.0);
+        put_varint(out, self.epoch.nth);
         if let Some(revision) = revision {
             put_signed(out, revision.0);
         }
     }
 
-    pub(crate) fn decode(reader: &mut Reader) -> Option<Word> {
+    fn decode(kind: u8, reader: &mut Reader) -> Option<Round> {
         let epoch = Epoch { term: Term(reader.varint()?), nth: reader.varint()? };
-        let said = match reader.u8()? {
+        let said = match kind {
             ASK => Said::Ask,
             NEED => Said::Need(Revision(reader.signed()?)),
             NOTICE => Said::Notice(Revision(reader.signed()?)),
@@ -63,6 +102,6 @@ impl Word {
             REFUSED => Said::Refused,
             _ => return None,
         };
-        Some(Word { epoch, said })
+        Some(Round { epoch, said })
     }
 }

@@ -98,6 +98,8 @@ pub(crate) struct Loop {
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
     space: Space,
+    /// The storage thread has been told to end the process.
+    fenced: bool,
 }
 
 impl Loop {
@@ -125,6 +127,7 @@ impl Loop {
             listeners,
             compacting: None,
             space,
+            fenced: false,
         };
         new.show();
         new
@@ -187,6 +190,11 @@ impl Loop {
 
     fn step(&mut self, now: Instant, input: Input) {
         self.machine.step(now, &*self.view, input, &mut self.out);
+        if self.machine.is_astray() && !self.fenced {
+            self.fenced = true;
+            // Nothing of this turn is answered; the process ends before another.
+            self.core.storage.push(storage::Mail::Astray);
+        }
     }
 
     fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
@@ -281,6 +289,13 @@ impl Loop {
 
     /// Hands out what the turn brought about. Whoever is answered finds the board up to date.
     fn end_turn(&mut self) {
+        if self.fenced {
+            return self
+                .out
+                .words
+                .drain(..)
+                .for_each(|(to, word)| self.core.report(node::Input::Say(to, word)));
+        }
         let index = self.machine.applied_index();
         let news = index > self.reported || !self.out.finished.is_empty();
         if news {

@@ -2,6 +2,7 @@
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
+use coord::AlarmKind;
 use coord::watch::Counts;
 use node::Apply;
 use raft::Role;
@@ -82,7 +83,8 @@ impl Board {
 
     pub fn set_space(&self, machine: &Apply) {
         self.stored_bytes.store(machine.stored_bytes(), Relaxed);
-        self.no_space.store(machine.alarms().next().map_or(0, |alarm| alarm.member.0), Relaxed);
+        let no_space = machine.alarms().find(|alarm| alarm.kind == AlarmKind::NoSpace);
+        self.no_space.store(no_space.map_or(0, |alarm| alarm.member.0), Relaxed);
     }
 
     /// Without reading everything else.

@@ -8,8 +8,9 @@ use crate::world::{Checked, World};
 use base::Revision;
 use coord::watch::{Kind, Response, StreamId, WatchId};
 use coord::{Command, Compact};
+use node::Word;
 use node::apply::Output;
-use node::word::Said;
+use node::word::{Round, Said};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
@@ -61,7 +62,7 @@ impl World {
             return Ok(());
         }
         let now = self.agenda.now();
-        if out.words.iter().any(|(_, word)| word.said == Said::Ask) {
+        if out.words.iter().any(|(_, word)| matches!(word, Word::Round(Round { said: Said::Ask, .. }))) {
             self.rounds.asked.insert(host, now);
         }
         for command in out.proposals.iter().flat_map(|proposals| &proposals.commands) {

@@ -523,6 +523,10 @@ impl World {
         if catching_up {
             self.hand_to_apply(host, apply::Input::Tick);
         }
+        if self.process(host).member.apply.is_astray() {
+            let what = format!("{} fenced itself, and every state was the same", self.hosts[host].id);
+            return Err(Violation { checker: Checker::SameState, what });
+        }
         self.note_rounds(host, floor, &out)?;
         for response in out.watch {
             self.send_to_watcher(response);

@@ -5,11 +5,10 @@
 use super::{Apply, Output};
 use crate::compactor::{Sight, Steps};
 use crate::leases::Proposals;
-use crate::word::{Said, Word};
+use crate::word::{Round, Said, Word};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId, Revision};
 use coord::{AlarmKind, Command, Compact};
-use std::collections::BTreeSet;
 
 impl Apply {
     /// Everything from this revision on is still needed here; a reader that is too far behind needs nothing.
@@ -38,18 +37,18 @@ impl Apply {
         }
     }
 
-    pub(super) fn on_word(&mut self, now: Instant, from: NodeId, word: Word, out: &mut Output) {
-        let said = match word.said {
-            Said::Ask if self.gate.enter(word.epoch) => Said::Need(self.needed(now)),
-            Said::Notice(to) if self.gate.enter(word.epoch) => self.answer_notice(now, to),
+    pub(super) fn on_round(&mut self, now: Instant, from: NodeId, round: Round, out: &mut Output) {
+        let said = match round.said {
+            Said::Ask if self.gate.enter(round.epoch) => Said::Need(self.needed(now)),
+            Said::Notice(to) if self.gate.enter(round.epoch) => self.answer_notice(now, to),
             Said::Ask | Said::Notice(_) => return,
             Said::Need(_) | Said::Agreed | Said::Refused => {
                 return self.with_compactor(now, out, |compactor, sight, steps| {
-                    compactor.hear(sight, from, word, steps);
+                    compactor.hear(sight, from, round, steps);
                 });
             }
         };
-        self.say(now, from, Word { epoch: word.epoch, said }, out);
+        self.say(now, from, Round { epoch: round.epoch, said }, out);
     }
 
     fn answer_notice(&mut self, now: Instant, to: Revision) -> Said {
@@ -60,10 +59,10 @@ impl Apply {
     }
 
     /// A member that leads is one of those that it asks.
-    fn say(&mut self, now: Instant, to: NodeId, word: Word, out: &mut Output) {
+    fn say(&mut self, now: Instant, to: NodeId, round: Round, out: &mut Output) {
         match to == self.params.me {
-            true => self.on_word(now, to, word, out),
-            false => out.words.push((to, word)),
+            true => self.on_round(now, to, round, out),
+            false => out.words.push((to, Word::Round(round))),
         }
     }
 
@@ -73,7 +72,7 @@ impl Apply {
         out: &mut Output,
         act: impl FnOnce(&mut crate::compactor::Compactor, &Sight<'_>, &mut Steps),
     ) {
-        let members: BTreeSet<NodeId> = self.state.members().iter().map(|member| member.id).collect();
+        let members = self.member_ids();
         if members.is_empty() {
             return;
         }
@@ -87,8 +86,8 @@ impl Apply {
         };
         let mut steps = Steps::default();
         act(&mut self.compactor, &sight, &mut steps);
-        for (to, word) in steps.words {
-            self.say(now, to, word, out);
+        for (to, round) in steps.words {
+            self.say(now, to, round, out);
         }
         if let (Some(revision), Some(term)) = (steps.compact, self.lessor.term()) {
             let mut bytes = Vec::new();

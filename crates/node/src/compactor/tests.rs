@@ -61,7 +61,7 @@ impl World {
 
     fn hear(&mut self, from: NodeId, said: Said) -> Steps {
         let epoch = self.compactor.epoch().expect("it leads");
-        self.step(|compactor, sight, steps| compactor.hear(sight, from, Word { epoch, said }, steps))
+        self.step(|compactor, sight, steps| compactor.hear(sight, from, Round { epoch, said }, steps))
     }
 
     /// A round up to the notice, in which the members need these; answers what they were told.
@@ -164,7 +164,7 @@ fn words_of_another_round_mean_nothing() {
     world.after(5);
     let epoch = Epoch { term: Term(7), nth: 0 };
     for member in [A, B, C] {
-        let word = Word { epoch, said: Said::Need(Revision(1_000)) };
+        let word = Round { epoch, said: Said::Need(Revision(1_000)) };
         let steps = world.step(|compactor, sight, steps| compactor.hear(sight, member, word, steps));
         assert_eq!(steps, Steps::default());
     }
