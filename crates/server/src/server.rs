@@ -167,14 +167,14 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
-        self.core.consensus.close();
+        self.core.consensus.queue.close();
         threads.consensus.join();
         self.peers.halt();
         self.core.persist.close();
         threads.persist.join();
-        self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
+        self.core.apply.queue.push(apply::Mail::Finish { flush: end == End::Flushed });
         threads.apply.join();
-        self.core.apply.close();
+        self.core.apply.queue.close();
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
@@ -198,11 +198,15 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let core_of_apply = core.clone();
+        let apply_thread = move || core_of_apply.apply.run(apply, || {});
+        let core = core.clone();
+        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
             storage: Thread::spawn("storage", || storage.run())?,
-            apply: Thread::spawn("apply", || apply.run())?,
+            apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", || persist.run())?,
-            consensus: Thread::spawn("consensus", || consensus.run())?,
+            consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }
 }
