@@ -100,6 +100,8 @@ pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
 pub const DIGEST_EVERY_ENTRIES: u64 = 256;
 /// Of how many such comparisons something is kept, for members that lag.
 pub const DIGESTS_KEPT_MAX: usize = 64;
+/// Changes of one key that are told at once.
+pub const HISTORY_ANSWER_MAX: usize = 10_000;
 /// Members of one cluster, those without a vote included.
 pub const MEMBERS_MAX: usize = 32;
 /// Members without a vote at one time; etcd's default.

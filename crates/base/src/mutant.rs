@@ -97,6 +97,8 @@ mutants! {
     FloorAfterSweep = "floor-after-sweep",
     /// A member says that it needs nothing, whatever its watches and large reads still read.
     PinIgnored = "pin-ignored",
+    /// A delete that is compacted leaves nothing in the history.
+    DeleteLeavesNoTrace = "delete-leaves-no-trace",
     /// What the states of other members come to is not looked at.
     DigestsUnread = "digests-unread",
     /// The rows of the index keep keys that were deleted.

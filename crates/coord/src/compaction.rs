@@ -11,6 +11,7 @@ use crate::reply::Body;
 use crate::rows::{
     Corrupt, Emit, FORMAT, Logged, Meta, change_bytes, formatted, log_key, parse_log_key, version_key,
 };
+use crate::skeletons::Window;
 use crate::state::{Place, State};
 use base::codec::{put_signed, put_varint};
 use base::mutant::{Mutant, planted};
@@ -59,25 +60,34 @@ impl State {
         self.sweep.is_some()
     }
 
-    /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, locks and where
-    /// the sweep is.
+    /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, locks, and what else
+    /// has changed; and where the sweep is.
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
         self.leases.take_rows(emit);
         self.sessions.take_rows(emit);
         self.locks.take_rows(emit);
         self.alarms.take_rows(emit);
+        self.clock.take_rows(emit);
+        self.skeletons.take_rows(emit);
+        self.quota.take_rows(emit);
         if let Some(place) = self.sweep {
             sweep_row(place, emit);
         }
     }
 
     /// Looks at the next lines of the flushed log, `lines_max` at most, and removes those that the floor hides,
-    /// with their versions.
-    pub fn sweep(&mut self, view: &dyn View, lines_max: usize, emit: &mut Emit<'_>) -> Result<(), Corrupt> {
+    /// with their versions. With a window something is left of them.
+    pub fn sweep(
+        &mut self,
+        view: &dyn View,
+        window: Window,
+        lines_max: usize,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), Corrupt> {
         let Some(from) = self.sweep else { return Ok(()) };
         let lines = self.lines_from(view, from, lines_max)?;
         for (place, line) in &lines {
-            self.sweep_line(view, *place, line, emit)?;
+            self.sweep_line(view, window, *place, line, emit)?;
         }
         if let Some(((revision, sub), _)) = lines.last() {
             self.sweep = Some((*revision, sub + 1));
@@ -120,6 +130,7 @@ impl State {
     fn sweep_line(
         &mut self,
         view: &dyn View,
+        window: Window,
         place: Place,
         line: &Logged,
         emit: &mut Emit<'_>,
@@ -127,7 +138,7 @@ impl State {
         if line.prev > Revision::ZERO
             && let Some((replaced_at, replaced)) = find_line(view, line.prev, &line.key)?
         {
-            self.drop_line(replaced_at, &replaced, emit);
+            self.drop_line(window, replaced_at, &replaced, emit);
         }
         let below = place.0 < self.compacted;
         let needless = match line.put {
@@ -135,13 +146,16 @@ impl State {
             None => below || planted(Mutant::TombstoneDropped),
         };
         if needless {
-            self.drop_line(place, line, emit);
+            self.drop_line(window, place, line, emit);
         }
         self.index.compact(&line.key, self.compacted);
         Ok(())
     }
 
-    fn drop_line(&mut self, (revision, sub): Place, line: &Logged, emit: &mut Emit<'_>) {
+    fn drop_line(&mut self, window: Window, (revision, sub): Place, line: &Logged, emit: &mut Emit<'_>) {
+        if !window.is_none() {
+            self.skeletons.keep((revision, sub), line, emit);
+        }
         let mut key = Vec::new();
         log_key(revision, sub, &mut key);
         emit(Table::Log, &key, None);

@@ -74,7 +74,7 @@ impl Buffers {
     fn log(&mut self, change: &Change, emit: &mut Emit<'_>) {
         self.clear();
         log_key(change.revision, change.sub, &mut self.key);
-        log_value(change, &mut self.value);
+        log_value(&Logged::of(change), &mut self.value);
         emit(Table::Log, &self.key, Some(&self.value));
     }
 
@@ -238,23 +238,17 @@ pub fn parse_log_key(row: &[u8]) -> Option<(Revision, u32)> {
     Some((Revision(i64::from_be_bytes(*revision)), u32::from_be_bytes(sub.try_into().ok()?)))
 }
 
-fn log_value(change: &Change, out: &mut Vec<u8>) {
+pub(crate) fn log_value(line: &Logged, out: &mut Vec<u8>) {
     out.push(FORMAT);
-    match &change.kind {
-        ChangeKind::Put(record) => {
-            out.push(PUT);
-            put_signed(out, change.prev.0);
-            put_signed(out, record.create.0);
-            put_signed(out, record.version);
-            put_signed(out, record.lease.0);
-            put_varint(out, record.value.len() as u64);
-        }
-        ChangeKind::Delete => {
-            out.push(DELETE);
-            put_signed(out, change.prev.0);
-        }
+    out.push(if line.put.is_some() { PUT } else { DELETE });
+    put_signed(out, line.prev.0);
+    if let Some(put) = &line.put {
+        put_signed(out, put.create.0);
+        put_signed(out, put.version);
+        put_signed(out, put.lease.0);
+        put_varint(out, u64::from(put.value_len));
     }
-    out.extend_from_slice(&change.key);
+    out.extend_from_slice(&line.key);
 }
 
 /// A change as the log keeps it: without value.

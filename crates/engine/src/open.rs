@@ -28,6 +28,7 @@ pub struct Params {
     pub vault: VaultParams,
     pub watch: coord::watch::Params,
     pub compaction: node::compactor::Params,
+    pub history: coord::Window,
 }
 
 /// A member that has read its files and has not yet done anything.
@@ -62,6 +63,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         range_bytes: params.range_bytes,
         quota_bytes: params.quota_bytes,
         compaction: params.compaction.clone(),
+        history: params.history,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
         founders: params.founders.clone(),

@@ -22,11 +22,12 @@ use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, T
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, State, rows};
+use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, State, Window, rows};
 use raft::Entry;
 use std::time::Duration;
 
 mod compacting;
+mod history;
 mod integrity;
 mod pieces;
 
@@ -50,6 +51,8 @@ pub struct Params {
     /// More than this is not stored, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
     pub compaction: compactor::Params,
+    /// What compactions leave of the past.
+    pub history: Window,
 }
 
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub enum Input {
     Read(ReadBatch),
     Watch(watch::Input),
     Lock(waits::Input),
+    /// The time of day, in milliseconds since 1970.
+    TimeOfDay(i64),
     /// What another member says.
     Word {
         from: NodeId,
@@ -115,6 +120,8 @@ pub struct Apply {
     digests: Digests,
     /// This member's state is not that of the others: it does nothing more.
     astray: bool,
+    /// When this member last proposed the time of day.
+    marked: Option<Instant>,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -147,6 +154,7 @@ impl Apply {
             compactor: Compactor::new(params.compaction.clone()),
             digests: Digests::default(),
             astray: false,
+            marked: None,
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
@@ -175,6 +183,7 @@ impl Apply {
             Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
             Input::Word { from, word: Word::Round(round) } => self.on_round(now, from, round, out),
             Input::Word { from, word: Word::Digest(digest) } => self.on_digest(from, digest, out),
+            Input::TimeOfDay(millis) => self.mark_time(now, millis, out),
             Input::Leading(term) => {
                 self.compactor.set_leading(now, term);
                 self.waits.set_leading(term);
@@ -405,11 +414,17 @@ impl Apply {
             self.indexed = self.state.revision();
         }
         if let Some(view) = view.filter(|_| self.can_sweep()) {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+            let window = self.window();
+            let swept = self.state.sweep(view, window, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
                 self.counts.versions_swept += u64::from(table == Table::Versions);
                 emit(table, key, value);
             });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        }
+        if let Some(view) = view {
+            let window = self.window();
+            let trimmed = self.state.trim_history(view, window, SWEEP_LINES_PER_FLUSH, &mut emit);
+            trimmed.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
         let index = index && !planted(Mutant::SweptBeforeIndexed);

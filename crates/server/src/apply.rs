@@ -22,7 +22,7 @@ use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) enum Mail {
@@ -118,7 +118,7 @@ impl Loop {
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
-        let space = Space::new(core.quota_bytes);
+        let space = Space::default();
         let listeners = BTreeMap::new();
         let new = Loop {
             core,
@@ -250,10 +250,11 @@ impl Loop {
         if self.next_tick <= now || self.machine.is_catching_up() {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
+            self.step(now, Input::TimeOfDay(time_of_day()));
             self.core.board.set_watches(self.machine.watch_counts());
             self.tell_tallies(now);
             self.core.board.set_space(&self.machine);
-            self.space.tell(self.machine.stored_bytes(), self.core.board.has_no_space());
+            self.space.tell(&self.machine);
             self.see_to_membership(now);
         }
     }
@@ -287,6 +288,7 @@ impl Loop {
     fn tell_tallies(&mut self, now: Instant) {
         let tallies = &self.core.metrics.tallies;
         tallies.set_applied(self.machine.counts());
+        tallies.set_quota(self.machine.quota_bytes());
         tallies.watch_events_pending.set(self.outlets.waiting() as i64);
         match self.compacting {
             None if self.machine.is_sweeping() => self.compacting = Some(now),
@@ -405,4 +407,9 @@ impl Loop {
     fn show(&self) {
         self.core.board.set_applied(&self.machine);
     }
+}
+
+/// In milliseconds since 1970; a clock before that is as good as none.
+fn time_of_day() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as i64)
 }

@@ -34,6 +34,9 @@ pub struct Config {
     pub quota_bytes: u64,
     /// What is compacted without being asked; none leaves it to clients.
     pub compaction: Option<Compaction>,
+    /// What compactions leave of the past, without values: for so long, and so many rows at most.
+    pub history_age: Duration,
+    pub history_rows_max: u64,
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,

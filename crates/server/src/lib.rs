@@ -15,6 +15,7 @@ mod core;
 pub mod error;
 mod fatal;
 pub mod handle;
+mod history;
 mod identity;
 mod join;
 pub mod lease_events;

@@ -95,7 +95,7 @@ impl Server {
             return Err(Error::Removed);
         }
         let table = if known.is_empty() { roster.told(&config)? } else { known.clone() };
-        let metrics = Metrics::new(&roster.identity, config.quota_bytes);
+        let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
         let core = Arc::new(Core::new(clock, metrics, members, &config));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
@@ -326,6 +326,10 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         range_bytes: RANGE_WHOLE_BYTES_MAX,
         quota_bytes: config.quota_bytes,
         compaction: compaction_params(config),
+        history: coord::Window {
+            millis: i64::try_from(config.history_age.as_millis()).unwrap_or(i64::MAX),
+            rows_max: config.history_rows_max,
+        },
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,

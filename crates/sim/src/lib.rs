@@ -21,6 +21,7 @@ mod operators;
 pub mod oracle;
 mod readers;
 mod registers;
+mod remembered;
 mod rounds;
 pub mod run;
 pub mod scenario;

@@ -87,6 +87,7 @@ fn live_through(world: &mut World) -> Checked {
     read_everything_everywhere(world)?;
     same_everywhere(world)?;
     world.check_all_ended()?;
+    world.check_remembered()?;
     judge(world)?;
     watched::check(&world.watchers, &world.truth)
 }

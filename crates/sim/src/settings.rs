@@ -129,6 +129,7 @@ impl Settings {
             range_bytes: RANGE_BYTES,
             quota_bytes: 0,
             compaction: self.compaction(),
+            history: coord::Window { millis: i64::MAX, rows_max: u64::MAX },
             leases: node::leases::Params {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),

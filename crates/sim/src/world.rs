@@ -287,6 +287,8 @@ impl World {
     fn tick(&mut self, host: usize, life: u32) -> Checked {
         let span = self.hosts[host].clock.true_span(self.settings.tick_us);
         self.agenda.after(span, Event::Tick { host, life });
+        let millis = (self.local_now(host).0 / 1_000) as i64;
+        self.process(host).to_apply.push_back(apply::Input::TimeOfDay(millis));
         self.hand_to_apply(host, apply::Input::Tick);
         self.drive(host, Input::Tick)
     }

@@ -55,6 +55,8 @@ impl World {
             txn_ops_max: 128,
             quota_bytes: 0,
             compaction: None,
+            history_age: Duration::from_secs(3_600),
+            history_rows_max: 1_000,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,

@@ -131,6 +131,8 @@ fn assemble(values: &Values) -> Checked {
         response_bytes_max: RESPONSE_BYTES_MAX,
         quota_bytes: values.number(Id::QuotaBytes),
         compaction: compaction(values),
+        history_age: ms(Id::HistoryMs),
+        history_rows_max: values.number(Id::HistoryRowsMax),
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),

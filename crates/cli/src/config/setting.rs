@@ -125,6 +125,10 @@ settings! {
         "A watch that needs something older than this is not waited for, and ends when it is compacted.";
     CompactionLagRevisions "compaction-lag-revisions" number("revisions", 1_000, 1_000_000_000), Count(1_000_000),
         "Nor is one that is so many revisions behind.";
+    HistoryMs "history-ms" ms(0, 9_000_000_000_000), Count(604_800_000),
+        "How long it is known of every change when it was, after its value was compacted; 0 keeps nothing.";
+    HistoryRowsMax "history-rows-max" number("changes", 0, 1_000_000_000_000), Count(1_000_000),
+        "How many such changes are known at most.";
     WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),

@@ -55,6 +55,7 @@ fn machine(member: usize) -> Apply {
         leases: leases::Params { election: Duration::MAX, checkpoint_interval: Duration::MAX },
         founders: Vec::new(),
         quota_bytes: 0,
+        history: coord::Window::NONE,
         compaction: compactor::Params {
             keep: None,
             lag_max: compactor::Lag { age: Duration::MAX, revisions: u64::MAX },

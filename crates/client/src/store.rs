@@ -1,0 +1,22 @@
+//! What a store keeps of the past, and how much it may hold.
+
+use crate::{Client, Error, Kind};
+use proto::althing::store::v1::store_service_client::StoreServiceClient;
+use proto::althing::store::v1::{HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse};
+
+impl Client {
+    /// The changes of a key that are still known, also those whose values are gone.
+    pub async fn history(&self, request: HistoryRequest) -> Result<HistoryResponse, Error> {
+        self.call(
+            Kind::Read,
+            |channel| async move { StoreServiceClient::new(channel).history(request).await },
+        )
+        .await
+    }
+
+    /// Tells the quota of all members, or sets it. Setting it twice does no harm.
+    pub async fn quota(&self, request: QuotaRequest) -> Result<QuotaResponse, Error> {
+        self.call(Kind::Read, |channel| async move { StoreServiceClient::new(channel).quota(request).await })
+            .await
+    }
+}
