@@ -7,16 +7,14 @@ use proto::althing::store::v1::{HistoryRequest, HistoryResponse, QuotaRequest, Q
 impl Client {
     /// The changes of a key that are still known, also those whose values are gone.
     pub async fn history(&self, request: HistoryRequest) -> Result<HistoryResponse, Error> {
-        self.call(
-            Kind::Read,
-            |channel| async move { StoreServiceClient::new(channel).history(request).await },
-        )
-        .await
+        let request = &request;
+        let call = |channel| async move { StoreServiceClient::new(channel).history(request.clone()).await };
+        self.call(Kind::Read, call).await
     }
 
     /// Tells the quota of all members, or sets it. Setting it twice does no harm.
     pub async fn quota(&self, request: QuotaRequest) -> Result<QuotaResponse, Error> {
-        self.call(Kind::Read, |channel| async move { StoreServiceClient::new(channel).quota(request).await })
-            .await
+        let call = |channel| async move { StoreServiceClient::new(channel).quota(request).await };
+        self.call(Kind::Read, call).await
     }
 }
