@@ -26,10 +26,17 @@ pub enum Table {
     Claims = 7,
     /// resource → the highest token that it has seen, and of which lock.
     Fences = 8,
+    /// revision → the time at which it was the newest.
+    Clock = 10,
+    /// (revision, position in it) → a change whose version was compacted, as it stood in the log.
+    History = 11,
 }
 
 impl Table {
-    pub const ALL: [Table; 9] = [
+    /// One more than the highest number.
+    pub const NUMBERS: usize = 12;
+
+    pub const ALL: [Table; 11] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -39,6 +46,8 @@ impl Table {
         Table::Sessions,
         Table::Claims,
         Table::Fences,
+        Table::Clock,
+        Table::History,
     ];
 
     pub fn from_number(number: u8) -> Option<Table> {

@@ -43,6 +43,12 @@ pub enum Effect {
         remaining: i64,
     },
     Compact(Revision),
+    /// The revision before the command was the newest at this time.
+    Mark {
+        millis: i64,
+    },
+    /// Nothing takes back what was set.
+    Quota(Option<u64>),
     Alarm {
         alarm: Alarm,
         raised: bool,

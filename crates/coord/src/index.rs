@@ -69,11 +69,6 @@ impl Index {
         self.keys.edit(key, Entry::unknown, |entry| entry.delete(revision));
     }
 
-    /// The version that a key had at a revision.
-    pub fn at(&self, key: &[u8], revision: Revision) -> Option<Version> {
-        self.keys.get(key)?.entry.at(revision)
-    }
-
     /// Forgets the versions of a key that no revision from `floor` on shows, and the key if none is left.
     pub fn compact(&mut self, key: &[u8], floor: Revision) {
         if self.keys.get(key).is_some() && self.keys.edit(key, Entry::unknown, |entry| entry.compact(floor)) {

@@ -43,6 +43,8 @@ impl Raised {
 pub fn goes_along(table: Table, key: &[u8]) -> bool {
     match table {
         Table::Meta => [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key),
+        // The revision is raised by a leap, and nobody knows when.
+        Table::Clock | Table::History => false,
         Table::Origins => false,
         Table::Versions | Table::Log | Table::Index => true,
         Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,

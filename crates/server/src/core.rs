@@ -29,8 +29,6 @@ pub(crate) struct Core {
     pub board: Board,
     pub metrics: Metrics,
     pub members: Members,
-    /// What may be stored; zero sets no bound.
-    pub quota_bytes: u64,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -66,7 +64,6 @@ impl Core {
             board: Board::default(),
             metrics,
             members,
-            quota_bytes: config.quota_bytes,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

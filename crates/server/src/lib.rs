@@ -15,6 +15,7 @@ mod core;
 pub mod error;
 mod fatal;
 pub mod handle;
+mod history;
 mod identity;
 mod join;
 pub mod lease_events;
@@ -39,7 +40,7 @@ mod thread;
 mod waiters;
 pub mod watch;
 
-pub use config::{Config, Join, Member};
+pub use config::{Compaction, Config, Join, Member};
 pub use error::Error;
 pub use handle::{Answer, Handle};
 pub use lease_events::LeaseEvents;

@@ -34,6 +34,7 @@ pub enum Checker {
     Lock,
     Register,
     Config,
+    History,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -53,6 +54,7 @@ impl Checker {
             Checker::Lock => "locks",
             Checker::Register => "leases and compaction in real time",
             Checker::Config => "configuration",
+            Checker::History => "history",
             Checker::Assertion => "assertion",
         }
     }
