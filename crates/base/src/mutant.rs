@@ -145,6 +145,10 @@ mutants! {
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
     CancelledWaiterStays = "cancelled-waiter-stays",
+    /// A document is replaced whatever version its writer saw.
+    DocumentUnchecked = "document-unchecked",
+    /// Documents are not flushed.
+    DocumentsNotWritten = "documents-not-written",
     /// A node counts its dots from one again after a restart.
     DotsReused = "dots-reused",
     /// A partition settles in its new place although the old replicas still serve the old epoch.

@@ -66,6 +66,12 @@ struct More {
     past: Option<History>,
 }
 
+impl More {
+    fn is_nothing(&self) -> bool {
+        self.lease == LeaseId::NONE && self.version_high == 0 && self.past.is_none()
+    }
+}
+
 const VERSION_BITS: u32 = 40;
 
 const _: () = assert!(size_of::<Entry>() == 32, "an entry is paid for every key");
@@ -142,9 +148,7 @@ impl Entry {
 
     /// Nothing more costs nothing.
     fn drop_nothing(&mut self) {
-        let is_nothing =
-            |more: &Box<More>| more.lease == LeaseId::NONE && more.version_high == 0 && more.past.is_none();
-        if self.more.as_ref().is_some_and(is_nothing) {
+        if self.more.as_deref().is_some_and(More::is_nothing) {
             self.more = None;
         }
     }

@@ -6,6 +6,7 @@
 pub mod actor;
 pub mod conflict;
 pub mod context;
+pub mod controller;
 pub mod decimal;
 pub mod dots;
 pub mod frame;
@@ -14,10 +15,12 @@ pub mod key;
 pub mod merge;
 pub mod mesh;
 pub mod moves;
+pub mod namespaces;
 pub mod op;
 pub mod overlay;
 pub mod peers;
 pub mod placement;
+pub mod plan;
 pub mod record;
 pub mod request;
 pub mod ring;
@@ -25,6 +28,7 @@ pub mod rows;
 pub mod set;
 pub mod siblings;
 pub mod tally;
+pub mod tidings;
 pub mod topology;
 pub mod tree;
 

@@ -214,6 +214,8 @@ pub struct Mesh {
     wakening: Wakening,
     purge_bound: Stamp,
     flush_at: Instant,
+    /// With the end of this turn.
+    flush_due: bool,
 }
 
 impl Mesh {
@@ -255,6 +257,7 @@ impl Mesh {
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
             flush_at: Instant::ZERO,
+            flush_due: false,
             params,
         }
     }
@@ -277,11 +280,15 @@ impl Mesh {
         }
     }
 
-    /// Ends a turn: rows gathered in it become one batch.
+    /// Ends a turn: rows gathered in it become one batch. A flush is cut here, so that it holds whole batches and its
+    /// bound is the last of them: what comes later is not in it, and must stay in the log.
     pub fn collect(&mut self, out: &mut Output) {
         if !self.gathering.is_empty() {
             self.seq = self.next_seq();
             out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
+        }
+        if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
+            out.flush = Some(self.overlay.freeze(self.seq));
         }
     }
 
@@ -300,14 +307,8 @@ impl Mesh {
         self.step_exchanges(t);
         self.step_purge(t);
         if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
-            self.flush(t);
-        }
-    }
-
-    fn flush(&mut self, t: &mut Turn<'_>) {
-        self.flush_at = t.now.at.after(self.params.flush_every);
-        if self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
-            t.out.flush = Some(self.overlay.freeze(self.next_seq()));
+            self.flush_at = t.now.at.after(self.params.flush_every);
+            self.flush_due = true;
         }
     }
 

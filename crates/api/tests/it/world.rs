@@ -68,6 +68,7 @@ impl World {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
             timed: true,
+            with_peers: false,
         };
         let mut peers = peers.into_iter();
         let server = Server::start_on(peers.next().unwrap(), config).unwrap();
