@@ -11,6 +11,7 @@ mod fast;
 pub use fast::Fast;
 
 use crate::door::{Door, Guest};
+use crate::rest::Quick;
 use crate::serve::Error;
 use axum::Router;
 use bytes::BytesMut;
@@ -47,6 +48,8 @@ pub struct Front {
     pub router: Router,
     /// Without it, every call goes through the router.
     pub fast: Option<Fast>,
+    /// What takes plain requests of HTTP/1 before they go the long way.
+    pub quick: Option<Quick>,
     /// Whom the connections of peers are handed to, on a port that they share with clients.
     pub peers: Option<Handle>,
 }
@@ -106,8 +109,16 @@ async fn receive(
             }
         }
         Ok(Tongue::Http2 { input }) => Connection::new(guest, input, front, stopping).serve().await,
-        // The server of HTTP/1 is gone only when all are to go.
-        Ok(Tongue::Http1) => drop(http1.send(Ok(guest)).await),
+        Ok(Tongue::Http1) => {
+            let unusual = match &front.quick {
+                None => Some(guest),
+                Some(quick) => quick.serve(guest, stopping).await,
+            };
+            if let Some(guest) = unusual {
+                // The server of HTTP/1 is gone only when all are to go.
+                drop(http1.send(Ok(guest)).await);
+            }
+        }
         // It went away, or said nothing for too long.
         Err(_) => {}
     }

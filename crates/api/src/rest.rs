@@ -15,6 +15,7 @@ mod namespaces;
 mod openapi;
 mod page;
 mod query;
+mod quick;
 mod range;
 mod refusal;
 mod ring;
@@ -23,6 +24,8 @@ mod space;
 mod store;
 mod value;
 mod write;
+
+pub use quick::Quick;
 
 use crate::http;
 use crate::serve::RestSettings;

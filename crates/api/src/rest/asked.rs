@@ -71,6 +71,12 @@ fn key_of_a_route(path: &str) -> Option<&str> {
 }
 
 impl Asked {
+    /// A request about the default namespace that says nothing more.
+    pub fn plain(rest: &Rest, key: Option<&str>) -> Asked {
+        let space = rest.spaces().usual(rest.handle());
+        Asked { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
+    }
+
     /// The key that the path names.
     pub fn key_text(&self) -> Result<&str, Refusal> {
         let key = self.key.as_deref().unwrap_or("");

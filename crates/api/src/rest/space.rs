@@ -43,10 +43,23 @@ impl Spaces {
     fn decoded(&self, version: u64, bytes: Bytes) -> Arc<Namespaces> {
         let mut known = self.known.lock().expect("no thread panics while it holds the namespaces");
         if known.0 != version {
-            let decoded = Namespaces::decode(bytes).expect("this document is written by us alone");
-            *known = (version, Arc::new(decoded));
+            match Namespaces::decode(bytes) {
+                Some(decoded) => *known = (version, Arc::new(decoded)),
+                // A member of a later version has written it; what was known before still holds.
+                None => {
+                    tracing::error!(version, "the namespaces cannot be read");
+                    known.0 = version;
+                }
+            }
         }
         known.1.clone()
+    }
+
+    /// The one that is always there.
+    pub fn usual(&self, handle: &Handle) -> Space {
+        let name = namespaces::DEFAULT;
+        let wants = self.here(handle).get(name).unwrap_or_default();
+        Space { name: name.to_owned(), id: namespaces::id_of(name), wants }
     }
 
     pub async fn find(&self, handle: &Handle, name: &str) -> Result<Space, Refusal> {

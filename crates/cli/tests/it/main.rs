@@ -7,6 +7,7 @@ mod backup;
 mod chaos;
 mod client;
 mod cluster;
+mod compaction;
 mod config;
 mod dev;
 mod differential;

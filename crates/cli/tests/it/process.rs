@@ -107,6 +107,7 @@ impl Plan {
         match Member::read_line_of(self.spawn()) {
             Ok(mut member) => {
                 member.log = Some(self.log_path());
+                member.dir = Some(self.dir.clone());
                 member
             }
             Err(why) => panic!("{why}; its log:\n{}", self.log()),
@@ -136,6 +137,8 @@ pub struct Member {
     pub announced: String,
     /// Shown when the test fails.
     log: Option<PathBuf>,
+    /// Stays for as long as the member lives.
+    dir: Option<Arc<TempDir>>,
 }
 
 impl Member {
@@ -160,7 +163,7 @@ impl Member {
             let _ = child.kill();
             return Err(format!("not the line of a member that serves: {announced:?}, {:?}", child.wait()));
         };
-        Ok(Member { child, client, rest, announced, log: None })
+        Ok(Member { child, client, rest, announced, log: None, dir: None })
     }
 
     pub fn endpoint(&self) -> String {
