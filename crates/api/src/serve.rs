@@ -15,6 +15,7 @@ use crate::grpc::lease::LeaseService;
 use crate::grpc::lease_events::LeaseEventService;
 use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::store::Stores;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
@@ -25,6 +26,7 @@ use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
+use proto::althing::store::v1::store_service_server::StoreServiceServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -164,6 +166,7 @@ fn router(parts: Parts) -> Router {
         lock: Arc::new(EtcdLockService::new(handle.clone(), stopping.clone())),
         election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
         locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
+        store: Arc::new(Stores::new(handle.clone())),
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -178,6 +181,9 @@ fn router(parts: Parts) -> Router {
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let locks = LockServiceServer::from_arc(services.locks)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    let store = StoreServiceServer::from_arc(services.store)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let health =
@@ -197,6 +203,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<LockServer<EtcdLockService>>(), lock)
         .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
         .route_service(&path_of::<LockServiceServer<Locks>>(), locks)
+        .route_service(&path_of::<StoreServiceServer<Stores>>(), store)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -96,6 +96,12 @@ pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
 pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
+/// Members compare what their states come to every so many entries.
+pub const DIGEST_EVERY_ENTRIES: u64 = 256;
+/// Of how many such comparisons something is kept, for members that lag.
+pub const DIGESTS_KEPT_MAX: usize = 64;
+/// Changes of one key that are told at once.
+pub const HISTORY_ANSWER_MAX: usize = 10_000;
 /// Members of one cluster, those without a vote included.
 pub const MEMBERS_MAX: usize = 32;
 /// Members without a vote at one time; etcd's default.

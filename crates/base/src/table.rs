@@ -28,10 +28,17 @@ pub enum Table {
     Fences = 8,
     /// The rows of the mesh, whose first byte says what they are; in a store of their own.
     Mesh = 9,
+    /// revision → the time at which it was the newest.
+    Clock = 10,
+    /// (revision, position in it) → a change whose version was compacted, as it stood in the log.
+    History = 11,
 }
 
 impl Table {
-    pub const ALL: [Table; 10] = [
+    /// One more than the highest number.
+    pub const NUMBERS: usize = 12;
+
+    pub const ALL: [Table; 12] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -42,6 +49,8 @@ impl Table {
         Table::Claims,
         Table::Fences,
         Table::Mesh,
+        Table::Clock,
+        Table::History,
     ];
 
     pub fn from_number(number: u8) -> Option<Table> {

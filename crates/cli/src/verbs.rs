@@ -12,12 +12,14 @@ mod elect;
 mod endpoint;
 mod get;
 mod held_command;
+mod history;
 mod import;
 mod lease;
 mod lock;
 mod member;
 mod move_leader;
 mod put;
+mod quota;
 mod ring;
 mod snapshot;
 mod txn;
@@ -63,6 +65,10 @@ pub enum Verb {
     MoveLeader(With<move_leader::MoveLeader>),
     /// Forgets what was before a revision
     Compaction(With<compaction::Compaction>),
+    /// Tells when a key changed, also when its old values are gone
+    History(With<history::History>),
+    /// Tells how much may be stored, and sets it
+    Quota(With<quota::Quota>),
     /// Gives back space that is free inside the store
     Defrag(defrag::Defrag),
     /// Lists alarms, and ends them
@@ -125,6 +131,8 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Member(member) => member.run().await,
         Verb::MoveLeader(to) => to.verb.run(&to.options).await,
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
+        Verb::History(history) => history.verb.run(&history.options).await,
+        Verb::Quota(quota) => quota.verb.run(&quota.options).await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,

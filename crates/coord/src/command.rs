@@ -38,6 +38,8 @@ const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
 const ALARM: u8 = 24;
 const DOCUMENT: u8 = 28;
+const MARK: u8 = 32;
+const QUOTA: u8 = 33;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -49,6 +51,12 @@ pub enum Command {
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
     Alarm(AlarmCommand),
+    /// What time of day it is, by whoever leads; in milliseconds since 1970.
+    Mark {
+        millis: i64,
+    },
+    /// The quota of all members from now on; nothing leaves each to its own.
+    Quota(Option<u64>),
     LockAcquire(Acquire),
     LockRelease(Release),
     LockLeave(Leave),
@@ -107,6 +115,15 @@ impl Command {
             Command::Alarm(alarm) => {
                 out.push(ALARM);
                 alarm.encode(out);
+            }
+            Command::Mark { millis } => {
+                out.push(MARK);
+                put_signed(out, *millis);
+            }
+            Command::Quota(bytes) => {
+                out.push(QUOTA);
+                out.push(u8::from(bytes.is_some()));
+                put_varint(out, bytes.unwrap_or(0));
             }
             Command::LockAcquire(acquire) => {
                 out.push(LOCK_ACQUIRE);
@@ -170,6 +187,11 @@ impl Command {
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
             ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
+            MARK => Command::Mark { millis: reader.signed()? },
+            QUOTA => {
+                let set = reader.bool()?;
+                Command::Quota(Some(reader.varint()?).filter(|_| set))
+            }
             LOCK_ACQUIRE => Command::LockAcquire(Acquire::decode(&mut reader)?),
             LOCK_RELEASE => Command::LockRelease(Release::decode(&mut reader)?),
             LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),

@@ -47,6 +47,8 @@ pub fn goes_along(table: Table, key: &[u8]) -> bool {
             let own = [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key);
             own || documents::goes_along(key)
         }
+        // The revision is raised by a leap, and nobody knows when.
+        Table::Clock | Table::History => false,
         Table::Origins => false,
         Table::Versions | Table::Log | Table::Index => true,
         Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,

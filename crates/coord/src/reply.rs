@@ -31,6 +31,8 @@ pub enum Body {
     Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
+    /// Done, and there is nothing to say of it.
+    Noted,
     /// Who belongs to the cluster after the change, ordered by id.
     Members(Vec<Member>),
     /// The version that the document has now.

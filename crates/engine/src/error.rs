@@ -18,6 +18,12 @@ pub enum Error {
     Raise { revision: i64, by: i64 },
 
     #[error(
+        "this member's state had become another than that of the majority, and it stopped. Replace it: `althing \
+         member replace`, or remove it, move its data directory away, and let an empty one join"
+    )]
+    Astray,
+
+    #[error(
         "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
     )]
     UnknownRecord,

@@ -32,6 +32,11 @@ pub struct Config {
     pub response_bytes_max: usize,
     /// When the rows of all changes take more, nothing that grows is accepted; zero sets no bound.
     pub quota_bytes: u64,
+    /// What is compacted without being asked; none leaves it to clients.
+    pub compaction: Option<Compaction>,
+    /// What compactions leave of the past, without values: for so long, and so many rows at most.
+    pub history_age: Duration,
+    pub history_rows_max: u64,
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,
@@ -41,6 +46,19 @@ pub struct Config {
     pub mesh: Mesh,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
+}
+
+/// The past that stays readable although nobody asks for it, and how often the rest is compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    pub keep_age: Duration,
+    pub keep_revisions: u64,
+    pub interval: Duration,
+    /// A compaction that would gain less is not worth it.
+    pub step: u64,
+    /// Nothing is kept for a watch or a large read that needs something older than this, or further back.
+    pub lag_age_max: Duration,
+    pub lag_revisions_max: u64,
 }
 
 impl Config {

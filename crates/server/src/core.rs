@@ -37,8 +37,6 @@ pub(crate) struct Core {
     pub members: Members,
     /// What the cluster agrees on beside the keys.
     pub documents: Shelf,
-    /// What may be stored; zero sets no bound.
-    pub quota_bytes: u64,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -77,7 +75,6 @@ impl Core {
             metrics,
             members,
             documents: Shelf::default(),
-            quota_bytes: config.quota_bytes,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

@@ -147,9 +147,9 @@ impl Handle {
         self.wait_for(self.propose(&Command::Alarm(command))?).await
     }
 
-    /// What may be stored before the alarm is raised; zero sets no bound.
-    pub fn quota_bytes(&self) -> u64 {
-        self.shared.core.quota_bytes
+    /// Sets what all members may store before the alarm is raised, or leaves it to each; zero sets no bound.
+    pub async fn set_quota(&self, bytes: Option<u64>) -> Result<Reply, Code> {
+        self.wait_for(self.propose(&Command::Quota(bytes))?).await
     }
 
     /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.

@@ -16,6 +16,7 @@ mod documents;
 pub mod error;
 mod fatal;
 pub mod handle;
+mod history;
 mod identity;
 mod join;
 pub mod lease_events;
@@ -43,7 +44,7 @@ pub mod watch;
 
 pub use crate::mesh::handle::MeshHandle;
 pub use crate::mesh::status::MeshStatus;
-pub use config::{Config, Join, Member};
+pub use config::{Compaction, Config, Join, Member};
 pub use error::Error;
 pub use handle::{Answer, Handle};
 pub use lease_events::LeaseEvents;

@@ -74,11 +74,11 @@ pub(crate) struct Reading {
 }
 
 impl Metrics {
-    pub fn new(identity: &Identity, quota_bytes: u64) -> Metrics {
+    pub fn new(identity: &Identity) -> Metrics {
         let mut registry = Registry::default();
         let copied = Copied::registered(&mut registry);
         registered_identity(&mut registry, identity);
-        let tallies = Tallies::registered(&mut registry, quota_bytes);
+        let tallies = Tallies::registered(&mut registry);
         let mesh = crate::mesh::metrics::Metrics::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));

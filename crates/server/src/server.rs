@@ -27,8 +27,8 @@ use base::limits::{
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk};
 use engine::{Member, MeshFiles, MeshParams};
-use node::Input;
 use node::member::{cluster_id, member_id};
+use node::{Input, compactor};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::TcpListener;
@@ -38,13 +38,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The store keeps this much of its file in memory.
-pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 /// How often what is left of a long lease is recorded, as in etcd.
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
+/// Nothing is kept for the readers of a member that has not been heard for so long.
+const MEMBER_GRACE: Duration = Duration::from_secs(60);
 /// Where the files of the mesh lie, below the member's directory.
 pub(crate) const MESH_DIR: &str = "mesh";
 pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
@@ -113,7 +115,7 @@ impl Server {
             return Err(Error::Removed);
         }
         let table = if known.is_empty() { roster.be_told(&config)? } else { known.clone() };
-        let metrics = Metrics::new(&roster.identity, config.quota_bytes);
+        let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
         let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
@@ -156,9 +158,10 @@ impl Server {
         self.core.draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + self.drain_timeout;
         self.hand_over(deadline);
-        let answered = poll(deadline, || self.core.waiters.count() == 0);
+        let waiting = || self.core.waiters.count() + self.core.mesh.board.waiting();
+        let answered = poll(deadline, || waiting() == 0);
         if !answered {
-            let waiting = self.core.waiters.count();
+            let waiting = waiting();
             tracing::warn!(waiting, "stopping although requests still wait");
         }
         self.end(End::Flushed);
@@ -367,6 +370,11 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         flush_bytes: config.flush_bytes,
         range_bytes: RANGE_WHOLE_BYTES_MAX,
         quota_bytes: config.quota_bytes,
+        compaction: compaction_params(config),
+        history: coord::Window {
+            millis: i64::try_from(config.history_age.as_millis()).unwrap_or(i64::MAX),
+            rows_max: config.history_rows_max,
+        },
         leases: node::leases::Params {
             election: config.election,
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
@@ -385,6 +393,24 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             batch_bytes: WATCH_BATCH_BYTES_SOFT,
             watches_max: WATCHES_PER_STREAM_MAX,
         },
+    }
+}
+
+fn compaction_params(config: &Config) -> compactor::Params {
+    let compaction = config.compaction;
+    compactor::Params {
+        keep: compaction.map(|compaction| compactor::Keep {
+            age: compaction.keep_age,
+            revisions: compaction.keep_revisions,
+            step: compaction.step,
+        }),
+        lag_max: compactor::Lag {
+            age: compaction.map_or(Duration::MAX, |compaction| compaction.lag_age_max),
+            revisions: compaction.map_or(u64::MAX, |compaction| compaction.lag_revisions_max),
+        },
+        interval: compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
+        patience: config.election,
+        grace: MEMBER_GRACE,
     }
 }
 

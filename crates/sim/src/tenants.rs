@@ -186,7 +186,7 @@ impl World {
     fn next_errand(&mut self, tenant: usize, host: usize) -> Option<(Errand, Work)> {
         let now = self.agenda.now();
         let bias = self.settings.bias;
-        if tenant == 0 && self.rng.chance(bias.compactions) {
+        if tenant == 0 && !self.settings.leader_compacts && self.rng.chance(bias.compactions) {
             return Some(self.compaction(host));
         }
         let Some(id) = self.tenants.holding[tenant] else {

@@ -8,7 +8,7 @@ use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::config::Mesh;
-use server::{Config, Join, Member};
+use server::{Compaction, Config, Join, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -137,6 +137,9 @@ fn assemble(values: &Values) -> Checked {
         flush_bytes: bytes(Id::FlushBytes),
         response_bytes_max: RESPONSE_BYTES_MAX,
         quota_bytes: values.number(Id::QuotaBytes),
+        compaction: compaction(values),
+        history_age: ms(Id::HistoryMs),
+        history_rows_max: values.number(Id::HistoryRowsMax),
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
@@ -162,6 +165,23 @@ fn assemble(values: &Values) -> Checked {
         log_outputs: vec![Output::Stderr],
         warnings: vec![],
     }
+}
+
+/// Between two looks at what may be compacted, at most.
+const COMPACTION_INTERVAL_MAX: Duration = Duration::from_secs(10);
+
+/// A compaction brings the rows of the index up to date, so it is worth some revisions.
+fn compaction(values: &Values) -> Option<Compaction> {
+    let keep_age = Duration::from_millis(values.number(Id::CompactionRetentionMs));
+    let keep_revisions = values.number(Id::CompactionRetentionRevisions);
+    (values.text(Id::Compaction) == "auto").then_some(Compaction {
+        keep_age,
+        keep_revisions,
+        interval: keep_age.clamp(Duration::from_secs(1), COMPACTION_INTERVAL_MAX),
+        step: (keep_revisions / 2).max(1),
+        lag_age_max: Duration::from_millis(values.number(Id::CompactionLagMs)),
+        lag_revisions_max: values.number(Id::CompactionLagRevisions),
+    })
 }
 
 /// Elections must outlast a few lost heartbeats.

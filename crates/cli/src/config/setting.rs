@@ -131,6 +131,20 @@ settings! {
         "How many bytes of them may wait.";
     QuotaBytes "quota-bytes" number("bytes", 0, 1024 * 1024 * GIB), Count(64 * GIB),
         "When keys, values and their past take more, only what frees space is accepted; 0 sets no bound.";
+    Compaction "compaction" Kind::Choice(&["auto", "off"]), Value("auto"),
+        "Whether what nobody needs any more is compacted without being asked: behind the slowest watch, not through it.";
+    CompactionRetentionMs "compaction-retention-ms" ms(0, 31_536_000_000), Count(300_000),
+        "What is younger is not compacted without being asked.";
+    CompactionRetentionRevisions "compaction-retention-revisions" number("revisions", 0, 1_000_000_000), Count(10_000),
+        "Nor are so many of the newest revisions.";
+    CompactionLagMs "compaction-lag-ms" ms(1_000, 31_536_000_000), Count(3_600_000),
+        "A watch that needs something older than this is not waited for, and ends when it is compacted.";
+    CompactionLagRevisions "compaction-lag-revisions" number("revisions", 1_000, 1_000_000_000), Count(1_000_000),
+        "Nor is one that is so many revisions behind.";
+    HistoryMs "history-ms" ms(0, 9_000_000_000_000), Count(604_800_000),
+        "How long it is known of every change when it was, after its value was compacted; 0 keeps nothing.";
+    HistoryRowsMax "history-rows-max" number("changes", 0, 1_000_000_000_000), Count(1_000_000),
+        "How many such changes are known at most.";
     WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),
