@@ -2,12 +2,14 @@
 //! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
 //! dropped by the receiver; nothing in one is believed beyond its form.
 
+pub mod pulse;
 #[cfg(test)]
 mod tests;
 
-use crate::actor::Actor;
+use crate::actor::{Actor, RegionId};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::{Marks, REGIONS_MAX};
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
@@ -15,6 +17,7 @@ use crate::tree::{Buckets, LEAVES};
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
+use pulse::Pulse;
 
 /// Actors that a shard is said to know.
 const KNOWN_MAX: usize = 1_024;
@@ -72,11 +75,11 @@ pub enum Frame {
         ask: Ask,
         key: Key,
     },
-    /// With nothing there, up to which stamp what is missing was deleted everywhere.
+    /// With nothing there, up to where what is missing was deleted everywhere.
     Fetched {
         ask: Ask,
         record: Option<Bytes>,
-        mark: Stamp,
+        marks: Marks,
     },
     /// Records of a namespace from a name on, of all partitions that the receiver keeps.
     Collect {
@@ -113,7 +116,7 @@ pub enum Frame {
         ask: Ask,
         leaves: Vec<u64>,
         known: Known,
-        mark: Stamp,
+        marks: Marks,
     },
     Page(Box<Page>),
     Answer(Box<Answer>),
@@ -121,8 +124,24 @@ pub enum Frame {
     Settled {
         shard: Shard,
         known: Known,
-        mark: Stamp,
+        marks: Marks,
     },
+    /// An entry of another region's log, to be stored by a quorum here; `Stored` when it is.
+    Replicate {
+        ask: Ask,
+        entry: Bytes,
+    },
+    /// A read by a quorum here, for another region.
+    Seek {
+        ask: Ask,
+        key: Key,
+    },
+    Sought {
+        ask: Ask,
+        record: Option<Bytes>,
+    },
+    /// A sign of life from another region.
+    Pulse(Box<Pulse>),
 }
 
 /// Why a record is sent.
@@ -154,7 +173,7 @@ pub struct Page {
     pub ask: Ask,
     pub shard: Shard,
     pub buckets: Buckets,
-    pub mark: Stamp,
+    pub marks: Marks,
     pub after: Option<Key>,
     /// None to the end.
     pub upto: Option<Key>,
@@ -166,6 +185,8 @@ pub struct Entry {
     pub key: Key,
     pub digest: u64,
     pub stamp: Stamp,
+    /// The regions whose writes went into it.
+    pub writers: Vec<RegionId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,10 +276,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 5, ask);
             put_bytes(out, key.bytes());
         }
-        Frame::Fetched { ask, record, mark } => {
+        Frame::Fetched { ask, record, marks } => {
             begin(out, 6, ask);
             put_optional(out, record.as_ref());
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
         Frame::Collect { ask, space, start, end, limit } => {
             begin(out, 7, ask);
@@ -286,21 +307,38 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             out.extend(root.to_le_bytes());
             put_known(out, known);
         }
-        Frame::Leaves { ask, leaves, known, mark } => {
+        Frame::Leaves { ask, leaves, known, marks } => {
             begin(out, 15, ask);
             put_varint(out, leaves.len() as u64);
             leaves.iter().for_each(|leaf| out.extend(leaf.to_le_bytes()));
             put_known(out, known);
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
         Frame::Page(page) => encode_page(page, out),
         Frame::Answer(answer) => encode_answer(answer, out),
-        Frame::Settled { shard, known, mark } => {
+        Frame::Settled { shard, known, marks } => {
             out.push(18);
             put_shard(out, *shard);
             put_known(out, known);
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
+        Frame::Replicate { ask, entry } => {
+            begin(out, 20, ask);
+            put_bytes(out, entry);
+        }
+        Frame::Seek { ask, key } => {
+            begin(out, 21, ask);
+            put_bytes(out, key.bytes());
+        }
+        Frame::Sought { ask, record } => {
+            begin(out, 22, ask);
+            put_optional(out, record.as_ref());
+        }
+        Frame::Pulse(pulse) => {
+            out.push(23);
+            pulse.encode(out);
+        }
+
     }
 }
 
@@ -309,14 +347,16 @@ fn encode_page(page: &Page, out: &mut Vec<u8>) {
     put_varint(out, page.ask.0);
     put_shard(out, page.shard);
     page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
-    put_varint(out, page.mark.0);
+    page.marks.encode(out);
     put_optional(out, page.after.as_ref().map(Key::bytes));
     put_optional(out, page.upto.as_ref().map(Key::bytes));
     put_varint(out, page.entries.len() as u64);
-    for Entry { key, digest, stamp } in &page.entries {
+    for Entry { key, digest, stamp, writers } in &page.entries {
         put_bytes(out, key.bytes());
         out.extend(digest.to_le_bytes());
         out.extend(stamp.0.to_le_bytes());
+        put_varint(out, writers.len() as u64);
+        writers.iter().for_each(|region| put_varint(out, u64::from(region.0)));
     }
 }
 
@@ -333,7 +373,7 @@ fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
 
 fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
-    let ask = if (10..=13).contains(&number) || number == 18 { Ask(0) } else { Ask(reader.varint()?) };
+    let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
     Some(match number {
         1 => Frame::Forward { ask, write: Box::new(Write::decode(reader)?) },
         2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?) },
@@ -343,7 +383,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         }
         4 => Frame::Stored { ask, outcome: outcome(reader)? },
         5 => Frame::Fetch { ask, key: key(reader)? },
-        6 => Frame::Fetched { ask, record: optional(reader)?, mark: Stamp(reader.varint()?) },
+        6 => Frame::Fetched { ask, record: optional(reader)?, marks: Marks::decode(reader)? },
         7 => Frame::Collect {
             ask,
             space: u32::try_from(reader.varint()?).ok()?,
@@ -361,15 +401,22 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         15 => {
             let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
             let leaves = (0..count).map(|_| reader.u64()).collect::<Option<Vec<_>>>()?;
-            Frame::Leaves { ask, leaves, known: known(reader)?, mark: Stamp(reader.varint()?) }
+            Frame::Leaves { ask, leaves, known: known(reader)?, marks: Marks::decode(reader)? }
         }
         16 => Frame::Page(Box::new(decode_page(ask, reader)?)),
         17 => Frame::Answer(Box::new(decode_answer(ask, reader)?)),
-        18 => Frame::Settled { shard: shard(reader)?, known: known(reader)?, mark: Stamp(reader.varint()?) },
+        18 => {
+            let shard = shard(reader)?;
+            Frame::Settled { shard, known: known(reader)?, marks: Marks::decode(reader)? }
+        }
         19 => {
             let target = NodeId(reader.varint()?);
             Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
         }
+        20 => Frame::Replicate { ask, entry: reader.bytes()? },
+        21 => Frame::Seek { ask, key: key(reader)? },
+        22 => Frame::Sought { ask, record: optional(reader)? },
+        23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
         _ => return None,
     })
 }
@@ -380,13 +427,17 @@ fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
     for word in &mut words {
         *word = reader.u64()?;
     }
-    let mark = Stamp(reader.varint()?);
+    let marks = Marks::decode(reader)?;
     let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
     let entry = |reader: &mut Reader| {
-        Some(Entry { key: key(reader)?, digest: reader.u64()?, stamp: Stamp(reader.u64()?) })
+        let (key, digest, stamp) = (key(reader)?, reader.u64()?, Stamp(reader.u64()?));
+        let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
+        let count = Some(reader.count()?).filter(|count| *count <= REGIONS_MAX)?;
+        let writers = (0..count).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
+        Some(Entry { key, digest, stamp, writers })
     };
     let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
-    Some(Page { ask, shard, buckets: Buckets::from_words(words), mark, after, upto, entries })
+    Some(Page { ask, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
 }
 
 fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {

@@ -3,36 +3,47 @@
 //! must hold that nothing which vouches for durable rows leaves before they are durable: such effects are held
 //! here by the batch they wait for, not by the caller's good will.
 
+mod abroad;
+mod adopt;
 mod exchange;
+mod global;
 mod hints;
+mod identity;
 mod membership;
 mod purge;
 mod reads;
 mod replica;
 mod scans;
+mod sessions;
 mod shards;
 pub mod status;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod writes;
 
-use crate::actor::Actor;
+pub use abroad::RegionState;
+
+use crate::actor::{Actor, RegionId};
 use crate::conflict::Conflict;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
 use crate::hlc::{Clock, Stamp};
+use crate::marks::Marks;
 use crate::moves::Report;
 use crate::overlay::{Flush, Overlay, Seq};
 use crate::peers::Peers;
+use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
-use base::codec::{Reader, put_varint};
 use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, Token};
+use abroad::Abroad;
 use bytes::Bytes;
 use exchange::Exchanges;
 use hints::Hints;
+use identity::Identity;
 use membership::{Routes, Wakening};
 use scans::Batches;
 use shards::Shards;
@@ -84,8 +95,16 @@ pub enum Input {
     Topology(Topology),
     /// The connection to a peer broke.
     Lost(NodeId),
-    /// Other regions have heard of everything up to this stamp; nothing later is forgotten.
+    /// Nothing later than this is forgotten, whatever the regions have heard of.
     PurgeBound(Stamp),
+    /// The regions that replicate to each other, as was agreed here.
+    Regions(Regions),
+    /// A frame of another region's node.
+    Abroad {
+        region: RegionId,
+        from: NodeId,
+        envelope: Envelope,
+    },
 }
 
 /// Rows to be made durable in this order; `Persisted` tells when.
@@ -98,6 +117,8 @@ pub struct Persist {
 #[derive(Debug, Default)]
 pub struct Output {
     pub send: Vec<(NodeId, Envelope)>,
+    /// To nodes of other regions; node zero is any of them.
+    pub abroad: Vec<(RegionId, NodeId, Envelope)>,
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
     pub replies: Vec<(Token, Reply)>,
@@ -125,6 +146,15 @@ pub enum Note {
     Purged(usize),
     /// A node that was not in step serves.
     Awake,
+    /// A node of another region has the id of one of this region; it is not listened to.
+    RegionClash {
+        region: RegionId,
+        node: NodeId,
+    },
+    /// What another region sent was damaged on the way.
+    Damaged {
+        from: NodeId,
+    },
 }
 
 /// Everything that a step has at hand.
@@ -142,6 +172,12 @@ enum Client {
     Peer(NodeId, Ask),
     /// One of several writes of a request.
     Part(u64, usize),
+    /// A read that must not show less than a session has seen.
+    Guard(Ask),
+    /// A read over several regions: this one's part.
+    Region(Ask),
+    /// A node of another region.
+    Abroad(NodeId, Ask),
 }
 
 /// What waits until a batch is durable.
@@ -157,7 +193,10 @@ enum Then {
     /// Everything that an exchange brought is durable.
     Exchanged(Ask),
     /// What a peer vouched for holds here too.
-    Settled(Shard, Known, Stamp),
+    Settled(Shard, Known, Marks),
+    SettledAbroad(RegionId, Shard, Marks),
+    /// An entry of the log may leave.
+    Logged(u64),
     Identity {
         dots: u64,
         floor: Stamp,
@@ -175,6 +214,10 @@ enum Operation {
     /// A record on its way to the peer of an exchange.
     Give(Ask),
     Hint(hints::Hinting),
+    Replicate(streams::Replicating),
+    Adopt(Box<adopt::Adopting>),
+    Guard(Box<sessions::Guarding>),
+    Global(Box<global::Globally>),
 }
 
 #[derive(Debug)]
@@ -213,6 +256,7 @@ pub struct Mesh {
     exchanges: Exchanges,
     wakening: Wakening,
     purge_bound: Stamp,
+    abroad: Abroad,
     flush_at: Instant,
 }
 
@@ -221,7 +265,7 @@ impl Mesh {
     pub fn new(params: Params, topology: Topology, rows: &dyn Rows, replayed: Vec<Vec<Row>>) -> Mesh {
         let mut overlay = Overlay::default();
         replayed.iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
-        let identity = overlay.get(rows, rows::IDENTITY).0.and_then(decode_identity);
+        let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
         // What is newer than what the node knew in its last life comes to it as it would have then.
@@ -230,6 +274,7 @@ impl Mesh {
         let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
+        let abroad = Abroad::load(params.actor.region, &overlay, rows);
         Mesh {
             me,
             clock: Clock::new(floor, params.drift_max),
@@ -254,6 +299,7 @@ impl Mesh {
             shards,
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
+            abroad,
             flush_at: Instant::ZERO,
             params,
         }
@@ -274,11 +320,14 @@ impl Mesh {
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Lost(peer) => self.peers.silent(peer, now.at),
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
+            Input::Regions(regions) => self.step_regions(t, regions),
+            Input::Abroad { region, from, envelope } => self.step_abroad(t, region, from, envelope),
         }
     }
 
     /// Ends a turn: rows gathered in it become one batch.
     pub fn collect(&mut self, out: &mut Output) {
+        self.write_log_head();
         if !self.gathering.is_empty() {
             self.seq = self.next_seq();
             out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
@@ -299,6 +348,8 @@ impl Mesh {
         self.step_shards(t);
         self.step_exchanges(t);
         self.step_purge(t);
+        self.step_streams(t);
+        self.step_pulses(t);
         if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
             self.flush(t);
         }
@@ -318,7 +369,8 @@ impl Mesh {
         }
         match request {
             Request::Write(write) => self.start_write(t, Client::Here(token), write, deadline),
-            Request::Read { key, r } => self.start_read(t, token, key, r, deadline),
+            Request::Read { key, r } => self.start_read(t, Client::Here(token), key, r, deadline),
+            Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
         }
@@ -351,7 +403,7 @@ impl Mesh {
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
-            Frame::Fetched { ask, record, mark } => self.step_fetched(t, from, ask, record, mark),
+            Frame::Fetched { ask, record, marks } => self.step_fetched(t, from, ask, record, marks),
             Frame::Collect { ask, space, start, end, limit } => {
                 self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });
             }
@@ -368,12 +420,14 @@ impl Mesh {
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
             }
-            Frame::Leaves { ask, leaves, known, mark } => {
-                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, mark });
+            Frame::Leaves { ask, leaves, known, marks } => {
+                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, marks });
             }
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
-            Frame::Settled { shard, known, mark } => self.step_settled(t, from, shard, known, mark),
+            Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
+            // What regions say to each other.
+            Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
         }
     }
 
@@ -393,7 +447,9 @@ impl Mesh {
             Then::Spread(ask) => self.spread(t, ask),
             Then::Show(ask) => self.fetch_here(t, ask),
             Then::Exchanged(ask) => self.step_exchanged(t, ask),
-            Then::Settled(shard, known, mark) => self.settle(shard, &known, mark),
+            Then::Settled(shard, known, marks) => self.settle(shard, &known, &marks),
+            Then::SettledAbroad(region, shard, marks) => self.settle_abroad(region, shard, &marks),
+            Then::Logged(seq) => self.logged(t, seq),
             Then::Identity { dots, floor } => {
                 self.dots.reserved(dots);
                 self.floor = floor;
@@ -427,7 +483,11 @@ impl Mesh {
     }
 
     fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
-        t.out.send.push((to, Envelope { epoch: self.topology.epoch, frame }));
+        let envelope = Envelope { epoch: self.topology.epoch, frame };
+        match self.abroad.home(to) {
+            Some(region) => t.out.abroad.push((region, to, envelope)),
+            None => t.out.send.push((to, envelope)),
+        }
     }
 
     fn reply(&mut self, t: &mut Turn<'_>, client: Client, reply: Reply) {
@@ -438,6 +498,15 @@ impl Mesh {
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {
                     t.out.replies.push((token, Reply::Batch(replies)));
                 }
+            }
+            Client::Guard(ask) => self.guarded(t, ask, reply),
+            Client::Region(ask) => self.global_here(t, ask, reply),
+            Client::Abroad(node, ask) => {
+                let frame = match reply {
+                    Reply::Found(record) => Frame::Sought { ask, record: record.map(|record| record.encode()) },
+                    _ => Frame::Declined { ask },
+                };
+                self.send(t, node, frame);
             }
         }
     }
@@ -473,6 +542,7 @@ impl Mesh {
             match self.operations.get(&ask) {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
+                Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
                 _ => {}
             }
         }
@@ -488,6 +558,10 @@ impl Mesh {
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
             Operation::Give(exchange) => self.expire(t, exchange),
             Operation::Hint(hinting) => self.expire_hint(t, hinting),
+            Operation::Replicate(replicating) => self.expire_replicate(t, replicating),
+            Operation::Adopt(adopting) => self.expire_adopt(t, *adopting),
+            Operation::Guard(guarding) => self.expire_guard(t, *guarding),
+            Operation::Global(globally) => self.expire_global(t, *globally),
         }
     }
 
@@ -498,7 +572,9 @@ impl Mesh {
             Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
             Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
-            None => {}
+            Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
+            // Others may answer yet.
+            Some(Operation::Adopt(_) | Operation::Guard(_) | Operation::Global(_)) | None => {}
         }
     }
 
@@ -510,47 +586,14 @@ impl Mesh {
             Some(Operation::Read(_)) => self.read_stored(t, from, ask),
             Some(Operation::Give(_)) => self.exchange_stored(t, ask),
             Some(Operation::Hint(_)) => self.hint_stored(t, ask),
+            Some(Operation::Replicate(_)) => self.replicate_stored(t, ask, outcome),
+            Some(Operation::Adopt(_)) => self.adopt_stored(t, from, ask, outcome),
+            Some(Operation::Global(_)) => {
+                if let Some(region) = self.abroad.home(from) {
+                    self.global_stored(t, region, ask);
+                }
+            }
             _ => {}
         }
     }
-
-    /// Dots and the floor of the clock, durable before they are used.
-    fn reserve(&mut self, t: &mut Turn<'_>) {
-        let Some(dots) = self.dots.wants() else { return };
-        self.write_identity(t, dots);
-    }
-
-    fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {
-        let floor = self.clock.tick(t.now.wall_ms);
-        let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
-        self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
-        let seq = self.next_seq();
-        self.after(t, seq, Then::Identity { dots, floor });
-    }
-}
-
-/// The row of who this node is.
-struct Identity {
-    incarnation: u32,
-    dots: u64,
-    floor: Stamp,
-}
-
-impl Identity {
-    fn encode(&self) -> Bytes {
-        let mut out = vec![1];
-        put_varint(&mut out, u64::from(self.incarnation));
-        put_varint(&mut out, self.dots);
-        put_varint(&mut out, self.floor.0);
-        out.into()
-    }
-}
-
-fn decode_identity(bytes: Bytes) -> Option<Identity> {
-    let mut reader = Reader::new(bytes);
-    if reader.u8()? != 1 {
-        return None;
-    }
-    let incarnation = u32::try_from(reader.varint()?).ok()?;
-    Some(Identity { incarnation, dots: reader.varint()?, floor: Stamp(reader.varint()?) })
 }

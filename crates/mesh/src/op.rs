@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::merge::join_recent;
 use crate::record::{Body, Fence, Header, Kind, Rare, Recent, Record};
+use crate::request::Level;
 use crate::set::Set;
 use crate::siblings::{Sibling, Siblings};
 use crate::tally::Tally;
@@ -41,6 +42,10 @@ pub struct Attributes {
     pub schema: u32,
     /// The hash of the client's request id.
     pub request: Option<u64>,
+    /// Who must have it before the client is told.
+    pub level: Level,
+    /// The write comes after everything that its session has seen: its stamp is larger than this.
+    pub after: Stamp,
 }
 
 /// The name and the time of a write.

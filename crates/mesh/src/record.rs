@@ -155,6 +155,15 @@ impl Record {
         !self.is_tombstone() && !self.is_expired(wall_ms)
     }
 
+    /// The regions whose writes went into it, each once.
+    pub fn writers(&self) -> Vec<RegionId> {
+        let mut writers = vec![self.header.dot.actor.region];
+        writers.extend(self.context.spans().iter().map(|(actor, _)| actor.region));
+        writers.sort_unstable();
+        writers.dedup();
+        writers
+    }
+
     pub fn has_taken(&self, request: u64) -> bool {
         self.recent.iter().any(|recent| recent.request == request)
     }

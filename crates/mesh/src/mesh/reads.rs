@@ -3,15 +3,15 @@
 //! asked first, and the others as well when an answer takes long.
 
 use super::writes::join;
-use super::{Mesh, Operation, Pending, Then, Turn};
+use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
-use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::moves::majority;
 use crate::record::Record;
 use crate::request::Reply;
 use base::mutant::{Mutant, planted};
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Reading {
-    token: Token,
+    client: Client,
     key: Key,
     needed: usize,
     /// Replicas that were not asked yet, the best last.
@@ -39,33 +39,32 @@ pub(super) struct Reading {
 struct Heard {
     from: NodeId,
     record: Option<Record>,
-    mark: Stamp,
+    marks: Marks,
 }
 
 impl Mesh {
     pub(super) fn start_read(
         &mut self,
         t: &mut Turn<'_>,
-        token: Token,
+        client: Client,
         key: Key,
         r: Option<u8>,
         deadline: Instant,
     ) {
-        let refuse = |t: &mut Turn<'_>, code| t.out.replies.push((token, Reply::Refused(code)));
         let Some(copies) = self.topology.copies(key.space()) else {
-            return refuse(t, Code::UnknownSpace);
+            return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         };
         let mut list = self.route(key.partition(), copies).read.clone();
         let needed = r.map_or(majority(list.len()), usize::from);
         if needed == 0 || needed > list.len() {
-            return refuse(t, Code::BadQuorum);
+            return self.reply(t, client, Reply::Refused(Code::BadQuorum));
         }
         self.peers.order(&mut list);
         // This node itself is the quickest of all.
         list.sort_by_key(|node| *node != self.me);
         list.reverse();
         let reading = Reading {
-            token,
+            client,
             key,
             needed,
             rest: list,
@@ -116,8 +115,8 @@ impl Mesh {
         if local.seq > self.durable {
             return self.after(t, local.seq, Then::Show(ask));
         }
-        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
-        self.read_fetched(t, self.me, ask, local.record, mark);
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        self.read_fetched(t, self.me, ask, local.record, marks);
     }
 
     /// An answer takes long: everybody is asked who was not, or who could not answer then.
@@ -145,7 +144,7 @@ impl Mesh {
         from: NodeId,
         ask: Ask,
         record: Option<Bytes>,
-        mark: Stamp,
+        marks: Marks,
     ) {
         self.time(t, from, ask);
         let record = match record.map(Record::decode) {
@@ -154,7 +153,7 @@ impl Mesh {
             None => None,
         };
         match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, mark),
+            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, marks),
             Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record),
             _ => {}
         }
@@ -166,22 +165,20 @@ impl Mesh {
         from: NodeId,
         ask: Ask,
         record: Option<Record>,
-        mark: Stamp,
+        marks: Marks,
     ) {
-        let region = self.params.actor.region;
         let Some(reading) = self.reading(ask) else { return };
         let awaited = reading.merged.is_none() && reading.asked.contains(&from);
         if !awaited || reading.heard.iter().any(|heard| heard.from == from) {
             return;
         }
-        reading.heard.push(Heard { from, record, mark });
+        reading.heard.push(Heard { from, record, marks });
         let enough = if planted(Mutant::ReadNotCounted) { 1 } else { reading.needed };
         if reading.heard.len() < enough {
             return;
         }
         // What one replica knows to be deleted everywhere is nothing, whoever still has it.
-        let mark = reading.heard.iter().map(|heard| heard.mark).max().unwrap_or_default();
-        let gone = |record: &Record| record.header.stamp <= mark && record.header.dot.actor.region == region;
+        let gone = |record: &Record| reading.heard.iter().any(|heard| heard.marks.cover(record));
         let merged = join(reading.heard.iter().filter_map(|heard| heard.record.clone()));
         let merged = merged.filter(|record| !gone(record)).map(Box::new);
         reading.merged = Some(merged.clone());
@@ -229,9 +226,9 @@ impl Mesh {
 
     fn answer_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        let (token, merged) = (reading.token, reading.merged.take().flatten());
+        let (client, merged) = (reading.client, reading.merged.take().flatten());
         self.finish(ask);
-        t.out.replies.push((token, Reply::Found(merged)));
+        self.reply(t, client, Reply::Found(merged));
     }
 
     /// After a change of topology: reads that have not heard enough begin anew.
@@ -258,6 +255,6 @@ impl Mesh {
             self.peers.silent(*node, t.now.at);
         }
         let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
-        t.out.replies.push((reading.token, Reply::Unavailable { acks, needed }));
+        self.reply(t, reading.client, Reply::Unavailable { acks, needed });
     }
 }

@@ -7,6 +7,7 @@ use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::merge::{Merged, merge};
 use crate::overlay::Seq;
 use crate::record::Record;
@@ -126,8 +127,7 @@ impl Mesh {
 
     /// Whether a record that is not here was here once, and deleted everywhere.
     pub(super) fn is_purged(&self, shard: Shard, record: &Record) -> bool {
-        let ours = record.header.dot.actor.region == self.params.actor.region;
-        ours && record.header.stamp <= self.shards.mark(shard) && !planted(Mutant::PurgedReturns)
+        self.shards.cover(shard, record)
     }
 
     pub(super) fn step_store(
@@ -157,8 +157,8 @@ impl Mesh {
             return self.send(t, from, Frame::Declined { ask });
         };
         let local = self.load(t, &key);
-        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
-        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, mark }));
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, marks }));
     }
 }
 

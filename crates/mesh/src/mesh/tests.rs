@@ -1,3 +1,4 @@
+mod regions;
 mod scenes;
 mod storm;
 mod world;
@@ -324,7 +325,7 @@ fn storms_lose_nothing_and_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 11] = [
+const SCENES: [(&str, Scene, Mutant); 21] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("readers of the old list", scenes::readers_of_the_old_list, Mutant::EpochSkipped),
     ("a disk is lost in a power cut", scenes::a_disk_is_lost_in_a_power_cut, Mutant::StoredBeforePersist),
@@ -336,6 +337,16 @@ const SCENES: [(&str, Scene, Mutant); 11] = [
     ("away for too long", scenes::away_for_too_long, Mutant::PurgedReturns),
     ("a passed fence", scenes::a_passed_fence, Mutant::FenceIgnored),
     ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
+    ("a count is forgotten here", regions::a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
+    ("entries overtake each other", regions::entries_overtake_each_other, Mutant::HolesAcknowledged),
+    ("the log was cut", regions::the_log_was_cut, Mutant::GapVouched),
+    ("one replica abroad is not enough", regions::one_replica_abroad_is_not_enough, Mutant::AdoptedByOne),
+    ("a delete that a region has not heard of", regions::a_delete_not_heard_of, Mutant::PurgedBeforeAbroad),
+    ("a region is stopped for good", regions::a_region_is_stopped_for_good, Mutant::EvictedWaitedFor),
+    ("a sender loses its disk", regions::a_sender_loses_its_disk, Mutant::RegionsNotCompared),
+    ("a client moves", regions::a_client_moves, Mutant::TokenIgnored),
+    ("a client moves and writes", regions::a_client_moves_and_writes, Mutant::SessionStampIgnored),
+    ("a write for all", regions::a_write_for_all, Mutant::RegionsNotCounted),
 ];
 
 #[test]

@@ -3,15 +3,16 @@
 //! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
 //! time get hints. A node that is no replica passes the write on to one.
 
+use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
-use crate::actor::Dot;
+use crate::actor::{Dot, RegionId};
 use crate::frame::{Ask, Frame, Outcome, Why};
 use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Birth, Op};
 use crate::record::{METADATA_MAX, Record};
-use crate::request::{Reply, Write};
+use crate::request::{Level, Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
@@ -43,6 +44,8 @@ pub(super) struct Writing {
     stand_ins: Vec<(NodeId, NodeId)>,
     /// Not waited for any more.
     absent: Vec<NodeId>,
+    /// Other regions that have it, when they are waited for.
+    reached: Vec<RegionId>,
     beaten: Option<Stamp>,
     /// It has its second stamp.
     restamped: bool,
@@ -79,7 +82,7 @@ impl Route {
     }
 
     /// Whether as many as were wanted have it, of the old list as of the new.
-    fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
+    pub fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
         let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
         let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());
         let met = |list: &[NodeId]| count(list) >= need(list);
@@ -108,6 +111,7 @@ impl Mesh {
             acked: Vec::new(),
             stand_ins: Vec::new(),
             absent: Vec::new(),
+            reached: Vec::new(),
             beaten: None,
             restamped: false,
             answered: false,
@@ -201,6 +205,9 @@ impl Mesh {
                 return self.reply(t, client, Reply::Refused(code));
             }
         };
+        if write.attributes.level == Level::GlobalQuorum {
+            self.abroad.awaited.insert(result.header.dot.counter, ask);
+        }
         let may_leave = result.kind.is_last_write_wins() || planted(Mutant::MergeableSentEarly);
         let writing = self.writing(ask).expect("it is under way");
         (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
@@ -228,9 +235,10 @@ impl Mesh {
             return Ok((bytes, record.clone(), local.seq));
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
+        let after = if planted(Mutant::SessionStampIgnored) { Stamp::ZERO } else { write.attributes.after.next() };
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
-            stamp: self.clock.tick(t.now.wall_ms).max(at_least),
+            stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
             wall_ms: t.now.wall_ms,
         };
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
@@ -244,6 +252,8 @@ impl Mesh {
             false => written.delta.encode(),
         };
         let seq = self.save(&write.key, shard, &local, &written.full, full);
+        let (before, after) = (local.record.as_ref(), &written.full);
+        self.append(t, &Change { key: &write.key, before, after, delta: &delta });
         Ok((delta, written.full, seq))
     }
 
@@ -317,7 +327,12 @@ impl Mesh {
 
     fn settle_write(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(writing) = self.writing(ask) else { return };
-        if !writing.answered && writing.route.is_met(&writing.acked, writing.write.w) {
+        let regions = writing.reached.len() + 1;
+        if !writing.answered
+            && writing.route.is_met(&writing.acked, writing.write.w)
+            && regions >= self.regions_needed(ask)
+            && let Some(writing) = self.writing(ask)
+        {
             let last_wins = writing.write.kind.is_last_write_wins();
             if let Some(stamp) = writing.beaten.filter(|_| last_wins && !writing.restamped)
                 && !planted(Mutant::SkewKept)
@@ -327,6 +342,7 @@ impl Mesh {
             writing.answered = true;
             let (client, result) = (writing.client, writing.result.clone());
             let result = result.expect("what is stored was made here");
+            self.abroad.awaited.remove(&result.header.dot.counter);
             self.reply(t, client, Reply::Written(result));
         }
         let Some(writing) = self.writing(ask) else { return };
@@ -336,14 +352,38 @@ impl Mesh {
         }
     }
 
+    /// How many regions must have a write, with this one.
+    fn regions_needed(&self, ask: Ask) -> usize {
+        match self.operations.get(&ask).map(|pending| &pending.operation) {
+            Some(Operation::Write(writing)) if writing.write.attributes.level == Level::GlobalQuorum => {
+                if planted(Mutant::RegionsNotCounted) { 1 } else { self.abroad.table.majority(self.params.actor.region) }
+            }
+            _ => 1,
+        }
+    }
+
+    /// Another region has an entry of the log.
+    pub(super) fn write_reached(&mut self, t: &mut Turn<'_>, region: RegionId, seq: u64, outcome: Outcome) {
+        let Some(ask) = self.abroad.awaited.get(&seq).copied() else { return };
+        let Some(writing) = self.writing(ask) else { return };
+        writing.reached.push(region);
+        if let Outcome::Beaten(stamp) = outcome {
+            writing.beaten = writing.beaten.max(Some(stamp));
+        }
+        self.settle_write(t, ask);
+    }
+
     /// The same write again, behind what beat it. Under a new name, so that late answers to the first are not
     /// taken for answers to the second.
     fn restamp(&mut self, t: &mut Turn<'_>, ask: Ask, beaten: Stamp) {
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Write(mut writing) = pending.operation else { return };
         writing.restamped = true;
+        if let Some(result) = &writing.result {
+            self.abroad.awaited.remove(&result.header.dot.counter);
+        }
         (writing.beaten, writing.stand_ins) = (None, Vec::new());
-        (writing.acked, writing.absent) = (Vec::new(), Vec::new());
+        (writing.acked, writing.absent, writing.reached) = (Vec::new(), Vec::new(), Vec::new());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
         self.originate(t, ask, beaten.next());
     }
@@ -365,6 +405,9 @@ impl Mesh {
                 self.peers.silent(node, t.now.at);
                 self.hint(t, node, &writing.write.key);
             }
+        }
+        if let Some(result) = &writing.result {
+            self.abroad.awaited.remove(&result.header.dot.counter);
         }
         if matches!(writing.stage, Stage::Gathering { .. }) {
             return self.reply(t, writing.client, Reply::Refused(Code::Timeout));
