@@ -338,7 +338,6 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             out.push(23);
             pulse.encode(out);
         }
-
     }
 }
 

@@ -37,9 +37,9 @@ use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
+use abroad::Abroad;
 use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, Token};
-use abroad::Abroad;
 use bytes::Bytes;
 use exchange::Exchanges;
 use hints::Hints;
@@ -503,7 +503,9 @@ impl Mesh {
             Client::Region(ask) => self.global_here(t, ask, reply),
             Client::Abroad(node, ask) => {
                 let frame = match reply {
-                    Reply::Found(record) => Frame::Sought { ask, record: record.map(|record| record.encode()) },
+                    Reply::Found(record) => {
+                        Frame::Sought { ask, record: record.map(|record| record.encode()) }
+                    }
                     _ => Frame::Declined { ask },
                 };
                 self.send(t, node, frame);

@@ -47,6 +47,9 @@ pub(super) struct Abroad {
     pub positions: BTreeMap<Actor, Pulse>,
     /// Writes of this node that wait until other regions have them, by their place in the log.
     pub awaited: BTreeMap<u64, Ask>,
+    /// Over everything that this node holds, as of late.
+    digest: u64,
+    digest_at: Instant,
     pub save_at: Instant,
 }
 
@@ -111,6 +114,8 @@ impl Abroad {
             log_bytes_max: MESH_REPLICATION_LOG_BYTES_MAX,
             positions: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            digest: 0,
+            digest_at: Instant::ZERO,
             save_at: Instant::ZERO,
         }
     }
@@ -178,7 +183,13 @@ impl Mesh {
         self.put_row(rows::stream(region), None);
     }
 
-    pub(super) fn step_abroad(&mut self, t: &mut Turn<'_>, region: RegionId, from: NodeId, envelope: Envelope) {
+    pub(super) fn step_abroad(
+        &mut self,
+        t: &mut Turn<'_>,
+        region: RegionId,
+        from: NodeId,
+        envelope: Envelope,
+    ) {
         if self.topology.member(from).is_some() {
             return t.out.notes.push(Note::RegionClash { region, node: from });
         }
@@ -232,7 +243,8 @@ impl Mesh {
             return;
         }
         self.abroad.nodes.retain(|_, home| *home != region);
-        let strangers = topology.members().iter().filter(|member| self.topology.member(member.node).is_none());
+        let strangers =
+            topology.members().iter().filter(|member| self.topology.member(member.node).is_none());
         self.abroad.nodes.extend(strangers.map(|member| (member.node, region)));
         other.routes = Routes::of(&topology);
         other.topology = Some(topology);
@@ -261,8 +273,12 @@ impl Mesh {
     /// Says where this node stands, and asks where others do.
     pub(super) fn step_pulses(&mut self, t: &mut Turn<'_>) {
         let (actor, at_ms, last) = (self.params.actor, t.now.wall_ms, self.abroad.log.last);
+        if !self.abroad.others.is_empty() && t.now.at >= self.abroad.digest_at {
+            self.abroad.digest_at = t.now.at.after(PULSE_INTERVAL);
+            self.abroad.digest = self.shards.digest();
+        }
+        let digest = self.abroad.digest;
         for region in self.abroad.regions().collect::<Vec<_>>() {
-            let digest = self.shards.digest();
             let Some(other) = self.abroad.others.get_mut(&region) else { continue };
             let Some(topology) = &other.topology else {
                 if t.now.at >= other.which_at {
@@ -290,7 +306,8 @@ impl Mesh {
     pub fn regions(&self, now: super::Now) -> Vec<RegionState> {
         let state = |(id, other): (&RegionId, &Other)| {
             let positions = self.abroad.positions.values().filter(|pulse| pulse.actor.region == *id);
-            let age = |stamp: Stamp| if stamp == Stamp::ZERO { 0 } else { now.wall_ms.saturating_sub(stamp.ms()) };
+            let age =
+                |stamp: Stamp| if stamp == Stamp::ZERO { 0 } else { now.wall_ms.saturating_sub(stamp.ms()) };
             let silent_for = other.heard_at.map(|at| now.at.since(at));
             let silence_ms = silent_for.filter(|silence| *silence > 2 * PULSE_INTERVAL);
             let silence_ms = silence_ms.map_or(0, |silence| silence.as_millis() as u64);
@@ -302,7 +319,12 @@ impl Mesh {
                 acked: other.stream.position(),
                 last: self.abroad.log.last,
                 lag_out_ms: age(other.stream.waiting()),
-                lag_in_ms: positions.clone().map(|pulse| age(pulse.waiting)).max().unwrap_or(0).max(silence_ms),
+                lag_in_ms: positions
+                    .clone()
+                    .map(|pulse| age(pulse.waiting))
+                    .max()
+                    .unwrap_or(0)
+                    .max(silence_ms),
                 positions: positions.map(|pulse| (pulse.actor, pulse.position)).collect(),
                 digest: other.digest,
             }

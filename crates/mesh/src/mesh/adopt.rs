@@ -39,7 +39,8 @@ impl Mesh {
             t.out.notes.push(Note::Damaged { from });
             return self.send(t, from, Frame::Declined { ask });
         };
-        let room = self.operations.len() < MESH_OPERATIONS_MAX && self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
+        let room =
+            self.operations.len() < MESH_OPERATIONS_MAX && self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
         match Record::decode(record.clone()).filter(|_| room && self.shard_of(&key).is_some()) {
             Some(decoded) => self.adopt(t, Whom::Abroad(from, ask), key, &decoded, record),
             None => self.send(t, from, Frame::Declined { ask }),

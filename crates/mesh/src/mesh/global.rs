@@ -62,7 +62,13 @@ impl Mesh {
         }
     }
 
-    pub(super) fn global_heard(&mut self, t: &mut Turn<'_>, region: RegionId, ask: Ask, record: Option<Record>) {
+    pub(super) fn global_heard(
+        &mut self,
+        t: &mut Turn<'_>,
+        region: RegionId,
+        ask: Ask,
+        record: Option<Record>,
+    ) {
         let Some(globally) = self.globally(ask) else { return };
         if globally.merged.is_some() || globally.heard.iter().any(|(other, _)| *other == region) {
             return;

@@ -24,6 +24,8 @@ pub(super) struct Guarding {
     ask_abroad_at: Instant,
     /// A read is under way here.
     reading: bool,
+    /// The last one did not show what is demanded.
+    short: bool,
     /// Who was asked.
     abroad: Option<RegionId>,
 }
@@ -32,8 +34,9 @@ impl Mesh {
     pub(super) fn start_get(&mut self, t: &mut Turn<'_>, token: Token, get: Get, deadline: Instant) {
         let half = deadline.since(t.now.at) / 2;
         let ask_abroad_at = t.now.at.after(half);
-        let guarding = Guarding { token, get, ask_abroad_at, reading: false, abroad: None };
-        let ask = self.begin(t, Operation::Guard(Box::new(guarding)), deadline);
+        let guarding = Guarding { token, get, ask_abroad_at, reading: false, short: false, abroad: None };
+        // The read that it waits for has the first word about the end.
+        let ask = self.begin(t, Operation::Guard(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
         self.alarms.insert((ask_abroad_at, ask));
         self.look(t, ask);
     }
@@ -50,7 +53,8 @@ impl Mesh {
         if planted(Mutant::TokenIgnored) {
             return None;
         }
-        let marks = self.shard_of(&get.key).filter(|shard| self.keeps(*shard)).map(|shard| self.shards.marks(shard));
+        let marks =
+            self.shard_of(&get.key).filter(|shard| self.keeps(*shard)).map(|shard| self.shards.marks(shard));
         get.session.unmet(self.params.actor.region, |actor, seen| {
             let marked = marks.as_ref().is_some_and(|marks| marks.of(actor.region) >= seen.stamp);
             marked || self.abroad.position(actor) >= seen.position
@@ -64,7 +68,9 @@ impl Mesh {
         if self.unmet(&get).is_some() {
             return;
         }
-        let Some(deadline) = self.operations.get(&ask).map(|pending| pending.deadline) else { return };
+        let Some(deadline) = self.operations.get(&ask).map(|pending| Instant(pending.deadline.0 - 1)) else {
+            return;
+        };
         if let Some(guarding) = self.guarding(ask) {
             guarding.reading = true;
         }
@@ -72,7 +78,9 @@ impl Mesh {
         let r = if get.level == Level::LocalOne && get.session.is_empty() { Some(1) } else { get.r };
         match get.level {
             Level::GlobalQuorum => self.start_global(t, Client::Guard(ask), get.key, deadline),
-            Level::LocalOne | Level::LocalQuorum => self.start_read(t, Client::Guard(ask), get.key, r, deadline),
+            Level::LocalOne | Level::LocalQuorum => {
+                self.start_read(t, Client::Guard(ask), get.key, r, deadline)
+            }
         }
     }
 
@@ -84,7 +92,10 @@ impl Mesh {
         let token = guarding.token;
         match reply {
             Reply::Found(record) if shows(&guarding.get, record.as_deref()) => self.got(t, ask, here, record),
-            Reply::Found(_) => drop(self.alarms.insert((t.now.at.after(LOOK_AGAIN), ask))),
+            Reply::Found(_) => {
+                guarding.short = true;
+                self.alarms.insert((t.now.at.after(LOOK_AGAIN), ask));
+            }
             other => {
                 self.finish(ask);
                 t.out.replies.push((token, other));
@@ -93,7 +104,9 @@ impl Mesh {
     }
 
     fn got(&mut self, t: &mut Turn<'_>, ask: Ask, from: RegionId, record: Option<Box<Record>>) {
-        let Some(Operation::Guard(guarding)) = self.finish(ask).map(|pending| pending.operation) else { return };
+        let Some(Operation::Guard(guarding)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
         let got = Got { record, from, lag_ms: self.lag_ms(t) };
         t.out.replies.push((guarding.token, Reply::Got(Box::new(got))));
     }
@@ -104,7 +117,8 @@ impl Mesh {
 
     /// More of another region's log is here.
     pub(super) fn wake_sessions(&mut self, t: &mut Turn<'_>) {
-        let waits = |operation: &Operation| matches!(operation, Operation::Guard(guarding) if !guarding.reading);
+        let waits =
+            |operation: &Operation| matches!(operation, Operation::Guard(guarding) if !guarding.reading);
         let all = self.operations.iter().filter(|(_, pending)| waits(&pending.operation));
         for ask in all.map(|(ask, _)| *ask).collect::<Vec<_>>() {
             self.look(t, ask);
@@ -113,14 +127,19 @@ impl Mesh {
 
     /// It is time to look again, or to ask elsewhere.
     pub(super) fn nudge(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        self.ask_abroad(t, ask);
         self.look(t, ask);
+    }
+
+    fn ask_abroad(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let here = self.params.actor.region;
         let Some(guarding) = self.guarding(ask) else { return };
-        if guarding.reading || guarding.abroad.is_some() || t.now.at < guarding.ask_abroad_at {
+        if guarding.abroad.is_some() || t.now.at < guarding.ask_abroad_at {
             return;
         }
-        let get = guarding.get.clone();
-        let here = self.params.actor.region;
-        let demanded = get.min.spans().iter().map(|(actor, _)| actor.region).find(|region| *region != here);
+        let (get, short) = (guarding.get.clone(), guarding.short);
+        let writers = get.min.spans().iter().map(|(actor, _)| actor.region);
+        let demanded = writers.filter(|_| short).find(|region| *region != here);
         let Some(region) = self.unmet(&get).or(demanded) else { return };
         let to = self.abroad.keeper(&mut self.peers, t.now.at, region, &get.key);
         if let (Some(to), Some(guarding)) = (to, self.guarding(ask)) {

@@ -83,7 +83,8 @@ impl Shards {
 
     /// A digest over every tree.
     pub fn digest(&self) -> u64 {
-        let roots = self.states.iter().map(|(shard, state)| state.tree.root().rotate_left(shard.copies.into()));
+        let roots =
+            self.states.iter().map(|(shard, state)| state.tree.root().rotate_left(shard.copies.into()));
         roots.fold(0, |digest, root| digest ^ root)
     }
 

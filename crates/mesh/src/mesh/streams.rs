@@ -3,6 +3,7 @@
 //! region has are removed. What no longer fits is removed too, and those who lack it are left to comparing, which
 //! runs always.
 
+use super::abroad::Other;
 use super::{Mesh, Operation, Turn};
 use crate::actor::RegionId;
 use crate::frame::{Ask, Frame, Outcome, Shard};
@@ -119,7 +120,9 @@ impl Mesh {
 
     /// A quorum of the other region has it.
     pub(super) fn replicate_stored(&mut self, t: &mut Turn<'_>, ask: Ask, outcome: Outcome) {
-        let Some(Operation::Replicate(done)) = self.finish(ask).map(|pending| pending.operation) else { return };
+        let Some(Operation::Replicate(done)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
         let Some(other) = self.abroad.others.get_mut(&done.region) else { return };
         if other.stream.landed(done.seq) {
             self.write_reached(t, done.region, done.seq, outcome);
@@ -213,13 +216,16 @@ impl Mesh {
 
     /// Compares shards of this node with another region, one after the other, always.
     fn compare_abroad(&mut self, t: &mut Turn<'_>, region: RegionId) {
-        if self.floor == Stamp::ZERO || planted(Mutant::RegionsNotCompared) {
+        let now = t.now.at;
+        let is_due = |other: &Other| other.exchanges < EXCHANGES_MAX && now >= other.round_at;
+        let due = self.abroad.others.get(&region).is_some_and(is_due);
+        if !due || self.floor == Stamp::ZERO || planted(Mutant::RegionsNotCompared) {
             return;
         }
         let shards: Vec<_> = self.all_shards().filter(|shard| self.is_settled(*shard)).collect();
         for _ in 0..LOOKS_PER_TICK.min(shards.len()) {
             let Some(other) = self.abroad.others.get_mut(&region) else { return };
-            if other.exchanges >= EXCHANGES_MAX || t.now.at < other.round_at {
+            if !is_due(other) {
                 return;
             }
             let shard = shards[other.cursor % shards.len()];
@@ -241,7 +247,8 @@ impl Mesh {
         if self.abroad.others.get(&region).is_none_or(|other| other.stream.gap().is_none()) {
             return;
         }
-        let there = |shard| self.shards.marks_abroad(shard, region).map_or(Stamp::ZERO, |marks| marks.of(here));
+        let there =
+            |shard| self.shards.marks_abroad(shard, region).map_or(Stamp::ZERO, |marks| marks.of(here));
         let upto = self.all_shards().filter(|shard| self.is_settled(*shard)).map(there).min();
         if let (Some(upto), Some(other)) = (upto, self.abroad.others.get_mut(&region)) {
             other.stream.compared(upto);

@@ -235,7 +235,8 @@ impl Mesh {
             return Ok((bytes, record.clone(), local.seq));
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
-        let after = if planted(Mutant::SessionStampIgnored) { Stamp::ZERO } else { write.attributes.after.next() };
+        let after =
+            if planted(Mutant::SessionStampIgnored) { Stamp::ZERO } else { write.attributes.after.next() };
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
             stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
@@ -356,7 +357,11 @@ impl Mesh {
     fn regions_needed(&self, ask: Ask) -> usize {
         match self.operations.get(&ask).map(|pending| &pending.operation) {
             Some(Operation::Write(writing)) if writing.write.attributes.level == Level::GlobalQuorum => {
-                if planted(Mutant::RegionsNotCounted) { 1 } else { self.abroad.table.majority(self.params.actor.region) }
+                if planted(Mutant::RegionsNotCounted) {
+                    1
+                } else {
+                    self.abroad.table.majority(self.params.actor.region)
+                }
             }
             _ => 1,
         }

@@ -39,9 +39,17 @@ pub struct Host {
 
 enum Event {
     Tick(NodeId, u64),
-    Deliver { from: NodeId, to: NodeId, bytes: Bytes },
+    Deliver {
+        from: NodeId,
+        to: NodeId,
+        bytes: Bytes,
+    },
     /// From one region to another.
-    Cross { from: NodeId, to: NodeId, bytes: Bytes },
+    Cross {
+        from: NodeId,
+        to: NodeId,
+        bytes: Bytes,
+    },
     Synced(NodeId, u64, Seq),
     Flushed(NodeId, u64, Flush),
 }
@@ -135,7 +143,7 @@ impl World {
             regions = regions.with(region).unwrap();
         }
         world.agree(regions);
-        world.run(6 * 1_000 * MS);
+        world.run(4 * 1_000 * MS);
         world
     }
 
