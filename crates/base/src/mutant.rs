@@ -177,6 +177,8 @@ mutants! {
     SessionStampIgnored = "session-stamp-ignored",
     /// A write over regions is acknowledged when this region has it.
     RegionsNotCounted = "regions-not-counted",
+    /// What loses a conflict goes without a trace.
+    LoserNotKept = "loser-not-kept",
 }
 
 impl Mutant {
@@ -203,6 +205,7 @@ impl Mutant {
         Mutant::TokenIgnored,
         Mutant::SessionStampIgnored,
         Mutant::RegionsNotCounted,
+        Mutant::LoserNotKept,
     ];
 }
 

@@ -131,10 +131,11 @@ pub enum Frame {
         ask: Ask,
         entry: Bytes,
     },
-    /// A read by a quorum here, for another region.
+    /// A read by a quorum here, for another region, if everything is here that a session has seen.
     Seek {
         ask: Ask,
         key: Key,
+        session: Bytes,
     },
     Sought {
         ask: Ask,
@@ -326,9 +327,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 20, ask);
             put_bytes(out, entry);
         }
-        Frame::Seek { ask, key } => {
+        Frame::Seek { ask, key, session } => {
             begin(out, 21, ask);
             put_bytes(out, key.bytes());
+            put_bytes(out, session);
         }
         Frame::Sought { ask, record } => {
             begin(out, 22, ask);
@@ -413,7 +415,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
             Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
         }
         20 => Frame::Replicate { ask, entry: reader.bytes()? },
-        21 => Frame::Seek { ask, key: key(reader)? },
+        21 => Frame::Seek { ask, key: key(reader)?, session: reader.bytes()? },
         22 => Frame::Sought { ask, record: optional(reader)? },
         23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
         _ => return None,

@@ -190,6 +190,9 @@ enum Then {
     Spread(Ask),
     /// What a read wants to see of this node may be seen.
     Show(Ask),
+    /// What a read has merged may be given to those who lack it.
+    Repair(Ask),
+    RepairRegions(Ask),
     /// Everything that an exchange brought is durable.
     Exchanged(Ask),
     /// What a peer vouched for holds here too.
@@ -446,6 +449,8 @@ impl Mesh {
             Then::Stored(ask, outcome) => self.step_stored(t, self.me, ask, outcome),
             Then::Spread(ask) => self.spread(t, ask),
             Then::Show(ask) => self.fetch_here(t, ask),
+            Then::Repair(ask) => self.repair(t, ask),
+            Then::RepairRegions(ask) => self.repair_regions(t, ask),
             Then::Exchanged(ask) => self.step_exchanged(t, ask),
             Then::Settled(shard, known, marks) => self.settle(shard, &known, &marks),
             Then::SettledAbroad(region, shard, marks) => self.settle_abroad(region, shard, &marks),
@@ -575,8 +580,9 @@ impl Mesh {
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
             Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
             Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
+            Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),
             // Others may answer yet.
-            Some(Operation::Adopt(_) | Operation::Guard(_) | Operation::Global(_)) | None => {}
+            Some(Operation::Adopt(_) | Operation::Global(_)) | None => {}
         }
     }
 

@@ -80,7 +80,7 @@ fn frames() -> Vec<Frame> {
         Frame::Answer(Box::new(answer)),
         Frame::Settled { shard, known, marks },
         Frame::Replicate { ask, entry: Bytes::from_static(b"entry") },
-        Frame::Seek { ask, key: Key::new(1, b"k") },
+        Frame::Seek { ask, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
         Frame::Sought { ask, record: None },
         Frame::Pulse(Box::new(Pulse { actor, at_ms: 5, position: 6, last: 7, waiting: Stamp(8), digest: 9 })),
     ]);

@@ -214,7 +214,7 @@ impl Mesh {
             Frame::Replicate { ask, entry } => self.step_replicate(t, from, ask, entry),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
-            Frame::Seek { ask, key } => self.step_seek(t, from, ask, key),
+            Frame::Seek { ask, key, session } => self.step_seek(t, from, ask, key, session),
             Frame::Sought { ask, record } => self.step_sought(t, from, ask, record),
             Frame::Pulse(pulse) => self.step_pulse(t, region, *pulse),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),

@@ -328,7 +328,8 @@ impl Mesh {
             if gone { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
         }
         forgotten.iter().for_each(|key| self.forget(t, key, page.shard, &page.marks));
-        self.send(t, from, Frame::Answer(Box::new(answer)));
+        // With a merged record goes the only trace, elsewhere, of what was lost in it: that is durable first.
+        self.after(t, self.horizon(), Then::Send(from, Frame::Answer(Box::new(answer))));
     }
 
     /// Removes what everybody else has removed.
@@ -357,10 +358,12 @@ impl Mesh {
         answer.purged.iter().for_each(|key| self.forget(t, key, shard, &their_marks));
         let mut outstanding = 0;
         for key in answer.wanted {
-            if let Some(record) = self.load(t, &key).bytes {
+            let local = self.load(t, &key);
+            if let Some(record) = local.bytes {
                 outstanding += 1;
                 let give = self.begin(t, Operation::Give(ask), t.now.at.after(self.params.timeout));
-                self.send(t, from, Frame::Store { ask: give, key, record, why: Why::Repair });
+                let store = Frame::Store { ask: give, key, record, why: Why::Repair };
+                self.after(t, local.seq, Then::Send(from, store));
             }
         }
         self.prolong(t, ask);

@@ -3,8 +3,7 @@
 //! as many regions, a read shows the last write that was acknowledged so, or a later one.
 
 use super::adopt::Whom;
-use super::writes::join;
-use super::{Client, Mesh, Operation, Turn};
+use super::{Client, Mesh, Operation, Then, Turn};
 use crate::actor::RegionId;
 use crate::context::Context;
 use crate::frame::{Ask, Frame};
@@ -12,6 +11,7 @@ use crate::key::Key;
 use crate::log::{self, Entry};
 use crate::record::Record;
 use crate::request::Reply;
+use crate::session::Session;
 use base::Instant;
 
 #[derive(Debug)]
@@ -24,17 +24,20 @@ pub(super) struct Globally {
     merged: Option<Option<Box<Record>>>,
     /// Those who have it.
     agreed: Vec<RegionId>,
+    /// Those who lack part of it.
+    behind: Vec<RegionId>,
 }
 
 impl Mesh {
     pub(super) fn start_global(&mut self, t: &mut Turn<'_>, client: Client, key: Key, deadline: Instant) {
         let needed = self.abroad.table.majority(self.params.actor.region);
-        let globally =
-            Globally { client, key: key.clone(), needed, heard: vec![], merged: None, agreed: vec![] };
+        let (heard, agreed, behind) = (Vec::new(), Vec::new(), Vec::new());
+        let globally = Globally { client, key: key.clone(), needed, heard, merged: None, agreed, behind };
         let ask = self.begin(t, Operation::Global(Box::new(globally)), deadline);
         for region in self.abroad.regions().collect::<Vec<_>>() {
             if let Some(to) = self.abroad.keeper(&mut self.peers, t.now.at, region, &key) {
-                self.send(t, to, Frame::Seek { ask, key: key.clone() });
+                let session = Session::default().encode();
+                self.send(t, to, Frame::Seek { ask, key: key.clone(), session });
             }
         }
         self.start_read(t, Client::Region(ask), key, None, deadline);
@@ -77,14 +80,22 @@ impl Mesh {
         if globally.heard.len() < globally.needed {
             return;
         }
-        let merged = join(globally.heard.iter().filter_map(|(_, record)| record.clone())).map(Box::new);
-        globally.merged = Some(merged.clone());
         let (key, heard) = (globally.key.clone(), std::mem::take(&mut globally.heard));
-        let (same, behind): (Vec<_>, Vec<_>) =
-            heard.into_iter().partition(|(_, record)| record.as_ref() == merged.as_deref());
+        let (merged, seq) = self.join(t, &key, heard.iter().filter_map(|(_, record)| record.clone()));
+        let (same, behind): (Vec<_>, Vec<_>) = heard.into_iter().partition(|(_, record)| *record == merged);
+        let Some(globally) = self.globally(ask) else { return };
+        globally.merged = Some(merged.map(Box::new));
         globally.agreed = same.into_iter().map(|(region, _)| region).collect();
-        if let Some(merged) = merged {
-            behind.into_iter().for_each(|(region, _)| self.repair_region(t, region, ask, &key, &merged));
+        globally.behind = behind.into_iter().map(|(region, _)| region).collect();
+        self.after(t, seq, Then::RepairRegions(ask));
+    }
+
+    /// Brings those regions up to date that were heard and lack something.
+    pub(super) fn repair_regions(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(globally) = self.globally(ask) else { return };
+        let (key, behind) = (globally.key.clone(), std::mem::take(&mut globally.behind));
+        if let Some(merged) = globally.merged.clone().flatten() {
+            behind.into_iter().for_each(|region| self.repair_region(t, region, ask, &key, &merged));
         }
         self.settle_global(t, ask);
     }

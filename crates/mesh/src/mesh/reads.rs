@@ -2,12 +2,12 @@
 //! it is brought up to date before the client is told; so what was read once is read again. The quickest are
 //! asked first, and the others as well when an answer takes long.
 
-use super::writes::join;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
 use crate::key::Key;
 use crate::marks::Marks;
 use crate::moves::majority;
+use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::Reply;
 use base::mutant::{Mutant, planted};
@@ -33,6 +33,10 @@ pub(super) struct Reading {
     merged: Option<Option<Box<Record>>>,
     /// Those who have it.
     agreed: Vec<NodeId>,
+    /// Those who lack part of it.
+    behind: Vec<NodeId>,
+    /// What was merged, if something was lost in it.
+    sides: Vec<Record>,
 }
 
 #[derive(Debug)]
@@ -73,6 +77,8 @@ impl Mesh {
             heard: Vec::new(),
             merged: None,
             agreed: Vec::new(),
+            behind: Vec::new(),
+            sides: Vec::new(),
         };
         let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
         self.ask_more(t, ask, needed);
@@ -178,34 +184,55 @@ impl Mesh {
             return;
         }
         // What one replica knows to be deleted everywhere is nothing, whoever still has it.
+        let (key, records) =
+            (reading.key.clone(), reading.heard.iter().filter_map(|heard| heard.record.clone()));
+        let records: Vec<Record> = records.collect();
+        let (merged, seq) = self.join(t, &key, records.iter().cloned());
+        let Some(reading) = self.reading(ask) else { return };
+        if seq > Seq(0) {
+            reading.sides = records;
+        }
         let gone = |record: &Record| reading.heard.iter().any(|heard| heard.marks.cover(record));
-        let merged = join(reading.heard.iter().filter_map(|heard| heard.record.clone()));
         let merged = merged.filter(|record| !gone(record)).map(Box::new);
         reading.merged = Some(merged.clone());
         let stale = |heard: &&Heard| heard.record.as_ref() != merged.as_deref();
         let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
         let everyone = reading.heard.iter().map(|heard| heard.from);
         reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
-        if let (Some(merged), false) = (merged, planted(Mutant::ReadNotRepaired)) {
-            self.repair(t, ask, &merged, behind);
-            return self.settle_read(t, ask);
+        reading.behind = behind;
+        if merged.is_some() && !planted(Mutant::ReadNotRepaired) {
+            // Whoever has the merged record does not see any more that something was lost: that is durable first.
+            return self.after(t, seq, Then::Repair(ask));
         }
         self.answer_read(t, ask);
     }
 
-    fn repair(&mut self, t: &mut Turn<'_>, ask: Ask, merged: &Record, behind: Vec<NodeId>) {
+    /// Brings those up to date who were heard and lack something.
+    pub(super) fn repair(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        let key = reading.key.clone();
+        let (key, behind) = (reading.key.clone(), std::mem::take(&mut reading.behind));
+        let sides = std::mem::take(&mut reading.sides);
+        let Some(merged) = reading.merged.clone().flatten() else { return };
         let Some(shard) = self.shard_of(&key) else { return };
         for node in behind {
+            for side in &sides {
+                // A replica that meets both sides itself can tell the loser's origin that it was beaten.
+                if node == self.me {
+                    self.absorb(t, &key, shard, side, Why::Repair);
+                } else {
+                    let (ask, key, record) = (Ask(0), key.clone(), side.encode());
+                    self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
+                }
+            }
             if node == self.me {
-                let (outcome, seq) = self.absorb(t, &key, shard, merged, Why::Repair);
+                let (outcome, seq) = self.absorb(t, &key, shard, &merged, Why::Repair);
                 self.after(t, seq, Then::Stored(ask, outcome));
             } else {
                 let record = merged.encode();
                 self.send(t, node, Frame::Store { ask, key: key.clone(), record, why: Why::Repair });
             }
         }
+        self.settle_read(t, ask);
     }
 
     pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {

@@ -3,14 +3,15 @@
 //! no crash can take back what somebody has seen.
 
 use super::{Mesh, Note, Then, Turn};
+use crate::actor::RegionId;
 use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::marks::Marks;
-use crate::merge::{Merged, merge};
 use crate::overlay::Seq;
 use crate::record::Record;
+use crate::resolve::{Loss, Resolution, resolve};
 use crate::rows;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
@@ -96,12 +97,9 @@ impl Mesh {
         if why == Why::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
             return (Outcome::Misfit, Seq(0));
         }
-        let Merged { record, loser } = merge(mine, incoming);
-        if let Some(loser) = loser {
-            let conflict = Conflict { key: key.clone(), winner: record.clone(), loser, at_ms: t.now.wall_ms };
-            let row = conflict.row();
-            self.put_row(row.key, row.value);
-            t.out.notes.push(Note::Conflict(Box::new(conflict)));
+        let Resolution { record, conflict, .. } = resolve(mine, incoming);
+        if let Some(loss) = conflict {
+            self.keep_conflict(t, key, &loss, incoming.header.dot.actor.region);
         }
         let outcome = match self.is_beaten(t, key, mine, &record, incoming) {
             true => Outcome::Beaten(record.header.stamp),
@@ -112,6 +110,41 @@ impl Mesh {
         }
         let bytes = record.encode();
         (outcome, self.save(key, shard, &local, &record, bytes))
+    }
+
+    /// Puts what lost into the log of conflicts.
+    pub(super) fn keep_conflict(&mut self, t: &mut Turn<'_>, key: &Key, loss: &Loss, source: RegionId) {
+        if planted(Mutant::LoserNotKept) {
+            return;
+        }
+        let conflict = Conflict::new(key, &loss.winner, &loss.loser, source, t.now.wall_ms);
+        let row = conflict.row();
+        self.put_row(row.key, row.value);
+        t.out.notes.push(Note::Conflict(Box::new(conflict)));
+    }
+
+    /// What several have of a key, as one; what is lost on the way is kept. None if nobody has anything.
+    pub(super) fn join(
+        &mut self,
+        t: &mut Turn<'_>,
+        key: &Key,
+        records: impl Iterator<Item = Record>,
+    ) -> (Option<Record>, Seq) {
+        let mut joined: Option<Record> = None;
+        let mut seq = Seq(0);
+        for record in records {
+            let Some(before) = joined else {
+                joined = Some(record);
+                continue;
+            };
+            let resolution = resolve(&before, &record);
+            if let Some(loss) = resolution.conflict {
+                self.keep_conflict(t, key, &loss, record.header.dot.actor.region);
+                seq = self.next_seq();
+            }
+            joined = Some(resolution.record);
+        }
+        (joined, seq)
     }
 
     /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no

@@ -8,6 +8,7 @@ use crate::frame::{Ask, Frame};
 use crate::key::Key;
 use crate::record::Record;
 use crate::request::{Get, Got, Level, Reply};
+use crate::session::Session;
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId, Token};
 use bytes::Bytes;
@@ -26,15 +27,18 @@ pub(super) struct Guarding {
     reading: bool,
     /// The last one did not show what is demanded.
     short: bool,
-    /// Who was asked.
+    /// Who is being asked.
     abroad: Option<RegionId>,
+    /// Who lacks something too.
+    lacking: Vec<RegionId>,
 }
 
 impl Mesh {
     pub(super) fn start_get(&mut self, t: &mut Turn<'_>, token: Token, get: Get, deadline: Instant) {
         let half = deadline.since(t.now.at) / 2;
         let ask_abroad_at = t.now.at.after(half);
-        let guarding = Guarding { token, get, ask_abroad_at, reading: false, short: false, abroad: None };
+        let (reading, short, abroad, lacking) = (false, false, None, Vec::new());
+        let guarding = Guarding { token, get, ask_abroad_at, reading, short, abroad, lacking };
         // The read that it waits for has the first word about the end.
         let ask = self.begin(t, Operation::Guard(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
         self.alarms.insert((ask_abroad_at, ask));
@@ -49,13 +53,13 @@ impl Mesh {
     }
 
     /// A region of which this one lacks something that the session has seen.
-    fn unmet(&self, get: &Get) -> Option<RegionId> {
+    fn unmet(&self, key: &Key, session: &Session) -> Option<RegionId> {
         if planted(Mutant::TokenIgnored) {
             return None;
         }
-        let marks =
-            self.shard_of(&get.key).filter(|shard| self.keeps(*shard)).map(|shard| self.shards.marks(shard));
-        get.session.unmet(self.params.actor.region, |actor, seen| {
+        let shard = self.shard_of(key).filter(|shard| self.keeps(*shard));
+        let marks = shard.map(|shard| self.shards.marks(shard));
+        session.unmet(self.params.actor.region, |actor, seen| {
             let marked = marks.as_ref().is_some_and(|marks| marks.of(actor.region) >= seen.stamp);
             marked || self.abroad.position(actor) >= seen.position
         })
@@ -65,7 +69,7 @@ impl Mesh {
     fn look(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(guarding) = self.guarding(ask).filter(|guarding| !guarding.reading) else { return };
         let get = guarding.get.clone();
-        if self.unmet(&get).is_some() {
+        if self.unmet(&get.key, &get.session).is_some() {
             return;
         }
         let Some(deadline) = self.operations.get(&ask).map(|pending| Instant(pending.deadline.0 - 1)) else {
@@ -137,19 +141,36 @@ impl Mesh {
         if guarding.abroad.is_some() || t.now.at < guarding.ask_abroad_at {
             return;
         }
-        let (get, short) = (guarding.get.clone(), guarding.short);
-        let writers = get.min.spans().iter().map(|(actor, _)| actor.region);
-        let demanded = writers.filter(|_| short).find(|region| *region != here);
-        let Some(region) = self.unmet(&get).or(demanded) else { return };
+        let (get, short, lacking) = (guarding.get.clone(), guarding.short, guarding.lacking.clone());
+        let writers = get.min.spans().iter().map(|(actor, _)| actor.region).filter(|_| short);
+        let unmet = self.unmet(&get.key, &get.session);
+        let behind = short || unmet.is_some();
+        // Whoever wrote it has it; then whoever there is.
+        let likely = unmet.into_iter().chain(writers).chain(self.abroad.regions());
+        let region = { likely }.find(|region| *region != here && !lacking.contains(region));
+        let Some(region) = region.filter(|_| behind) else { return };
         let to = self.abroad.keeper(&mut self.peers, t.now.at, region, &get.key);
         if let (Some(to), Some(guarding)) = (to, self.guarding(ask)) {
             guarding.abroad = Some(region);
-            self.send(t, to, Frame::Seek { ask, key: get.key });
+            let session = get.session.encode();
+            self.send(t, to, Frame::Seek { ask, key: get.key, session });
+        }
+    }
+
+    /// The region that was asked lacks something too.
+    pub(super) fn decline_guard(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let region = self.abroad.home(from);
+        if let Some(guarding) = self.guarding(ask).filter(|guarding| guarding.abroad == region) {
+            guarding.lacking.extend(guarding.abroad.take());
+            self.ask_abroad(t, ask);
         }
     }
 
     /// Reads for another region.
-    pub(super) fn step_seek(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key) {
+    pub(super) fn step_seek(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key, session: Bytes) {
+        if Session::decode(session).is_none_or(|session| self.unmet(&key, &session).is_some()) {
+            return self.send(t, from, Frame::Declined { ask });
+        }
         let deadline = t.now.at.after(self.params.timeout);
         self.start_read(t, Client::Abroad(from, ask), key, None, deadline);
     }

@@ -313,8 +313,38 @@ fn a_write_for_all(seed: u64) -> Option<String> {
     (acked < 6).then(|| format!("only {acked} of 12 were acknowledged"))
 }
 
+/// Two regions write the same keys while they are apart; who loses is in the log, and can be brought back.
+fn two_write_unseen(seed: u64) -> Option<String> {
+    let mut world = World::of_regions(seed, 2);
+    world.cut_region("r1");
+    let (mut dots, mut conflicts) = (Vec::new(), Vec::new());
+    for n in 0..10 {
+        for node in [1, 11] {
+            let reply = world.call(node, Request::Write(put(&format!("k{n}"), &format!("{node}"))));
+            let Reply::Written(record) = reply else { return Some(format!("{reply:?}")) };
+            dots.push(record.header.dot);
+        }
+    }
+    world.cut.clear();
+    world.run(2 * SECOND);
+    for pair in dots.chunks(2) {
+        if !pair.iter().any(|dot| world.losers.contains(dot)) {
+            return Some("one is lost in silence".into());
+        }
+    }
+    conflicts.extend(world.conflicts(NodeId(2)));
+    let Some(conflict) = conflicts.iter().find(|conflict| conflict.key == key("k3")) else { return None };
+    let restored = world.call(12, Request::Write(conflict.restore().unwrap()));
+    if !matches!(restored, Reply::Written(_)) {
+        return Some(format!("{restored:?}"));
+    }
+    world.run(SECOND);
+    let wanted = value(&Reply::Found(Some(Box::new(conflict.loser.clone()))));
+    expect(&mut world, 1, "k3", wanted.as_deref())
+}
+
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 10] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -325,6 +355,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 10] = [
     ("a client moves", a_client_moves, Mutant::TokenIgnored),
     ("a client moves and writes", a_client_moves_and_writes, Mutant::SessionStampIgnored),
     ("a write for all", a_write_for_all, Mutant::RegionsNotCounted),
+    ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
 ];
 
 #[test]

@@ -3,12 +3,16 @@
 //! replies out, and look at what the replicas hold.
 
 use crate::actor::{Actor, Dot, RegionId};
+use crate::conflict::Conflict;
+use crate::context::Context;
 use crate::frame::Envelope;
 use crate::key::Key;
+use crate::log::Entry;
 use crate::mesh::{Input, Mesh, Now, Output, Params};
 use crate::moves::{Progress, Report};
 use crate::overlay::tests::Shelf;
 use crate::overlay::{Flush, Seq};
+use crate::record::Record;
 use crate::regions::{Region, Regions};
 use crate::request::{Reply, Request};
 use crate::ring::Partition;
@@ -86,6 +90,8 @@ pub struct World {
     pub n_crossed: usize,
     /// Losers that were reported, by their dots.
     pub losers: BTreeSet<Dot>,
+    /// What every write had seen when it was born, between regions.
+    pub births: BTreeMap<Dot, (Key, Context)>,
 }
 
 pub fn member(node: u64) -> Member {
@@ -123,6 +129,7 @@ impl World {
             n_hints: 0,
             n_crossed: 0,
             losers: BTreeSet::new(),
+            births: BTreeMap::new(),
         };
         (1..=nodes).for_each(|node| world.add(NodeId(node)));
         world
@@ -310,6 +317,12 @@ impl World {
         }
         if let Some(persist) = out.persist {
             let seq = persist.seq;
+            let entries =
+                persist.rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
+            for entry in entries.filter_map(Entry::decode) {
+                let record = Record::decode(entry.record).expect("an entry holds a record");
+                self.births.insert(record.header.dot, (entry.key, record.context));
+            }
             self.hosts.get_mut(&node).unwrap().unsynced.push((seq, persist.rows));
             let when = self.now + 1 + self.rng.between(0, self.sync_max);
             self.at(when, Event::Synced(node, boot, seq));
@@ -458,7 +471,18 @@ impl World {
         self.split(&nodes);
     }
 
-    /// Rows of one sort with the nodes that run: 1 records, 2 tombstones, 3 hints.
+    /// What a node has in its log of conflicts.
+    pub fn conflicts(&self, node: NodeId) -> Vec<Conflict> {
+        let host = &self.hosts[&node];
+        let mut found = Vec::new();
+        host.mesh.as_ref().expect("it runs").overlay.scan(&host.shelf, &[4], &[5], &mut |_, value| {
+            found.extend(Conflict::decode(value.clone()));
+            true
+        });
+        found
+    }
+
+    /// Rows of one sort with the nodes that run: 1 records, 2 tombstones, 3 hints, 5 entries of logs.
     pub fn leftovers(&self, first_byte: u8) -> usize {
         let count = |host: &Host| {
             let Some(mesh) = &host.mesh else { return 0 };
