@@ -5,6 +5,7 @@
 
 mod abroad;
 mod adopt;
+mod custom;
 mod exchange;
 mod global;
 mod hints;
@@ -28,6 +29,7 @@ use crate::actor::{Actor, RegionId};
 use crate::conflict::Conflict;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
+use crate::handler::{Handlers, NoScript, Script};
 use crate::hlc::{Clock, Stamp};
 use crate::marks::Marks;
 use crate::moves::Report;
@@ -99,6 +101,8 @@ pub enum Input {
     PurgeBound(Stamp),
     /// The regions that replicate to each other, as was agreed here.
     Regions(Regions),
+    /// The merge handlers beside those that are built in.
+    Handlers(Handlers),
     /// A frame of another region's node.
     Abroad {
         region: RegionId,
@@ -150,6 +154,10 @@ pub enum Note {
     RegionClash {
         region: RegionId,
         node: NodeId,
+    },
+    /// A custom value is shown as the last write left it: its handler is not known here, or failed.
+    HandlerFellBack {
+        handler: Bytes,
     },
     /// What another region sent was damaged on the way.
     Damaged {
@@ -260,6 +268,8 @@ pub struct Mesh {
     wakening: Wakening,
     purge_bound: Stamp,
     abroad: Abroad,
+    handlers: Handlers,
+    script: Box<dyn Script + Send>,
     flush_at: Instant,
 }
 
@@ -303,6 +313,8 @@ impl Mesh {
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
             abroad,
+            handlers: Handlers::default(),
+            script: Box::new(NoScript),
             flush_at: Instant::ZERO,
             params,
         }
@@ -324,6 +336,7 @@ impl Mesh {
             Input::Lost(peer) => self.peers.silent(peer, now.at),
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
             Input::Regions(regions) => self.step_regions(t, regions),
+            Input::Handlers(handlers) => self.step_handlers(handlers),
             Input::Abroad { region, from, envelope } => self.step_abroad(t, region, from, envelope),
         }
     }
@@ -497,9 +510,13 @@ impl Mesh {
 
     fn reply(&mut self, t: &mut Turn<'_>, client: Client, reply: Reply) {
         match client {
-            Client::Here(token) => t.out.replies.push((token, reply)),
+            Client::Here(token) => {
+                let reply = self.present(t, reply);
+                t.out.replies.push((token, reply));
+            }
             Client::Peer(node, ask) => self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply) }),
             Client::Part(batch, idx) => {
+                let reply = self.present(t, reply);
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {
                     t.out.replies.push((token, Reply::Batch(replies)));
                 }

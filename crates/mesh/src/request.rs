@@ -182,7 +182,8 @@ fn decode_op(reader: &mut Reader) -> Option<Op> {
 }
 
 fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
-    let Attributes { context, expires_ms, fence, home, metadata, schema, request, level, after } = attributes;
+    let Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after } =
+        attributes;
     put_option(out, context.as_ref(), |out, context| context.encode(out));
     put_option(out, *expires_ms, put_varint_to);
     put_option(out, fence.as_ref(), |out, fence| {
@@ -196,6 +197,7 @@ fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
         put_bytes(out, value);
     }
     put_varint(out, u64::from(*schema));
+    put_option(out, handler.as_ref(), |out, handler| put_bytes(out, handler));
     put_option(out, *request, put_varint_to);
     out.push(*level as u8);
     put_varint(out, after.0);
@@ -209,6 +211,7 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
     let pair = |reader: &mut Reader| Some((reader.bytes()?, reader.bytes()?));
     let metadata = (0..reader.count()?).map(|_| pair(reader)).collect::<Option<Vec<_>>>()?;
     let schema = u32::try_from(reader.varint()?).ok()?;
+    let handler = option(reader, Reader::bytes)?;
     let request = option(reader, Reader::varint)?;
     let level = match reader.u8()? {
         0 => Level::LocalOne,
@@ -217,7 +220,7 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
         _ => return None,
     };
     let after = Stamp(reader.varint()?);
-    Some(Attributes { context, expires_ms, fence, home, metadata, schema, request, level, after })
+    Some(Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after })
 }
 
 fn put_varint_to(out: &mut Vec<u8>, value: u64) {

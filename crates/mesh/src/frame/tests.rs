@@ -23,6 +23,7 @@ fn frames() -> Vec<Frame> {
         home: Some(RegionId(1)),
         metadata: vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v"))],
         schema: 2,
+        handler: Some(Bytes::from_static(b"max")),
         request: Some(11),
         level: Level::GlobalQuorum,
         after: Stamp(6),

@@ -68,7 +68,7 @@ fn random_op(rng: &mut Rng, kind: Kind) -> Op {
         return Op::Delete;
     }
     match kind {
-        Kind::Register | Kind::Siblings => Op::Put(letter),
+        Kind::Register | Kind::Siblings | Kind::Custom => Op::Put(letter),
         Kind::GrowingCounter => Op::Add(rng.between(0, 9) as i128),
         Kind::Counter => Op::Add(rng.between(0, 9) as i128 - 4),
         Kind::Numeric if rng.chance(200_000) => Op::Assign(rng.between(0, 100) as i128),
@@ -167,6 +167,8 @@ proptest! {
     fn sets_obey_the_laws(seed: u64) { laws(seed, Kind::Set)?; }
     #[test]
     fn siblings_obey_the_laws(seed: u64) { laws(seed, Kind::Siblings)?; }
+    #[test]
+    fn custom_values_obey_the_laws(seed: u64) { laws(seed, Kind::Custom)?; }
 
     #[test]
     fn whatever_bytes_come_reading_a_record_does_not_panic(bytes: Vec<u8>) {

@@ -254,7 +254,7 @@ impl Mesh {
                     scanned.next = scanned.records.last().map(|(key, _)| after(&key.name()));
                     break;
                 }
-                scanned.records.push((key, record));
+                scanned.records.push((key, *self.show(t, Box::new(record))));
             }
         }
         t.out.replies.push((token, Reply::Scanned(scanned)));

@@ -111,6 +111,7 @@ impl Mesh {
         let Some(Operation::Guard(guarding)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
+        let record = record.map(|record| self.show(t, record));
         let got = Got { record, from, lag_ms: self.lag_ms(t) };
         t.out.replies.push((guarding.token, Reply::Got(Box::new(got))));
     }

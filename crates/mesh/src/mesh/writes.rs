@@ -242,6 +242,7 @@ impl Mesh {
             stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
             wall_ms: t.now.wall_ms,
         };
+        let write = &self.with_handler(t, local.record.as_ref(), write);
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
         let full = written.full.encode();
         let before = local.bytes.as_ref().map_or(0, Bytes::len);

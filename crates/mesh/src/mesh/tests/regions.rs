@@ -372,6 +372,43 @@ mod ends {
     use super::*;
 
     #[test]
+    fn custom_values_written_apart_come_to_what_their_handler_says() {
+        let mut world = World::of_regions(7, 2);
+        let custom = |name: &str, handler: &'static str, value: &str| {
+            let handler = Some(Bytes::from_static(handler.as_bytes()));
+            let op = Op::Put(Bytes::copy_from_slice(value.as_bytes()));
+            let attributes = Attributes { handler, ..Attributes::default() };
+            Request::Write(Write { attributes, ..write(name, Kind::Custom, op) })
+        };
+        let shown = |reply: Reply| match reply {
+            Reply::Found(Some(record)) | Reply::Written(record) => match &record.body {
+                crate::record::Body::Siblings(siblings) => {
+                    siblings.values().iter().map(|sibling| sibling.value.clone()).collect::<Vec<_>>()
+                }
+                _ => vec![],
+            },
+            _ => vec![],
+        };
+        world.cut_region("r1");
+        world.call(1, custom("high", "max", "41"));
+        world.call(11, custom("high", "max", "7"));
+        assert_eq!(
+            shown(world.call(12, custom("high", "max", "5"))),
+            [Bytes::from_static(b"7")],
+            "builds on it"
+        );
+        world.call(2, custom("doc", "json_merge", r#"{"a":1}"#));
+        world.call(12, custom("doc", "json_merge", r#"{"b":2}"#));
+        world.cut.clear();
+        world.run(3 * SECOND);
+        for node in [3, 13] {
+            assert_eq!(shown(world.call(node, read("high"))), [Bytes::from_static(b"41")]);
+            assert_eq!(shown(world.call(node, read("doc"))), [Bytes::from_static(br#"{"a":1,"b":2}"#)]);
+        }
+        assert_eq!((world.differences(), world.n_conflicts), (vec![], 0));
+    }
+
+    #[test]
     fn a_level_over_regions_needs_both_of_two() {
         let mut world = World::of_regions(3, 2);
         assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)));
