@@ -10,6 +10,7 @@ use crate::actor::{Actor, RegionId};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::marks::{Marks, REGIONS_MAX};
+use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
@@ -143,6 +144,11 @@ pub enum Frame {
     },
     /// A sign of life from another region.
     Pulse(Box<Pulse>),
+    /// Records by what they are, of all partitions that the receiver keeps; answered by `Collected`.
+    Select {
+        ask: Ask,
+        query: Box<Query>,
+    },
 }
 
 /// Why a record is sent.
@@ -212,6 +218,7 @@ impl Frame {
             | Frame::Keep { ask, .. }
             | Frame::Fetch { ask, .. }
             | Frame::Collect { ask, .. }
+            | Frame::Select { ask, .. }
             | Frame::Compare { ask, .. } => Some(*ask),
             Frame::Page(page) => Some(page.ask),
             _ => None,
@@ -340,6 +347,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             out.push(23);
             pulse.encode(out);
         }
+        Frame::Select { ask, query } => {
+            begin(out, 24, ask);
+            query.encode(out);
+        }
     }
 }
 
@@ -418,6 +429,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         21 => Frame::Seek { ask, key: key(reader)?, session: reader.bytes()? },
         22 => Frame::Sought { ask, record: optional(reader)? },
         23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
+        24 => Frame::Select { ask, query: Box::new(Query::decode(reader)?) },
         _ => return None,
     })
 }

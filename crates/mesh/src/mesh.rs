@@ -12,6 +12,7 @@ mod hints;
 mod identity;
 mod membership;
 mod purge;
+mod queries;
 mod reads;
 mod replica;
 mod scans;
@@ -386,6 +387,7 @@ impl Mesh {
         match request {
             Request::Write(write) => self.start_write(t, Client::Here(token), write, deadline),
             Request::Read { key, r } => self.start_read(t, Client::Here(token), key, r, deadline),
+            Request::Query(query) => self.start_query(t, token, *query, deadline),
             Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
@@ -399,7 +401,10 @@ impl Mesh {
             self.send(t, from, Frame::Which);
             // Whoever is behind may have been given up by the others, and must not answer as if it were not.
             match frame {
-                Frame::Fetch { ask, .. } | Frame::Collect { ask, .. } | Frame::Forward { ask, .. } => {
+                Frame::Fetch { ask, .. }
+                | Frame::Collect { ask, .. }
+                | Frame::Select { ask, .. }
+                | Frame::Forward { ask, .. } => {
                     return self.send(t, from, Frame::Declined { ask });
                 }
                 Frame::Welcome => return,
@@ -423,6 +428,7 @@ impl Mesh {
             Frame::Collect { ask, space, start, end, limit } => {
                 self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });
             }
+            Frame::Select { ask, query } => self.step_select(t, from, ask, &query),
             Frame::Collected { ask, records, upto } => self.step_collected(t, from, ask, records, upto),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),

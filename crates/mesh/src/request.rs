@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::op::{Attributes, Op};
+use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
 use crate::session::Session;
 use base::Code;
@@ -16,10 +17,15 @@ use bytes::{BufMut, Bytes};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Write(Write),
-    Read { key: Key, r: Option<u8> },
+    Read {
+        key: Key,
+        r: Option<u8>,
+    },
     Batch(Vec<Write>),
     Scan(Scan),
     Get(Box<Get>),
+    /// Answered by `Scanned`, whose `next` is the `after` of the next page.
+    Query(Box<Query>),
 }
 
 /// Who must have a write, or be heard by a read.

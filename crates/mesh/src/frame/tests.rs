@@ -83,6 +83,19 @@ fn frames() -> Vec<Frame> {
         Frame::Replicate { ask, entry: Bytes::from_static(b"entry") },
         Frame::Seek { ask, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
         Frame::Sought { ask, record: None },
+        Frame::Select {
+            ask,
+            query: Box::new(Query { home: Some(RegionId(4)), limit: 7, ..Query::default() }),
+        },
+        Frame::Select {
+            ask,
+            query: Box::new(Query {
+                kind: Some(Kind::Set),
+                since: Some(Stamp(4)),
+                after: Some(Bytes::from_static(b"place")),
+                ..Query::default()
+            }),
+        },
         Frame::Pulse(Box::new(Pulse { actor, at_ms: 5, position: 6, last: 7, waiting: Stamp(8), digest: 9 })),
     ]);
     frames

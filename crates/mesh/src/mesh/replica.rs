@@ -7,6 +7,7 @@ use crate::actor::RegionId;
 use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
+use crate::index;
 use crate::key::Key;
 use crate::marks::Marks;
 use crate::overlay::Seq;
@@ -53,6 +54,7 @@ impl Mesh {
             self.index_due(key, before, None);
             self.index_due(key, now, Some(Bytes::new()));
         }
+        self.index(key, old.record.as_ref(), Some(record));
         self.shards.changed(shard, key, old.bytes.as_ref(), Some(&bytes));
         self.put_row(rows::record(key), Some(bytes));
         self.next_seq()
@@ -60,8 +62,20 @@ impl Mesh {
 
     pub(super) fn remove(&mut self, key: &Key, shard: Shard, old: &Local) {
         self.index_due(key, old.record.as_ref().and_then(due), None);
+        self.index(key, old.record.as_ref(), None);
         self.shards.changed(shard, key, old.bytes.as_ref(), None);
         self.put_row(rows::record(key), None);
+    }
+
+    /// The record is found under what it is now, and no more under what it was.
+    fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
+        let rows =
+            |record: Option<&Record>| record.map(|record| index::rows(key, record)).unwrap_or_default();
+        let (old, new) = (rows(old), rows(new));
+        old.iter().filter(|row| !new.contains(row)).for_each(|row| self.put_row(row.clone(), None));
+        new.iter()
+            .filter(|row| !old.contains(row))
+            .for_each(|row| self.put_row(row.clone(), Some(Bytes::new())));
     }
 
     fn index_due(&mut self, key: &Key, stamp: Option<Stamp>, value: Option<Bytes>) {

@@ -8,6 +8,7 @@ use super::*;
 use crate::context::Context;
 use crate::key::Key;
 use crate::op::{Attributes, Op};
+use crate::query::Query;
 use crate::record::{Body, Kind, Record};
 use crate::request::{Scan, Write};
 use crate::topology::Epoch;
@@ -232,6 +233,59 @@ fn a_scan_walks_all_partitions_in_order_and_says_what_is_missing() {
     let scan = Scan { space: 0, start: Bytes::new(), end: None, limit: 30, r: None };
     let Reply::Scanned(page) = world.call(3, Request::Scan(scan)) else { panic!("not scanned") };
     assert!(page.n_missing > 0, "two of five are down");
+}
+
+/// Everything that a query finds, page by page, by name.
+fn query_all(world: &mut World, query: Query) -> Vec<String> {
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let query = Query { after, limit: 7, ..query.clone() };
+        let reply = world.call(2, Request::Query(Box::new(query)));
+        let Reply::Scanned(page) = reply else { panic!("{reply:?}") };
+        assert!(page.n_missing == 0 && page.records.len() <= 7);
+        found.extend(page.records.iter().map(|(key, _)| String::from_utf8(key.name().to_vec()).unwrap()));
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return found,
+        }
+    }
+}
+
+#[test]
+fn records_are_found_by_what_they_are() {
+    let mut world = awake(31, 5);
+    let home = RegionId::of("here");
+    let names = |range: std::ops::Range<u32>, step| {
+        range.step_by(step).map(|n| format!("k{n:03}")).collect::<Vec<_>>()
+    };
+    for name in names(0..60, 1) {
+        let attributes = Attributes { home: name.ends_with('0').then_some(home), ..Attributes::default() };
+        world.call(1, Request::Write(Write { attributes, ..put(&name, "v") }));
+    }
+    for name in names(100..120, 1) {
+        world.call(3, Request::Write(write(&name, Kind::Counter, Op::Add(1))));
+    }
+    assert_eq!(
+        query_all(&mut world, Query { kind: Some(Kind::Counter), ..Query::default() }),
+        names(100..120, 1)
+    );
+    assert_eq!(query_all(&mut world, Query { home: Some(home), ..Query::default() }), names(0..60, 10));
+    world.run(70 * SECOND);
+    let since = Some(Stamp::at_ms(1_000_000_000 + world.now / MS));
+    world.call(4, Request::Write(put("k007", "later")));
+    world.call(4, Request::Write(write("k105", Kind::Counter, Op::Add(1))));
+    let mut later = query_all(&mut world, Query { since, ..Query::default() });
+    later.sort();
+    assert_eq!(later, ["k007", "k105"]);
+    let counters = Query { since, kind: Some(Kind::Counter), ..Query::default() };
+    assert_eq!(query_all(&mut world, counters), ["k105"]);
+    for name in names(0..60, 10) {
+        world.call(5, Request::Write(write(&name, Kind::Register, Op::Delete)));
+    }
+    assert_eq!(query_all(&mut world, Query { home: Some(home), ..Query::default() }), [""; 0]);
+    world.run(12 * SECOND);
+    let left = (world.leftovers(1), world.leftovers(6), world.leftovers(7), world.leftovers(8));
+    assert_eq!(left, (3 * 74, 3 * 74, 0, 3 * 74), "no row is left behind");
 }
 
 #[test]
