@@ -15,6 +15,10 @@ use base::codec::{Reader, put_bytes, put_varint};
 use bytes::{BufMut, Bytes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all requests are writes, and each is moved a few times only"
+)]
 pub enum Request {
     Write(Write),
     Read {

@@ -179,6 +179,70 @@ proptest! {
     }
 }
 
+/// How many merges of each type are tried: a few, or as many as `MESH_CASES` says.
+#[expect(clippy::disallowed_methods, reason = "a test may be told to take its time")]
+fn n_cases() -> u64 {
+    std::env::var("MESH_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(4_000)
+}
+
+/// Triples of states and deltas out of one story, and then the next story.
+fn try_many(kind: Kind) {
+    let (mut tried, mut seed, cases) = (0, 0, n_cases());
+    while tried < cases {
+        seed += 1;
+        let story = tell(seed, kind);
+        let all = [&story.states[..], &story.deltas[..]].concat();
+        let mut rng = Rng::new(!seed);
+        for _ in 0..if all.is_empty() { 0 } else { 32 } {
+            let (a, b, c) = (rng.pick(&all), rng.pick(&all), rng.pick(&all));
+            let ab = join(a, b);
+            assert_eq!(ab, join(b, a), "{kind:?} seed {seed}: commutative");
+            assert_eq!(join(&ab, c), join(a, &join(b, c)), "{kind:?} seed {seed}: associative");
+            assert_eq!(join(&ab, &ab), ab, "{kind:?} seed {seed}: idempotent");
+            assert_eq!(join(&ab, a), ab, "{kind:?} seed {seed}: absorbs what it is made of");
+            tried += 1;
+        }
+        if !story.deltas.is_empty() {
+            converge(&story, &mut rng).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_merges_of_registers_obey_the_laws() {
+    try_many(Kind::Register);
+}
+
+#[test]
+fn many_merges_of_growing_counters_obey_the_laws() {
+    try_many(Kind::GrowingCounter);
+}
+
+#[test]
+fn many_merges_of_counters_obey_the_laws() {
+    try_many(Kind::Counter);
+}
+
+#[test]
+fn many_merges_of_numerics_obey_the_laws() {
+    try_many(Kind::Numeric);
+}
+
+#[test]
+fn many_merges_of_sets_obey_the_laws() {
+    try_many(Kind::Set);
+}
+
+#[test]
+fn many_merges_of_siblings_obey_the_laws() {
+    try_many(Kind::Siblings);
+}
+
+#[test]
+fn many_merges_of_custom_values_obey_the_laws() {
+    try_many(Kind::Custom);
+}
+
 /// riak_dt #82: `add x@a; add x@b; a->c; rem x@a; b->a; rem x@b; merge(b, merge(a, c))`.
 #[test]
 fn a_set_forgets_what_every_adder_has_removed() {

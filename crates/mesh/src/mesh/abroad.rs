@@ -21,7 +21,7 @@ use base::limits::MESH_REPLICATION_LOG_BYTES_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often a region is asked for its topology while it is not known, and told that this node lives.
@@ -61,6 +61,8 @@ pub(super) struct Other {
     /// The row that holds the stream.
     pub saved: Bytes,
     pub exchanges: usize,
+    /// Shards that were the same on both sides when they were last compared.
+    pub same: BTreeSet<Shard>,
     /// Which shard is compared next, and when the round ends.
     pub cursor: usize,
     pub round_at: Instant,
@@ -91,6 +93,8 @@ pub struct RegionState {
     pub positions: Vec<(Actor, u64)>,
     /// Over everything that its node held that was heard last.
     pub digest: u64,
+    /// Shards of this node that were the same there when they were last compared.
+    pub n_same: usize,
 }
 
 impl Abroad {
@@ -131,6 +135,18 @@ impl Abroad {
 
     pub fn exchanges_with(&mut self, region: RegionId) -> &mut usize {
         &mut self.others.entry(region).or_default().exchanges
+    }
+
+    /// A shard was compared with a node of another region.
+    pub fn compared(&mut self, with: NodeId, shard: Shard, same: bool) {
+        let other = self.home(with).and_then(|region| self.others.get_mut(&region));
+        if let Some(other) = other {
+            if same {
+                other.same.insert(shard)
+            } else {
+                other.same.remove(&shard)
+            };
+        }
     }
 
     /// How far the log of another region's node is here.
@@ -327,6 +343,7 @@ impl Mesh {
                     .max(silence_ms),
                 positions: positions.map(|pulse| (pulse.actor, pulse.position)).collect(),
                 digest: other.digest,
+                n_same: other.same.len(),
             }
         };
         self.abroad.others.iter().map(state).collect()

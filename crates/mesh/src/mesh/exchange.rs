@@ -225,6 +225,8 @@ impl Mesh {
         };
         if is_near {
             self.shards.state(shard).told.insert(from, known.clone());
+        } else {
+            self.abroad.compared(from, shard, differing.is_none());
         }
         let Some(exchanging) = self.exchanging(from, ask) else { return };
         (exchanging.their_known, exchanging.their_marks) = (known, marks);

@@ -83,9 +83,11 @@ impl Shards {
 
     /// A digest over every tree.
     pub fn digest(&self) -> u64 {
-        let roots =
-            self.states.iter().map(|(shard, state)| state.tree.root().rotate_left(shard.copies.into()));
-        roots.fold(0, |digest, root| digest ^ root)
+        let one = |(shard, state): (&Shard, &State)| {
+            let place = u64::from(shard.partition.0) << 8 | u64::from(shard.copies);
+            base::rng::mix(state.tree.root() ^ place)
+        };
+        self.states.iter().map(one).fold(0, |digest, one| digest ^ one)
     }
 
     /// What another region said counts no more.

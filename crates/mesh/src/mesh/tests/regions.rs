@@ -333,7 +333,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
         }
     }
     conflicts.extend(world.conflicts(NodeId(2)));
-    let Some(conflict) = conflicts.iter().find(|conflict| conflict.key == key("k3")) else { return None };
+    let conflict = conflicts.iter().find(|conflict| conflict.key == key("k3"))?;
     let restored = world.call(12, Request::Write(conflict.restore().unwrap()));
     if !matches!(restored, Reply::Written(_)) {
         return Some(format!("{restored:?}"));
@@ -409,6 +409,21 @@ mod ends {
     }
 
     #[test]
+    fn small_deltas_travel_however_large_the_state() {
+        let mut world = World::of_regions(8, 2);
+        let insert = |n: u32| write("s", Kind::Set, Op::Insert(Bytes::from(format!("element {n}"))));
+        (0..300).for_each(|n| drop(world.call(1, Request::Write(insert(n)))));
+        world.run(SECOND);
+        world.replicated_bytes = 0;
+        (300..310).for_each(|n| drop(world.call(1, Request::Write(insert(n)))));
+        world.run(100 * MS);
+        let Reply::Found(Some(record)) = world.call(12, read("s")) else { panic!("not there") };
+        assert!(matches!(&record.body, crate::record::Body::Set(set) if set.elements().len() == 310));
+        let (state, sent) = (record.encode().len(), world.replicated_bytes);
+        assert!(state > 6_000 && sent < 10 * 200, "{sent} bytes were sent for a state of {state}");
+    }
+
+    #[test]
     fn a_level_over_regions_needs_both_of_two() {
         let mut world = World::of_regions(3, 2);
         assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)));
@@ -430,7 +445,7 @@ mod ends {
     fn regions_tell_how_they_are_doing() {
         let mut world = World::of_regions(4, 2);
         world.call(1, Request::Write(put("k", "v")));
-        world.run(2 * SECOND);
+        world.run(4 * SECOND);
         let states = |world: &World| {
             let host = &world.hosts[&NodeId(1)];
             let now =
@@ -440,6 +455,7 @@ mod ends {
         let [state] = &states(&world)[..] else { panic!("one other region") };
         assert!(state.is_healthy && state.name == "r1" && state.acked == state.last, "{state:?}");
         assert_eq!((state.lag_in_ms, state.lag_out_ms, state.positions.len()), (0, 0, 3), "{state:?}");
+        assert_eq!(state.n_same, 256, "{state:?}");
         world.cut_region("r1");
         world.call(1, Request::Write(put("k", "w")));
         world.run(7 * SECOND);

@@ -5,7 +5,7 @@
 use crate::actor::{Actor, Dot, RegionId};
 use crate::conflict::Conflict;
 use crate::context::Context;
-use crate::frame::Envelope;
+use crate::frame::{Envelope, Frame};
 use crate::key::Key;
 use crate::log::Entry;
 use crate::mesh::{Input, Mesh, Now, Output, Params};
@@ -88,6 +88,8 @@ pub struct World {
     pub n_purged: usize,
     pub n_hints: usize,
     pub n_crossed: usize,
+    /// Bytes of entries that went from region to region.
+    pub replicated_bytes: usize,
     /// Losers that were reported, by their dots.
     pub losers: BTreeSet<Dot>,
     /// What every write had seen when it was born, between regions.
@@ -128,6 +130,7 @@ impl World {
             n_purged: 0,
             n_hints: 0,
             n_crossed: 0,
+            replicated_bytes: 0,
             losers: BTreeSet::new(),
             births: BTreeMap::new(),
         };
@@ -312,6 +315,9 @@ impl World {
             for _ in 0..copies + u64::from(self.repeats) {
                 let when = self.now + 200 + self.rng.between(0, self.crossing_max);
                 self.n_crossed += 1;
+                if let Frame::Replicate { entry, .. } = &envelope.frame {
+                    self.replicated_bytes += entry.len();
+                }
                 self.at(when, Event::Cross { from: node, to, bytes: envelope.encode() });
             }
         }
