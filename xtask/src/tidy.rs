@@ -27,6 +27,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "node",
             "prometheus-client",
             "raft",
+            "rustix",
             "thiserror",
             "tokio",
             "tracing",

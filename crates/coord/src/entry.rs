@@ -114,32 +114,29 @@ impl Entry {
         assert!(self.latest.modified < current.modified, "a key changes once in a revision, and forward");
         let replaced = std::mem::replace(&mut self.latest, current);
         if replaced.version > 0 {
-            self.past_mut().push(replaced.as_version());
+            self.push_past(replaced.as_version());
         }
     }
 
     pub fn delete(&mut self, revision: Revision) {
         assert!(self.is_live() && self.latest.modified < revision, "only a live key is deleted");
         let last = std::mem::replace(&mut self.latest, ended(revision));
-        let past = self.past_mut();
-        past.push(last.as_version());
-        past.end(revision);
+        self.push_past(last.as_version()).end(revision);
     }
 
     /// Forgets the versions that no revision from `floor` on shows. Answers whether nothing is left to know:
     /// a key that ended at the floor itself is still known to have done so.
     pub fn compact(&mut self, floor: Revision) -> bool {
-        match &mut self.past {
-            _ if self.latest.modified <= floor => self.past = None,
-            Some(past) => past.compact(floor),
-            None => {}
+        let is_nothing = |past: &mut Box<History>| !past.compact(floor);
+        if self.latest.modified <= floor || self.past.as_mut().is_some_and(is_nothing) {
+            self.past = None;
         }
         !self.is_live() && self.latest.modified < floor
     }
 
     /// The version count that the key had reached before its current life.
     pub fn version_before(&self) -> i64 {
-        self.past.as_ref().and_then(|past| past.last()).map_or(0, |version| version.version)
+        self.past.as_ref().map_or(0, |past| past.newest().version)
     }
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
@@ -162,7 +159,7 @@ impl Entry {
             }
             Some(version) => {
                 if !newest {
-                    self.past_mut().push(version);
+                    self.push_past(version);
                 }
                 Ok(newest)
             }
@@ -204,11 +201,17 @@ impl Entry {
 
     /// The last version in the past, if its life has not ended there.
     fn open_version(&self) -> Option<Version> {
-        self.past.as_ref().filter(|past| past.is_open())?.last()
+        self.past.as_ref().filter(|past| past.is_open()).map(|past| past.newest())
     }
 
-    fn past_mut(&mut self) -> &mut History {
-        self.past.get_or_insert_default()
+    fn push_past(&mut self, version: Version) -> &mut History {
+        match &mut self.past {
+            Some(past) => {
+                past.push(version);
+                past
+            }
+            none => none.insert(Box::new(History::new(version))),
+        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! The thread that owns the apply machine and the newest view of the store. Committed entries, reads and the
+//! The apply machine in its seat, with the newest view of the store. Committed entries, reads and the
 //! completions of flushes come in by its queue; answers go to their callers, flushes to the storage thread,
 //! and the consensus machine hears once per turn how far it is.
 //! When too much waits for the store, everything but the completion of its flush is kept back.
 
 use crate::core::Core;
 use crate::fatal::fatal;
+use crate::seat::{Machine, Next};
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, pieces, storage};
@@ -99,6 +100,14 @@ pub(crate) struct Loop {
     space: Space,
 }
 
+impl Machine for Loop {
+    type Mail = Mail;
+
+    fn turn(&mut self, mail: &mut Vec<Mail>) -> Next {
+        self.run_turn(mail)
+    }
+}
+
 impl Loop {
     pub fn new(core: Arc<Core>, machine: Apply, view: Arc<StoreView>, tick: Duration) -> Loop {
         let reported = machine.applied_index();
@@ -129,43 +138,45 @@ impl Loop {
         new
     }
 
-    pub fn run(mut self) {
-        loop {
-            // Watches that are behind do not wait for news.
-            let until = if self.machine.is_catching_up() { Instant::ZERO } else { self.next_tick };
-            self.take_mail(Some(until));
-            let now = self.core.clock.now();
-            while !self.machine.is_full()
-                && let Some(item) = self.backlog.pop_front()
-            {
-                match item {
-                    Mail::Work { leading, committed, reads } => {
-                        if let Some(term) = leading {
-                            self.step(now, Input::Leading(term));
-                        }
-                        self.run_work(now, committed, reads);
+    fn run_turn(&mut self, mail: &mut Vec<Mail>) -> Next {
+        self.sort_mail(mail);
+        let now = self.core.clock.now();
+        while !self.machine.is_full()
+            && let Some(item) = self.backlog.pop_front()
+        {
+            match item {
+                Mail::Work { leading, committed, reads } => {
+                    if let Some(term) = leading {
+                        self.step(now, Input::Leading(term));
                     }
-                    Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
-                    Mail::Watch { input, permit } => self.run_watch(now, input, permit),
-                    Mail::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
-                    Mail::LockEnd(id) => self.end_wait(now, id),
-                    Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
-                    Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
-                    Mail::Flushed { .. } => unreachable!("handled as it came"),
-                    Mail::Install { at, done } => self.install(at, &done),
-                    Mail::Finish { flush } => return self.finish(flush),
+                    self.run_work(now, committed, reads);
+                }
+                Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
+                Mail::Watch { input, permit } => self.run_watch(now, input, permit),
+                Mail::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
+                Mail::LockEnd(id) => self.end_wait(now, id),
+                Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
+                Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
+                Mail::Flushed { .. } => unreachable!("handled as it came"),
+                Mail::Install { at, done } => self.install(at, &done),
+                Mail::Finish { flush } => {
+                    self.finish(flush);
+                    return Next::Over;
                 }
             }
-            self.tick_when_due(now);
-            self.end_turn();
+        }
+        self.tick_when_due(now);
+        self.end_turn();
+        match self.machine.is_catching_up() {
+            // Watches that are behind do not wait for news.
+            true => Next::Now,
+            false => Next::At(self.core.clock.to_system(self.next_tick)),
         }
     }
 
     /// The completion of a flush is never kept back: it is what everything else may be waiting for.
-    fn take_mail(&mut self, until: Option<Instant>) {
-        let mut mail = Vec::new();
-        self.core.apply.take(&mut mail, until.map(|until| self.core.clock.to_system(until)));
-        for item in mail {
+    fn sort_mail(&mut self, mail: &mut Vec<Mail>) {
+        for item in mail.drain(..) {
             match item {
                 Mail::Flushed { number, view } => self.take_flushed(number, view),
                 item => self.backlog.push_back(item),
@@ -177,7 +188,7 @@ impl Loop {
     fn take_flushed(&mut self, number: u64, view: Arc<StoreView>) {
         let Some((_, flushed)) = self.flushing.take_if(|(under_way, _)| *under_way == number) else { return };
         if self.removal.take_if(|removal| *removal <= flushed).is_some() {
-            self.core.consensus.push(consensus::Mail::Removed(self.core.members.removed()));
+            self.core.consensus.queue.push(consensus::Mail::Removed(self.core.members.removed()));
         }
         self.view = view;
         self.step(self.core.clock.now(), Input::Flushed(number));
@@ -259,7 +270,7 @@ impl Loop {
             let now = self.core.clock.now();
             self.leaves_at.get_or_insert(now.after(FAREWELL));
         } else {
-            self.core.consensus.push(consensus::Mail::Others(members.others()));
+            self.core.consensus.queue.push(consensus::Mail::Others(members.others()));
         }
     }
 
@@ -314,7 +325,7 @@ impl Loop {
             let configs = members.iter().map(|(index, members)| (*index, config_of(members))).collect();
             let applied = node::Input::Applied { index, finished, configs };
             // It is heard before the next request and before time passes: early enough.
-            self.core.consensus.push_quietly(consensus::Mail::Input(applied));
+            self.core.consensus.queue.push_quietly(consensus::Mail::Input(applied));
         }
         if let Some(flush) = self.out.flush.take() {
             self.send_flush(flush);
@@ -352,7 +363,7 @@ impl Loop {
         done.send(()).expect("the persist thread waits for this");
     }
 
-    fn finish(mut self, flush: bool) {
+    fn finish(&mut self, flush: bool) {
         self.end_turn();
         if flush {
             self.await_flush();
@@ -364,8 +375,10 @@ impl Loop {
     }
 
     fn await_flush(&mut self) {
+        let mut mail = Vec::new();
         while self.flushing.is_some() {
-            self.take_mail(None);
+            self.core.apply.queue.take(&mut mail, None);
+            self.sort_mail(&mut mail);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The thread that owns the consensus machine. Requests, frames and completions come in by its queue;
+//! The consensus machine in its seat. Requests, frames and completions come in by its queue;
 //! everything that has gathered is one turn, and what follows from a turn is handed to the other threads.
 //! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
 
@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::log::Log;
 use crate::peer::Peers;
 use crate::post::Outgoing;
+use crate::seat::{Machine, Next};
 use crate::waiters::Caller;
 use crate::{apply, persist, storage};
 use base::{Instant, NodeId, Token};
@@ -57,6 +58,15 @@ pub(crate) struct Loop {
     handed_over: Option<u64>,
 }
 
+impl Machine for Loop {
+    type Mail = Mail;
+
+    fn turn(&mut self, mail: &mut Vec<Mail>) -> Next {
+        self.run_turn(mail);
+        Next::At(self.core.clock.to_system(self.next_tick))
+    }
+}
+
 impl Loop {
     pub fn new(
         core: Arc<Core>,
@@ -79,13 +89,6 @@ impl Loop {
             leader: None,
             log,
             handed_over: None,
-        }
-    }
-
-    pub fn run(mut self) {
-        let mut mail = Vec::new();
-        while self.core.consensus.take(&mut mail, Some(self.core.clock.to_system(self.next_tick))) {
-            self.run_turn(&mut mail);
         }
     }
 
@@ -164,14 +167,15 @@ impl Loop {
         for (to, frame) in self.out.send.drain(..) {
             self.outgoing.add(to, &frame);
         }
-        self.outgoing.send(&self.peers);
+        self.outgoing.send(&self.peers, self.core.is_calm());
         let durable = self.persist();
         let out = &mut self.out;
         let leading = out.leading.take();
         if leading.is_some() || !out.committed.is_empty() || !out.reads.is_empty() {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
-            self.core.apply.push(apply::Mail::Work { leading, committed, reads });
+            // Whoever takes this turn sees to it that it is dealt with.
+            self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads }, 0);
         }
         if !out.refused.is_empty() {
             self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);

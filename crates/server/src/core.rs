@@ -1,5 +1,6 @@
 //! What the threads of a member share: one queue into each of them, and what they write for others to see.
-//! A thread owns its machine and its files; it reaches the others only by putting a value into their queue.
+//! A thread reaches the machines and files of the others only by putting a value into their queue; while little is to
+//! be done it may then take a turn with them itself, in `consult`.
 
 use crate::budget::Budget;
 use crate::clock::Clock;
@@ -7,6 +8,7 @@ use crate::config::Config;
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
+use crate::seat::Seat;
 use crate::status::Board;
 use crate::waiters::{Caller, Waiters};
 use crate::{apply, backup, consensus, persist, storage};
@@ -19,9 +21,9 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 pub(crate) struct Core {
     pub clock: Clock,
-    pub consensus: Queue<consensus::Mail>,
+    pub consensus: Seat<consensus::Loop>,
     pub persist: Queue<persist::Mail>,
-    pub apply: Queue<apply::Mail>,
+    pub apply: Seat<apply::Loop>,
     pub storage: Queue<storage::Mail>,
     pub waiters: Waiters,
     pub board: Board,
@@ -49,14 +51,16 @@ pub(crate) struct Core {
 
 /// As many read at once as keep a disk and two cores busy.
 const READERS_MAX: usize = 4;
+/// With more requests under way, taking them together is worth more than waking nobody.
+const CALM_REQUESTS_MAX: usize = 4;
 
 impl Core {
     pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config) -> Core {
         Core {
             clock,
-            consensus: Queue::new(),
+            consensus: Seat::new(),
             persist: Queue::new(),
-            apply: Queue::new(),
+            apply: Seat::new(),
             storage: Queue::new(),
             waiters: Waiters::default(),
             board: Board::default(),
@@ -74,12 +78,29 @@ impl Core {
         }
     }
 
+    /// Tells the consensus machine. While few requests are under way, everything that follows happens on this thread,
+    /// before this returns; otherwise the threads of the core see to it, many at a time. False while the member stops.
+    pub fn consult(&self, mail: consensus::Mail, bytes: usize) -> bool {
+        if !self.is_calm() {
+            return self.consensus.queue.push_bytes(mail, bytes);
+        }
+        let heard = self.consensus.queue.push_unwoken(mail, bytes);
+        self.consensus.attend();
+        self.apply.attend();
+        heard
+    }
+
+    /// Few requests are under way: time is lost by waking threads, not by working.
+    pub fn is_calm(&self) -> bool {
+        self.waiters.count() <= CALM_REQUESTS_MAX
+    }
+
     /// Puts work into the queue whose outcome nobody waits for.
     pub fn submit(&self, deadline: Instant, work: Work) {
         if self.waiters.admit() {
             let (sender, _) = oneshot::channel();
             let caller = Caller::Alone(sender);
-            if !self.consensus.push(consensus::Mail::Request { deadline, work, caller }) {
+            if !self.consensus.queue.push(consensus::Mail::Request { deadline, work, caller }) {
                 self.waiters.dismiss(1);
             }
         }
@@ -87,6 +108,6 @@ impl Core {
 
     /// Something happened that the consensus machine must hear. While the member stops, nobody listens.
     pub fn report(&self, input: node::Input) {
-        self.consensus.push(consensus::Mail::Input(input));
+        self.consensus.queue.push(consensus::Mail::Input(input));
     }
 }

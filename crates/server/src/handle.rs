@@ -226,7 +226,7 @@ impl Handle {
             return Err(Code::TooManyRequests);
         }
         // A member that stops drops the request, and its caller hears of it by that.
-        if !core.consensus.push(Mail::Request { deadline, work, caller: caller() }) {
+        if !core.consult(Mail::Request { deadline, work, caller: caller() }, 0) {
             core.waiters.dismiss(1);
         }
         Ok(())

@@ -29,6 +29,7 @@ mod persist;
 pub mod pieces;
 mod post;
 mod queue;
+mod seat;
 mod server;
 mod snapshot;
 mod space;

@@ -144,7 +144,7 @@ impl Handle {
     /// Who stands behind places in queues, as far as this member knows.
     pub async fn claims(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Claim>>, Code> {
         let (asker, claims) = oneshot::channel();
-        self.shared.core.apply.push(Mail::Claims { keys, asker });
+        self.shared.core.apply.queue.push(Mail::Claims { keys, asker });
         claims.await.map_err(|_| Code::Stopped)
     }
 
@@ -232,7 +232,7 @@ impl Task {
                 Next::Wait(wait) => self.wait(wait),
                 Next::StopWaiting(command) => {
                     self.news = None;
-                    self.handle.shared.core.apply.push(Mail::LockEnd(self.id));
+                    self.handle.shared.core.apply.queue.push(Mail::LockEnd(self.id));
                     self.propose(command);
                 }
                 Next::End(outcome) => return self.end(outcome),
@@ -278,7 +278,7 @@ impl Task {
     fn wait(&mut self, wait: Wait) {
         let (listener, news) = oneshot::channel();
         self.news = Some(news);
-        self.handle.shared.core.apply.push(Mail::LockWait { id: self.id, wait, listener });
+        self.handle.shared.core.apply.queue.push(Mail::LockWait { id: self.id, wait, listener });
     }
 
     fn end(&mut self, outcome: Outcome) {

@@ -68,7 +68,7 @@ impl Log {
     /// The apply thread sees to it that nothing of the old store is written to the new one.
     fn install(&mut self, at: Position) {
         let (done, wait) = mpsc::sync_channel(1);
-        self.core.apply.push(apply::Mail::Install { at, done });
+        self.core.apply.queue.push(apply::Mail::Install { at, done });
         wait.recv().expect("the apply thread outlives this one");
     }
 

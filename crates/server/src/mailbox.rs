@@ -42,6 +42,11 @@ impl<T> Mailbox<T> {
         state.reader.take()
     }
 
+    /// The reader is awake, and need not be woken before it has looked.
+    pub fn attend(&self) {
+        self.lock().reader = None;
+    }
+
     /// Takes everything out. If there is nothing, the reader is woken when there is.
     pub fn take(&self, into: &mut Vec<T>, context: &Context<'_>) {
         debug_assert!(into.is_empty(), "what was taken before has been dealt with");
@@ -90,5 +95,13 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
         mailbox.take(&mut letters, &context);
         assert_eq!(letters, [3, 4, 5]);
+
+        letters.clear();
+        mailbox.take(&mut letters, &context);
+        mailbox.attend();
+        mailbox.push(6);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1, "it looks of its own accord");
+        mailbox.take(&mut letters, &context);
+        assert_eq!(letters, [6]);
     }
 }

@@ -19,6 +19,7 @@ mod ping;
 pub(crate) mod question;
 #[cfg(test)]
 mod tests;
+mod writer;
 
 pub use counters::Counters;
 
@@ -27,12 +28,13 @@ use crate::peer::inbound::Inbound;
 use crate::peer::link::Link;
 use crate::peer::outbox::Outbox;
 use crate::peer::pause::Pause;
+use crate::peer::writer::Writer;
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -144,6 +146,8 @@ struct Peer {
     outbox: Outbox,
     /// The stream we dialled, so that stopping can cut it off.
     dialled: Mutex<Option<TcpStream>>,
+    /// Writes to it.
+    writer: Mutex<Option<Writer>>,
     inbound: Inbound,
     link: Link,
     /// Between two attempts to dial.
@@ -213,11 +217,17 @@ impl Peers {
     /// Queues frames for a peer; never blocks. False when the peer is not connected or its queue is full:
     /// then none of the frames will be sent, and raft repeats what matters.
     pub fn send(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
+        self.shared.peer(to).is_some_and(|peer| peer.send(frames, true))
+    }
+
+    /// The same, and writes them here and now if the socket takes them: for few and small frames, which would wait
+    /// longer for the peer's thread to wake than they take to write.
+    pub fn send_at_once(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
         let Some(peer) = self.shared.peer(to) else { return false };
-        let refused = frames.len();
-        let queued = peer.outbox.send(frames);
-        if !queued {
-            peer.tally.add_refused(refused);
+        let small = frames.iter().map(Bytes::len).sum::<usize>() <= AT_ONCE_BYTES_MAX;
+        let queued = peer.send(frames, !small);
+        if queued && small {
+            peer.write_at_once();
         }
         queued
     }
@@ -269,6 +279,11 @@ impl Drop for Peers {
     }
 }
 
+/// More than this is left to the peer's thread, which may have another core.
+const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
+/// Envelopes that somebody other than the peer's thread writes in a row.
+const AT_ONCE_ENVELOPES_MAX: usize = 4;
+
 impl Peer {
     fn new(id: NodeId, address: String) -> Peer {
         Peer {
@@ -276,6 +291,7 @@ impl Peer {
             address,
             outbox: Outbox::new(),
             dialled: Mutex::default(),
+            writer: Mutex::default(),
             inbound: Inbound::new(),
             link: Link::new(id),
             pause: Pause::new(),
@@ -283,6 +299,40 @@ impl Peer {
             ping: ping::Ping::default(),
             gone: AtomicBool::new(false),
         }
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.writer.lock().expect("no thread panics while it writes")
+    }
+
+    fn send(&self, frames: Vec<Bytes>, wake: bool) -> bool {
+        let count = frames.len();
+        let queued = self.outbox.send(frames, wake);
+        if !queued {
+            self.tally.add_refused(count);
+        }
+        queued
+    }
+
+    /// Unless somebody is writing: then that one goes on with these.
+    fn write_at_once(&self) {
+        for _ in 0..AT_ONCE_ENVELOPES_MAX {
+            let Ok(mut guard) = self.writer.try_lock() else { return };
+            let Some(writer) = &mut *guard else { break };
+            if writer.is_done() {
+                writer.fill(&self.outbox, false);
+            }
+            let done = writer.is_done() || writer.write_at_once(&self.tally);
+            // Before the outbox is looked at again: whoever puts something in afterwards finds the writer free.
+            drop(guard);
+            if done && !self.outbox.has_urgent() {
+                return;
+            }
+            if !done {
+                break;
+            }
+        }
+        self.outbox.call_writer();
     }
 
     fn is_gone(&self) -> bool {

@@ -1,12 +1,13 @@
 //! The thread that writes to the log while its disk is slow, so that the consensus machine can go on meanwhile.
 //! What it is given is made durable in order; then the consensus machine hears how far it is.
 
+use crate::consensus;
 use crate::core::Core;
 use crate::log::Log;
 use base::Index;
 use node::Input;
 use raft::Persist;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What one turn of the consensus machine asks of the log.
 pub(crate) struct Mail {
@@ -24,17 +25,23 @@ impl Loop {
         Loop { core, log }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().expect("no thread panics while it holds the log")
+    }
+
     pub fn run(self) {
         let mut mail = Vec::new();
         while self.core.persist.take(&mut mail, None) {
             let released = mail.iter().filter_map(|item: &Mail| item.released).max();
-            let mut log = self.log.lock().expect("no thread panics while it holds the log");
+            let mut log = self.lock();
             let durable = log.write(mail.drain(..).flat_map(|item| item.persists));
+            // What follows may want to write more.
+            drop(log);
             if let Some(seq) = durable {
-                self.core.report(Input::Persisted(seq));
+                self.core.consult(consensus::Mail::Input(Input::Persisted(seq)), 0);
             }
             if let Some(index) = released {
-                log.release(index);
+                self.lock().release(index);
             }
         }
     }

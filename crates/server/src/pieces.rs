@@ -86,7 +86,7 @@ struct Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.core.apply.push(Mail::Pieces(Ask::Release(self.id)));
+        self.core.apply.queue.push(Mail::Pieces(Ask::Release(self.id)));
     }
 }
 
@@ -236,7 +236,7 @@ impl Pieces {
 impl Hold {
     async fn ask<T>(&self, ask: impl FnOnce(Reply<T>) -> Ask) -> Result<T, Code> {
         let (reply, answer) = oneshot::channel();
-        if !self.core.apply.push(Mail::Pieces(ask(reply))) {
+        if !self.core.apply.queue.push(Mail::Pieces(ask(reply))) {
             return Err(Code::Stopped);
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {

@@ -25,9 +25,12 @@ impl Outgoing {
     }
 
     /// What the transport refuses is repeated by the machines.
-    pub fn send(&mut self, peers: &Peers) {
+    pub fn send(&mut self, peers: &Peers, at_once: bool) {
         for (peer, frames) in self.by_peer.drain(..) {
-            peers.send(peer, frames);
+            match at_once {
+                true => peers.send_at_once(peer, frames),
+                false => peers.send(peer, frames),
+            };
         }
     }
 }
@@ -37,7 +40,7 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     Arc::new(move |event| match event {
         Event::Frames { from, frames } => on_frames(&core, from, frames),
         Event::Connected { peer } => {
-            core.consensus.push(Mail::Connected(peer));
+            core.consensus.queue.push(Mail::Connected(peer));
         }
         Event::Lost { peer } => core.report(Input::Lost(peer)),
         Event::Removed { by } => {
@@ -64,7 +67,7 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
         }
         Frame::Members(members) => {
             if core.members.hear(members) {
-                core.consensus.push(Mail::Others(core.members.others()));
+                core.consensus.queue.push(Mail::Others(core.members.others()));
             }
             false
         }
@@ -74,6 +77,6 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     if frames.iter().any(|frame| matches!(frame, Frame::Snapshot { part: Part::Rows(_), .. })) {
         core.storage.wait_for_room();
     }
-    core.consensus.wait_for_room();
-    core.consensus.push_bytes(Mail::Frames { from, frames }, bytes);
+    core.consensus.queue.wait_for_room();
+    core.consult(Mail::Frames { from, frames }, bytes);
 }

@@ -20,14 +20,28 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     items: Vec<T>,
     bytes: usize,
+    /// Among the items is one that must not wait.
+    news: bool,
     /// Waking a thread costs a system call, so it is done only when the taker sleeps.
     taker_sleeps: bool,
     closed: bool,
 }
 
+impl<T> State<T> {
+    fn push(&mut self, item: T, bytes: usize) -> bool {
+        if self.closed {
+            return false;
+        }
+        self.bytes += bytes;
+        self.items.push(item);
+        self.news = true;
+        true
+    }
+}
+
 impl<T> Queue<T> {
     pub fn new() -> Queue<T> {
-        let state = State { items: Vec::new(), bytes: 0, taker_sleeps: false, closed: false };
+        let state = State { items: Vec::new(), bytes: 0, news: false, taker_sleeps: false, closed: false };
         Queue { state: Mutex::new(state), work: Condvar::new(), room: Condvar::new() }
     }
 
@@ -52,17 +66,40 @@ impl<T> Queue<T> {
     /// Never waits either; `wait_for_room` is called before by those who can.
     pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
         let mut state = self.lock();
-        if state.closed {
-            return false;
-        }
-        state.bytes += bytes;
-        state.items.push(item);
+        let pushed = state.push(item, bytes);
         let sleeps = std::mem::take(&mut state.taker_sleeps);
         drop(state);
         if sleeps {
             self.work.notify_one();
         }
-        true
+        pushed
+    }
+
+    /// For those who see to it themselves, or that it is seen to.
+    pub fn push_unwoken(&self, item: T, bytes: usize) -> bool {
+        self.lock().push(item, bytes)
+    }
+
+    /// Whether something is queued that must not wait.
+    pub fn has_news(&self) -> bool {
+        self.lock().news
+    }
+
+    pub fn wake_for_news(&self) {
+        self.wake_if(|state| state.news);
+    }
+
+    pub fn wake(&self) {
+        self.wake_if(|_| true);
+    }
+
+    fn wake_if(&self, condition: impl Fn(&State<T>) -> bool) {
+        let mut state = self.lock();
+        if state.taker_sleeps && condition(&state) {
+            state.taker_sleeps = false;
+            drop(state);
+            self.work.notify_one();
+        }
     }
 
     /// Waits while too many bytes are queued. A closed queue has room: nothing is kept in it.
@@ -73,13 +110,11 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits until something is queued or the time has come, and takes everything. False when the queue is
-    /// closed and nothing is left in it.
-    pub fn take(&self, into: &mut Vec<T>, until: Option<Instant>) -> bool {
-        debug_assert!(into.is_empty(), "what was taken before has been dealt with");
+    /// Waits until something is queued, the taker is woken or the time has come.
+    pub fn wait(&self, until: Option<Instant>) {
         let mut state = self.lock();
-        while state.items.is_empty() && !state.closed {
-            state.taker_sleeps = true;
+        state.taker_sleeps = state.items.is_empty() && !state.closed;
+        while state.taker_sleeps && !state.closed {
             match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => state = self.work.wait(state).expect("no thread panics while it holds a queue"),
                 Some(left) if left.is_zero() => break,
@@ -90,12 +125,25 @@ impl<T> Queue<T> {
             }
         }
         state.taker_sleeps = false;
+    }
+
+    /// Takes everything there is. False when the queue is closed and nothing is left in it.
+    pub fn take_now(&self, into: &mut Vec<T>) -> bool {
+        debug_assert!(into.is_empty(), "what was taken before has been dealt with");
+        let mut state = self.lock();
         std::mem::swap(&mut state.items, into);
+        state.news = false;
         if state.bytes > 0 {
             state.bytes = 0;
             self.room.notify_all();
         }
         !(state.closed && into.is_empty())
+    }
+
+    /// Waits, and takes everything.
+    pub fn take(&self, into: &mut Vec<T>, until: Option<Instant>) -> bool {
+        self.wait(until);
+        self.take_now(into)
     }
 
     /// Nothing comes in any more; what is queued can still be taken.

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
-pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
@@ -165,14 +165,14 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
-        self.core.consensus.close();
+        self.core.consensus.queue.close();
         threads.consensus.join();
         self.peers.halt();
         self.core.persist.close();
         threads.persist.join();
-        self.core.apply.push(apply::Mail::Finish { flush: end == End::Flushed });
+        self.core.apply.queue.push(apply::Mail::Finish { flush: end == End::Flushed });
         threads.apply.join();
-        self.core.apply.close();
+        self.core.apply.queue.close();
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
@@ -196,11 +196,15 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let core_of_apply = core.clone();
+        let apply_thread = move || core_of_apply.apply.run(apply, || {});
+        let core = core.clone();
+        let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
             storage: Thread::spawn("storage", || storage.run())?,
-            apply: Thread::spawn("apply", || apply.run())?,
+            apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", || persist.run())?,
-            consensus: Thread::spawn("consensus", || consensus.run())?,
+            consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }
 }

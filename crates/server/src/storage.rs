@@ -64,7 +64,7 @@ impl Loop {
         self.vault.flush(flush).unwrap_or_else(|error| fatal("flushing to the store", &error));
         self.core.metrics.store_commit_seconds.observe(start.elapsed().as_secs_f64());
         let view = self.vault.shared_view();
-        self.core.apply.push(apply::Mail::Flushed { number: flush.number, view });
+        self.core.apply.queue.push(apply::Mail::Flushed { number: flush.number, view });
         self.core.report(Input::Flushed(flush.at));
         self.show();
     }

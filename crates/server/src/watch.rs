@@ -23,7 +23,7 @@ pub(crate) fn open(core: &Arc<Core>) -> (Requests, Responses) {
     let (sender, inbox) = unbounded_channel();
     let waiting = Arc::new(Waiting::default());
     let outlet = Outlet { sender, waiting: waiting.clone(), pending: Vec::new() };
-    core.apply.push(Mail::WatchOpen { stream, outlet });
+    core.apply.queue.push(Mail::WatchOpen { stream, outlet });
     let permits = Arc::new(Semaphore::new(WATCH_REQUESTS_MAX));
     let requests = Requests { stream, core: core.clone(), permits, waiting: waiting.clone() };
     let nothing = Credit::default();
@@ -54,7 +54,7 @@ impl Requests {
     pub async fn send(&self, input: Input) -> bool {
         self.await_room().await;
         let permit = self.permits.clone().acquire_owned().await.expect("it is never closed");
-        self.core.apply.push(Mail::Watch { input, permit: Some(permit) })
+        self.core.apply.queue.push(Mail::Watch { input, permit: Some(permit) })
     }
 
     /// Not every response waits for credit: those that answer a request wait here, before it is made.
@@ -98,14 +98,14 @@ impl Responses {
         if self.taken.responses >= WINDOW.responses / 2 || self.taken.bytes >= WINDOW.bytes / 2 {
             let credit = std::mem::take(&mut self.taken);
             let input = Input::Credit { stream: self.stream, credit };
-            self.core.apply.push(Mail::Watch { input, permit: None });
+            self.core.apply.queue.push(Mail::Watch { input, permit: None });
         }
     }
 }
 
 impl Drop for Responses {
     fn drop(&mut self) {
-        self.core.apply.push(Mail::Watch { input: Input::Close(self.stream), permit: None });
+        self.core.apply.queue.push(Mail::Watch { input: Input::Close(self.stream), permit: None });
     }
 }
 

@@ -122,11 +122,13 @@ impl Connection {
 
     /// Turns until there is nothing to do but wait.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Over>> {
+        self.answers.attend();
         loop {
-            let mut busy = self.take_answers(context);
+            // Answers after questions: what is answered at once is written at once.
+            let mut busy = self.read(context)?;
+            busy |= self.take_answers(context);
             busy |= self.take_parts(context);
             self.take_time(context)?;
-            busy |= self.read(context)?;
             self.fill();
             busy |= self.write(context)?;
             if self.machine.is_over() && self.machine.output().is_empty() {

@@ -4,18 +4,14 @@
 
 use super::envelope;
 use super::handshake::{self, HandshakeError, Hello, Verdict};
-use super::outbox::{Batch, Gathered};
 use super::pause::Backoff;
+use super::writer::Writer;
 use super::{Event, Peer, Shared, cut};
 use base::checksum::hash64;
-use base::limits::ENVELOPE_BYTES_SOFT;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::Instant;
-
-/// The writer's buffer goes back to this after an unusually large envelope.
-const BUFFER_BYTES_KEPT: usize = 2 * ENVELOPE_BYTES_SOFT;
 
 #[derive(Debug, thiserror::Error)]
 enum DialError {
@@ -109,7 +105,12 @@ fn greet(shared: &Shared, peer: &Peer, stream: &TcpStream) -> Result<(), Handsha
 /// Uses one stream until it breaks.
 fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     peer.ping.reset();
+    let Ok(copy) = stream.try_clone() else {
+        peer.set_dialled(None);
+        return cut(&stream);
+    };
     let number = peer.outbox.open();
+    *peer.writer() = Some(Writer::new(copy, number));
     peer.tally.add_connect();
     if shared.stopping() || peer.is_gone() {
         peer.outbox.close(number);
@@ -120,13 +121,14 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
             .name(format!("peer-acks-{:x}", peer.id.0))
             .spawn_scoped(scope, || watch(shared, peer, number, &stream));
         let wrote = match &watcher {
-            Ok(_) => write(shared, peer, number, &stream),
+            Ok(_) => write(shared, peer, number),
             Err(error) => Err(io::Error::new(error.kind(), "no thread for the acknowledgements")),
         };
         end(peer, number, &stream);
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
+    *peer.writer() = None;
     if shared.stopping() || peer.is_gone() {
         return;
     }
@@ -143,37 +145,22 @@ fn end(peer: &Peer, number: u64, stream: &TcpStream) {
 }
 
 /// Writes envelopes until the stream is closed or a write fails.
-fn write(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> io::Result<()> {
-    let mut batch = Batch::default();
-    let mut buffer = Vec::new();
-    let mut written = 0u64;
+fn write(shared: &Shared, peer: &Peer, number: u64) -> io::Result<()> {
     let mut next_ping = Instant::now() + shared.timing.ping;
-    loop {
-        buffer.clear();
-        buffer.shrink_to(BUFFER_BYTES_KEPT);
-        match peer.outbox.gather(number, &mut batch, next_ping) {
-            Gathered::Closed => return Ok(()),
-            Gathered::Frames => envelope::encode(&batch.frames, &mut buffer),
-            Gathered::Nothing => {}
-        }
-        if batch.bulk_bytes > 0 {
-            peer.outbox.bulk_leaves(number, written + buffer.len() as u64, batch.bulk_bytes);
-        }
+    while peer.outbox.wait(number, next_ping) {
+        let mut writer = peer.writer();
+        let Some(writer) = &mut *writer else { break };
+        // What somebody else has begun.
+        writer.write(&peer.tally)?;
+        writer.fill(&peer.outbox, true);
         let now = Instant::now();
         if now >= next_ping {
             next_ping = now + shared.timing.ping;
-            envelope::encode(&[], &mut buffer);
-            peer.ping.sent(written + buffer.len() as u64, now);
+            peer.ping.sent(writer.fill_ping(), now);
         }
-        if let Err(error) = stream.write_all(&buffer) {
-            peer.tally.add_dropped(batch.frames.len());
-            return Err(error);
-        }
-        written += buffer.len() as u64;
-        peer.tally.add_sent(batch.frames.len(), buffer.len());
-        // The frames' memory is not ours to hold while we wait for the next.
-        batch.frames.clear();
+        writer.write(&peer.tally)?;
     }
+    Ok(())
 }
 
 /// Reads acknowledgements until the stream ends, and then ends it for the writer too.

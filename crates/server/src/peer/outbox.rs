@@ -39,6 +39,8 @@ struct State {
     unacknowledged_bytes: usize,
     /// Waking a thread costs a system call, so it is done only when the writer sleeps.
     writer_sleeps: bool,
+    /// The writer is wanted although there may be nothing to take.
+    called: bool,
 }
 
 /// What the writer takes for one envelope.
@@ -46,15 +48,6 @@ struct State {
 pub(super) struct Batch {
     pub frames: Vec<Bytes>,
     pub bulk_bytes: usize,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Gathered {
-    Frames,
-    /// Nothing came until the time given.
-    Nothing,
-    /// The stream is no longer the open one.
-    Closed,
 }
 
 impl Outbox {
@@ -92,8 +85,8 @@ impl Outbox {
         state.open.then_some(state.stream)
     }
 
-    /// All or nothing, and never waits.
-    pub fn send(&self, frames: Vec<Bytes>) -> bool {
+    /// All or nothing, and never waits. Whoever does not wake the writer sees to it that they are written.
+    pub fn send(&self, frames: Vec<Bytes>, wake: bool) -> bool {
         let bytes: usize = frames.iter().map(Bytes::len).sum();
         assert!(
             frames.iter().all(|frame| frame.len() <= FRAME_BYTES_MAX),
@@ -108,8 +101,22 @@ impl Outbox {
         }
         state.urgent_bytes += bytes;
         state.urgent.extend(frames);
-        self.wake_writer(state);
+        if wake {
+            self.wake_writer(state);
+        }
         true
+    }
+
+    /// Whether frames wait that must not.
+    pub fn has_urgent(&self) -> bool {
+        !self.lock().urgent.is_empty()
+    }
+
+    /// Something is left to the writer.
+    pub fn call_writer(&self) {
+        let mut state = self.lock();
+        state.called = true;
+        self.wake_writer(state);
     }
 
     /// Waits for room while `stream` stays open.
@@ -142,30 +149,36 @@ impl Outbox {
         }
     }
 
-    /// The writer's side: waits until there is something to write, and takes what one envelope may hold.
-    pub fn gather(&self, stream: u64, batch: &mut Batch, until: Instant) -> Gathered {
-        batch.frames.clear();
-        batch.bulk_bytes = 0;
+    /// The writer's side: waits until there is something to write or the time has come. False when the stream is no
+    /// longer the open one.
+    pub fn wait(&self, stream: u64, until: Instant) -> bool {
         let mut state = self.lock();
         loop {
             if !state.open || state.stream != stream {
-                return Gathered::Closed;
-            }
-            state.take_urgent(batch);
-            if state.take_bulk(batch) {
-                self.room.notify_one();
-            }
-            if !batch.frames.is_empty() {
-                return Gathered::Frames;
+                return false;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Gathered::Nothing;
+            if state.has_work() || left.is_zero() {
+                state.called = false;
+                return true;
             }
             state.writer_sleeps = true;
             state =
                 self.work.wait_timeout(state, left).expect("no thread panics while it holds the outbox").0;
             state.writer_sleeps = false;
+        }
+    }
+
+    /// Takes what one envelope may hold.
+    pub fn take(&self, stream: u64, batch: &mut Batch, bulk: bool) {
+        batch.frames.clear();
+        batch.bulk_bytes = 0;
+        let mut state = self.lock();
+        if state.open && state.stream == stream {
+            state.take_urgent(batch);
+            if bulk && state.take_bulk(batch) {
+                self.room.notify_one();
+            }
         }
     }
 
@@ -194,6 +207,14 @@ impl Outbox {
 }
 
 impl State {
+    fn has_work(&self) -> bool {
+        self.called || !self.urgent.is_empty() || (!self.bulk.is_empty() && self.has_bulk_room())
+    }
+
+    fn has_bulk_room(&self) -> bool {
+        self.unacknowledged_bytes < BULK_WINDOW_BYTES
+    }
+
     fn take_urgent(&mut self, batch: &mut Batch) {
         let mut bytes = 0;
         // One place is left for a bulk frame.
@@ -213,7 +234,7 @@ impl State {
     /// One bulk frame joins an envelope, last: more would hold up the urgent frames that come next, and
     /// none at all would let a busy log starve a snapshot.
     fn take_bulk(&mut self, batch: &mut Batch) -> bool {
-        if self.unacknowledged_bytes >= BULK_WINDOW_BYTES {
+        if !self.has_bulk_room() {
             return false;
         }
         let Some(frame) = self.bulk.pop_front() else { return false };
@@ -234,7 +255,8 @@ mod tests {
 
     fn take(outbox: &Outbox, stream: u64) -> Batch {
         let mut batch = Batch::default();
-        outbox.gather(stream, &mut batch, Instant::now());
+        assert!(outbox.wait(stream, Instant::now()));
+        outbox.take(stream, &mut batch, true);
         batch
     }
 
@@ -245,9 +267,9 @@ mod tests {
     #[test]
     fn nothing_is_queued_without_a_stream_and_what_is_queued_goes_with_it() {
         let outbox = Outbox::new();
-        assert!(!outbox.send(vec![frame(1, 1)]));
+        assert!(!outbox.send(vec![frame(1, 1)], true));
         let first = outbox.open();
-        assert!(outbox.send(vec![frame(1, 1), frame(2, 1)]));
+        assert!(outbox.send(vec![frame(1, 1), frame(2, 1)], true));
         assert_eq!(outbox.close(first), 2);
         assert_eq!(outbox.close(first), 0, "closed already");
         let second = outbox.open();
@@ -261,13 +283,13 @@ mod tests {
     fn the_queue_is_bounded_by_frames_and_by_bytes_but_an_empty_one_takes_anything() {
         let outbox = Outbox::new();
         let stream = outbox.open();
-        assert!(outbox.send(vec![frame(0, 1); PEER_QUEUE_FRAMES + 1]));
-        assert!(!outbox.send(vec![frame(0, 1)]));
+        assert!(outbox.send(vec![frame(0, 1); PEER_QUEUE_FRAMES + 1], true));
+        assert!(!outbox.send(vec![frame(0, 1)], true));
         while !take(&outbox, stream).frames.is_empty() {}
         let half = frame(0, QUEUE_BYTES_MAX / 2);
-        assert!(outbox.send(vec![half.clone()]));
-        assert!(outbox.send(vec![half]));
-        assert!(!outbox.send(vec![frame(0, 1)]));
+        assert!(outbox.send(vec![half.clone()], true));
+        assert!(outbox.send(vec![half], true));
+        assert!(!outbox.send(vec![frame(0, 1)], true));
     }
 
     #[test]
@@ -275,12 +297,10 @@ mod tests {
         let outbox = Outbox::new();
         let stream = outbox.open();
         let large = ENVELOPE_BYTES_SOFT / 2;
-        assert!(outbox.send(vec![
-            frame(1, large),
-            frame(2, large),
-            frame(3, 1),
-            frame(4, 2 * ENVELOPE_BYTES_SOFT)
-        ]));
+        assert!(outbox.send(
+            vec![frame(1, large), frame(2, large), frame(3, 1), frame(4, 2 * ENVELOPE_BYTES_SOFT)],
+            true
+        ));
         let firsts = |batch: Batch| batch.frames.iter().map(|frame| frame[0]).collect::<Vec<_>>();
         assert_eq!(firsts(take(&outbox, stream)), [1, 2]);
         assert_eq!(firsts(take(&outbox, stream)), [3]);
@@ -295,7 +315,7 @@ mod tests {
         let mut end = 0;
         for _ in 0..2 {
             outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
-            assert!(outbox.send(vec![frame(1, 1)]));
+            assert!(outbox.send(vec![frame(1, 1)], true));
             let batch = take(&outbox, stream);
             assert_eq!([batch.frames[0][0], batch.frames[1][0]], [1, 9]);
             end += batch.bulk_bytes as u64;
@@ -305,7 +325,7 @@ mod tests {
         outbox.send_bulk(stream, piece.clone(), soon()).unwrap();
         assert_eq!(outbox.send_bulk(stream, piece.clone(), soon()), Err(BulkError::Deadline));
         assert!(take(&outbox, stream).frames.is_empty(), "the window is full");
-        assert!(outbox.send(vec![frame(1, 1)]));
+        assert!(outbox.send(vec![frame(1, 1)], true));
         assert_eq!(take(&outbox, stream).frames.len(), 1, "urgent frames pass");
         outbox.acknowledged(stream, end / 2);
         assert_eq!(take(&outbox, stream).frames.len(), 1, "half a window is free again");

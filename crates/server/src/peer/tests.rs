@@ -147,6 +147,15 @@ impl Member {
     }
 }
 
+/// Plays a peer that is dialled.
+fn welcome(listen: &TcpListener) -> TcpStream {
+    let (mut stream, _) = listen.accept().unwrap();
+    let mut hello = [0; handshake::HELLO_BYTES];
+    stream.read_exact(&mut hello).unwrap();
+    stream.write_all(&[Verdict::Welcome as u8, 1, 0]).unwrap();
+    stream
+}
+
 /// Waits until the other side closes. Anything that it still sends is ignored.
 fn wait_closed(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -199,8 +208,11 @@ fn frames_arrive_in_order_and_complete_between_three_members() {
     }
     for (member, me) in members.iter().zip(ids) {
         for to in ids.into_iter().filter(|to| *to != me) {
-            for batch in numbered(me, 2_000).chunks(7) {
-                assert!(member.peers.send(to, batch.to_vec()));
+            for (nth, batch) in numbered(me, 2_000).chunks(7).enumerate() {
+                assert!(match nth % 3 {
+                    0 => member.peers.send(to, batch.to_vec()),
+                    _ => member.peers.send_at_once(to, batch.to_vec()),
+                });
             }
         }
     }
@@ -225,6 +237,29 @@ fn frames_arrive_in_order_and_complete_between_three_members() {
         assert_eq!(counters.frames_received, 2_000);
         assert_eq!((counters.frames_refused, counters.frames_dropped, counters.connects), (0, 0, 1));
     }
+}
+
+#[test]
+fn what_is_sent_at_once_never_waits_for_a_peer_that_does_not_read_and_arrives_in_order() {
+    let two = bind();
+    let member = start(ONE, bind(), &[(TWO, two.local_addr().unwrap())]);
+    let mut stream = welcome(&two);
+    member.wait_for(Event::Connected { peer: TWO });
+    let piece = |nth: u32| {
+        let mut bytes = vec![7; 8 * 1024];
+        bytes[..4].copy_from_slice(&nth.to_le_bytes());
+        Bytes::from(bytes)
+    };
+    // More than the sockets hold; a sender that waited would wait for ever, for nobody reads before all is sent.
+    let count = 3_000u32;
+    for nth in 0..count {
+        assert!(member.peers.send_at_once(TWO, vec![piece(nth)]));
+    }
+    let mut frames = Vec::new();
+    while frames.len() < count as usize {
+        frames.extend(envelope::read(&mut stream, &mut |_| Ok(())).unwrap());
+    }
+    assert!(frames.iter().enumerate().all(|(nth, frame)| *frame == piece(nth as u32)));
 }
 
 #[test]
@@ -455,17 +490,10 @@ fn a_silent_stream_is_given_up_in_both_directions() {
         Timing { ping: Duration::from_millis(50), silence: Duration::from_millis(300), ..Timing::default() };
     let two = bind();
     let member = start_with(ONE, bind(), &[(TWO, two.local_addr().unwrap())], timing);
-    let welcome = || {
-        let (mut stream, _) = two.accept().unwrap();
-        let mut hello = [0; handshake::HELLO_BYTES];
-        stream.read_exact(&mut hello).unwrap();
-        stream.write_all(&[Verdict::Welcome as u8, 1, 0]).unwrap();
-        stream
-    };
-    let _never_acknowledges = welcome();
+    let _never_acknowledges = welcome(&two);
     assert_eq!(member.next(), Event::Connected { peer: TWO });
     assert_eq!(member.next(), Event::Lost { peer: TWO });
-    let _dialled_again = welcome();
+    let _dialled_again = welcome(&two);
     assert_eq!(member.next(), Event::Connected { peer: TWO });
 
     let member = alone_with(timing);

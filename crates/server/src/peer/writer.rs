@@ -1,0 +1,108 @@
+//! The end of a stream at which envelopes are written, by one thread at a time: the peer's own, which may wait for
+//! the socket, or whoever sends a little and finds it free, who may not.
+//! What waits in the outbox is taken by whoever has the writer, so frames leave in the order in which they came. An
+//! envelope that the socket took in part is finished before the next is begun.
+
+use super::counters::Tally;
+use super::envelope;
+use super::outbox::{Batch, Outbox};
+use base::limits::ENVELOPE_BYTES_SOFT;
+use rustix::net::SendFlags;
+use std::io::{self, Write};
+use std::net::TcpStream;
+
+/// The buffer goes back to this after an unusually large envelope.
+const BUFFER_BYTES_KEPT: usize = 2 * ENVELOPE_BYTES_SOFT;
+
+pub(super) struct Writer {
+    stream: TcpStream,
+    /// Names the stream in the outbox.
+    number: u64,
+    /// Where in the stream the buffer begins.
+    position: u64,
+    buffer: Vec<u8>,
+    /// Frames in the buffer.
+    frames: usize,
+    /// How much of the buffer the socket has taken.
+    taken: usize,
+    batch: Batch,
+}
+
+impl Writer {
+    pub fn new(stream: TcpStream, number: u64) -> Writer {
+        Writer {
+            stream,
+            number,
+            position: 0,
+            buffer: Vec::new(),
+            frames: 0,
+            taken: 0,
+            batch: Batch::default(),
+        }
+    }
+
+    /// Where in the stream everything ends that was encoded so far.
+    pub fn end(&self) -> u64 {
+        self.position + self.buffer.len() as u64
+    }
+
+    /// Encodes one envelope of what the outbox holds, with bulk or without.
+    pub fn fill(&mut self, outbox: &Outbox, bulk: bool) {
+        outbox.take(self.number, &mut self.batch, bulk);
+        if !self.batch.frames.is_empty() {
+            envelope::encode(&self.batch.frames, &mut self.buffer);
+            self.frames += self.batch.frames.len();
+        }
+        if self.batch.bulk_bytes > 0 {
+            outbox.bulk_leaves(self.number, self.end(), self.batch.bulk_bytes);
+        }
+        // The frames' memory is not ours to hold while we wait for the next.
+        self.batch.frames.clear();
+    }
+
+    /// Encodes a ping, and answers where it ends.
+    pub fn fill_ping(&mut self) -> u64 {
+        envelope::encode(&[], &mut self.buffer);
+        self.end()
+    }
+
+    /// Waits until the socket has taken everything.
+    pub fn write(&mut self, tally: &Tally) -> io::Result<()> {
+        let written = (&mut &self.stream).write_all(&self.buffer[self.taken..]);
+        match written {
+            Ok(()) => self.written(tally),
+            Err(_) => tally.add_dropped(self.frames),
+        }
+        written
+    }
+
+    /// Gives the socket what it takes without waiting. Whether that was everything; trouble is left to the thread that
+    /// writes next.
+    pub fn write_at_once(&mut self, tally: &Tally) -> bool {
+        let rest = &self.buffer[self.taken..];
+        match rustix::net::send(&self.stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(taken) if taken == rest.len() => {
+                self.written(tally);
+                true
+            }
+            Ok(taken) => {
+                self.taken += taken;
+                false
+            }
+            Err(_) => false,
+        }
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    fn written(&mut self, tally: &Tally) {
+        tally.add_sent(self.frames, self.buffer.len());
+        self.frames = 0;
+        self.position = self.end();
+        self.taken = 0;
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+    }
+}
