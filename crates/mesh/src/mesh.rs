@@ -460,6 +460,7 @@ impl Mesh {
         {
             entry.remove().into_iter().for_each(|then| self.perform(t, then));
         }
+        self.pump_all(t);
     }
 
     fn perform(&mut self, t: &mut Turn<'_>, then: Then) {
@@ -473,7 +474,7 @@ impl Mesh {
             Then::Exchanged(ask) => self.step_exchanged(t, ask),
             Then::Settled(shard, known, marks) => self.settle(shard, &known, &marks),
             Then::SettledAbroad(region, shard, marks) => self.settle_abroad(region, shard, &marks),
-            Then::Logged(seq) => self.logged(t, seq),
+            Then::Logged(seq) => self.abroad.durable = self.abroad.durable.max(seq),
             Then::Identity { dots, floor } => {
                 self.dots.reserved(dots);
                 self.floor = floor;
@@ -590,7 +591,7 @@ impl Mesh {
             Operation::Hint(hinting) => self.expire_hint(t, hinting),
             Operation::Replicate(replicating) => self.expire_replicate(t, replicating),
             Operation::Adopt(adopting) => self.expire_adopt(t, *adopting),
-            Operation::Guard(guarding) => self.expire_guard(t, *guarding),
+            Operation::Guard(guarding) => self.expire_guard(t, ask, *guarding),
             Operation::Global(globally) => self.expire_global(t, *globally),
         }
     }

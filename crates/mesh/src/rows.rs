@@ -37,13 +37,13 @@ const LOG: u8 = 5;
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
 /// The other regions.
-pub const REGIONS: &[u8] = &[META, 3];
+pub const REGIONS: &[u8] = &[META, 4];
 /// Where the replication log begins and ends.
-pub const LOG_HEAD: &[u8] = &[META, 4];
+pub const LOG_HEAD: &[u8] = &[META, 5];
 
 /// How far another region has the replication log.
 pub fn stream(region: RegionId) -> Bytes {
-    join(&[META, 5], &region.0.to_be_bytes())
+    join(&[META, 6], &region.0.to_be_bytes())
 }
 
 /// An entry of the replication log.

@@ -47,6 +47,8 @@ pub(super) struct Abroad {
     pub positions: BTreeMap<Actor, Pulse>,
     /// Writes of this node that wait until other regions have them, by their place in the log.
     pub awaited: BTreeMap<u64, Ask>,
+    /// Reads that wait for more of another region's log.
+    pub waiting: BTreeSet<Ask>,
     /// Over everything that this node holds, as of late.
     digest: u64,
     digest_at: Instant,
@@ -118,6 +120,7 @@ impl Abroad {
             log_bytes_max: MESH_REPLICATION_LOG_BYTES_MAX,
             positions: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             digest: 0,
             digest_at: Instant::ZERO,
             save_at: Instant::ZERO,

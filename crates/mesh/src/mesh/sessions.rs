@@ -70,8 +70,10 @@ impl Mesh {
         let Some(guarding) = self.guarding(ask).filter(|guarding| !guarding.reading) else { return };
         let get = guarding.get.clone();
         if self.unmet(&get.key, &get.session).is_some() {
+            self.abroad.waiting.insert(ask);
             return;
         }
+        self.abroad.waiting.remove(&ask);
         let Some(deadline) = self.operations.get(&ask).map(|pending| Instant(pending.deadline.0 - 1)) else {
             return;
         };
@@ -108,6 +110,7 @@ impl Mesh {
     }
 
     fn got(&mut self, t: &mut Turn<'_>, ask: Ask, from: RegionId, record: Option<Box<Record>>) {
+        self.abroad.waiting.remove(&ask);
         let Some(Operation::Guard(guarding)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
@@ -192,7 +195,8 @@ impl Mesh {
         }
     }
 
-    pub(super) fn expire_guard(&mut self, t: &mut Turn<'_>, guarding: Guarding) {
+    pub(super) fn expire_guard(&mut self, t: &mut Turn<'_>, ask: Ask, guarding: Guarding) {
+        self.abroad.waiting.remove(&ask);
         let lag_ms = self.lag_ms(t);
         t.out.replies.push((guarding.token, Reply::Lagging { lag_ms }));
     }

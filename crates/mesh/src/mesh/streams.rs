@@ -66,7 +66,8 @@ impl Mesh {
         self.abroad.is_dirty = true;
         self.put_row(rows::log(entry.seq), Some(bytes));
         if planted(Mutant::StreamedBeforePersist) {
-            return self.logged(t, entry.seq);
+            self.abroad.durable = entry.seq;
+            return self.pump_all(t);
         }
         let seq = self.next_seq();
         self.after(t, seq, super::Then::Logged(entry.seq));
@@ -79,8 +80,8 @@ impl Mesh {
         }
     }
 
-    pub(super) fn logged(&mut self, t: &mut Turn<'_>, seq: u64) {
-        self.abroad.durable = self.abroad.durable.max(seq);
+    /// Sends what has become durable.
+    pub(super) fn pump_all(&mut self, t: &mut Turn<'_>) {
         for region in self.abroad.regions().collect::<Vec<_>>() {
             self.pump(t, region);
         }

@@ -10,7 +10,7 @@ use crate::frame::{Ask, Frame, Outcome, Why};
 use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
-use crate::op::{self, Birth, Op};
+use crate::op::{self, Attributes, Birth, Op};
 use crate::record::{METADATA_MAX, Record};
 use crate::request::{Level, Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
@@ -18,7 +18,10 @@ use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How far ahead of this node's clock a session's is believed: more than regions disagree, less than does harm.
+const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
 /// Writes passed on by one node that are remembered.
 const FORWARDED_MAX: usize = 4_096;
 
@@ -235,8 +238,7 @@ impl Mesh {
             return Ok((bytes, record.clone(), local.seq));
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
-        let after =
-            if planted(Mutant::SessionStampIgnored) { Stamp::ZERO } else { write.attributes.after.next() };
+        let after = self.stamp_after(t, &write.attributes);
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
             stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
@@ -257,6 +259,14 @@ impl Mesh {
         let (before, after) = (local.record.as_ref(), &written.full);
         self.append(t, &Change { key: &write.key, before, after, delta: &delta });
         Ok((delta, written.full, seq))
+    }
+
+    /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
+    /// ahead is not followed, or it would carry that clock from key to key.
+    fn stamp_after(&self, t: &Turn<'_>, attributes: &Attributes) -> Stamp {
+        let bound_ms = t.now.wall_ms.saturating_add(SESSION_AHEAD_MAX.as_millis() as u64);
+        let believed = attributes.after <= Stamp::at_ms(bound_ms) && !planted(Mutant::SessionStampIgnored);
+        if believed { attributes.after.next() } else { Stamp::ZERO }
     }
 
     /// To every replica that may be asked; the others get hints.
