@@ -2,22 +2,25 @@
 //! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
 //! dropped by the receiver; nothing in one is believed beyond its form.
 
+pub mod page;
 pub mod pulse;
 #[cfg(test)]
 mod tests;
 
-use crate::actor::{Actor, RegionId};
+use crate::actor::Actor;
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::{Marks, REGIONS_MAX};
+use crate::marks::Marks;
 use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
-use crate::tree::{Buckets, LEAVES};
+use crate::tree::LEAVES;
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
+pub use page::{Answer, Entry, Page};
+use page::{decode_answer, decode_page, encode_answer, encode_page};
 use pulse::Pulse;
 
 /// Actors that a shard is said to know.
@@ -174,41 +177,6 @@ pub enum Outcome {
     Misfit,
 }
 
-/// What the sender has in the differing buckets, in `(after, upto]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub ask: Ask,
-    pub shard: Shard,
-    pub buckets: Buckets,
-    pub marks: Marks,
-    pub after: Option<Key>,
-    /// None to the end.
-    pub upto: Option<Key>,
-    pub entries: Vec<Entry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub key: Key,
-    pub digest: u64,
-    pub stamp: Stamp,
-    /// The regions whose writes went into it.
-    pub writers: Vec<RegionId>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub ask: Ask,
-    /// The answer is about keys up to here; none for the whole page.
-    pub upto: Option<Key>,
-    /// What the asker lacks or has otherwise.
-    pub records: Vec<(Key, Bytes)>,
-    /// What the answerer lacks or has otherwise.
-    pub wanted: Vec<Key>,
-    /// What was deleted everywhere and should not be with the asker any more.
-    pub purged: Vec<Key>,
-}
-
 impl Frame {
     /// A question that must not be served under an older epoch.
     pub fn question(&self) -> Option<Ask> {
@@ -354,35 +322,6 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_page(page: &Page, out: &mut Vec<u8>) {
-    out.push(16);
-    put_varint(out, page.ask.0);
-    put_shard(out, page.shard);
-    page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
-    page.marks.encode(out);
-    put_optional(out, page.after.as_ref().map(Key::bytes));
-    put_optional(out, page.upto.as_ref().map(Key::bytes));
-    put_varint(out, page.entries.len() as u64);
-    for Entry { key, digest, stamp, writers } in &page.entries {
-        put_bytes(out, key.bytes());
-        out.extend(digest.to_le_bytes());
-        out.extend(stamp.0.to_le_bytes());
-        put_varint(out, writers.len() as u64);
-        writers.iter().for_each(|region| put_varint(out, u64::from(region.0)));
-    }
-}
-
-fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
-    out.push(17);
-    put_varint(out, answer.ask.0);
-    put_optional(out, answer.upto.as_ref().map(Key::bytes));
-    put_records(out, &answer.records);
-    for keys in [&answer.wanted, &answer.purged] {
-        put_varint(out, keys.len() as u64);
-        keys.iter().for_each(|key| put_bytes(out, key.bytes()));
-    }
-}
-
 fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
     let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
@@ -432,32 +371,6 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         24 => Frame::Select { ask, query: Box::new(Query::decode(reader)?) },
         _ => return None,
     })
-}
-
-fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
-    let shard = shard(reader)?;
-    let mut words = [0; LEAVES / 64];
-    for word in &mut words {
-        *word = reader.u64()?;
-    }
-    let marks = Marks::decode(reader)?;
-    let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
-    let entry = |reader: &mut Reader| {
-        let (key, digest, stamp) = (key(reader)?, reader.u64()?, Stamp(reader.u64()?));
-        let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
-        let count = Some(reader.count()?).filter(|count| *count <= REGIONS_MAX)?;
-        let writers = (0..count).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
-        Some(Entry { key, digest, stamp, writers })
-    };
-    let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
-    Some(Page { ask, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
-}
-
-fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {
-    let upto = optional_key(reader)?;
-    let records = records(reader)?;
-    let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
-    Some(Answer { ask, upto, records, wanted: keys()?, purged: keys()? })
 }
 
 fn outcome(reader: &mut Reader) -> Option<Outcome> {

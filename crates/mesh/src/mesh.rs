@@ -7,6 +7,7 @@ mod abroad;
 mod adopt;
 mod custom;
 mod exchange;
+mod forward;
 mod global;
 mod hints;
 mod identity;
@@ -22,21 +23,21 @@ pub mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod words;
 mod writes;
 
 pub use abroad::RegionState;
+pub use words::{Input, Note, Now, Output, Params, Persist};
 
-use crate::actor::{Actor, RegionId};
-use crate::conflict::Conflict;
+use crate::actor::RegionId;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
 use crate::handler::{Handlers, NoScript, Script};
 use crate::hlc::{Clock, Stamp};
 use crate::marks::Marks;
 use crate::moves::Report;
-use crate::overlay::{Flush, Overlay, Seq};
+use crate::overlay::{Overlay, Seq};
 use crate::peers::Peers;
-use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
@@ -51,120 +52,9 @@ use membership::{Routes, Wakening};
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-#[derive(Clone, Debug)]
-pub struct Params {
-    /// Who this node is in this life; another incarnation at every start on an empty disk.
-    pub actor: Actor,
-    /// Counts starts, so that answers to an earlier one are not taken for answers to this one.
-    pub boot: u64,
-    /// The disk is empty although others count on this node: it serves when it has caught up.
-    pub wiped: bool,
-    /// How far ahead of this node's clock another's is believed.
-    pub drift_max: Duration,
-    /// How long replicas are waited for when the request does not say.
-    pub timeout: Duration,
-    pub flush_every: Duration,
-    /// How often each pair of replicas compares what it holds.
-    pub round_every: Duration,
-}
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 16 * 1024 * 1024;
-
-/// The two clocks of a node: one for waiting, one for people and stamps.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    pub at: Instant,
-    pub wall_ms: u64,
-}
-
-#[derive(Debug)]
-pub enum Input {
-    Tick,
-    Received {
-        from: NodeId,
-        envelope: Envelope,
-    },
-    Request {
-        token: Token,
-        deadline: Instant,
-        request: Request,
-    },
-    Persisted(Seq),
-    Flushed(u64),
-    /// What was agreed on, or what a peer has handed over.
-    Topology(Topology),
-    /// The connection to a peer broke.
-    Lost(NodeId),
-    /// Nothing later than this is forgotten, whatever the regions have heard of.
-    PurgeBound(Stamp),
-    /// The regions that replicate to each other, as was agreed here.
-    Regions(Regions),
-    /// The merge handlers beside those that are built in.
-    Handlers(Handlers),
-    /// A frame of another region's node.
-    Abroad {
-        region: RegionId,
-        from: NodeId,
-        envelope: Envelope,
-    },
-}
-
-/// Rows to be made durable in this order; `Persisted` tells when.
-#[derive(Clone, Debug)]
-pub struct Persist {
-    pub seq: Seq,
-    pub rows: Vec<Row>,
-}
-
-#[derive(Debug, Default)]
-pub struct Output {
-    pub send: Vec<(NodeId, Envelope)>,
-    /// To nodes of other regions; node zero is any of them.
-    pub abroad: Vec<(RegionId, NodeId, Envelope)>,
-    pub persist: Option<Persist>,
-    pub flush: Option<Flush>,
-    pub replies: Vec<(Token, Reply)>,
-    /// For whoever decides about the topology.
-    pub reports: Vec<Report>,
-    pub notes: Vec<Note>,
-}
-
-/// Facts worth a log line or a count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Conflict(Box<Conflict>),
-    /// A record whose clock is further ahead than is believed.
-    ClockAhead {
-        actor: Actor,
-        stamp: Stamp,
-    },
-    Hinted(NodeId),
-    /// Replicas of a shard hold the same again.
-    Repaired {
-        shard: Shard,
-        with: NodeId,
-        records: usize,
-    },
-    Purged(usize),
-    /// A node that was not in step serves.
-    Awake,
-    /// A node of another region has the id of one of this region; it is not listened to.
-    RegionClash {
-        region: RegionId,
-        node: NodeId,
-    },
-    /// A custom value is shown as the last write left it: its handler is not known here, or failed.
-    HandlerFellBack {
-        handler: Bytes,
-    },
-    /// What another region sent was damaged on the way.
-    Damaged {
-        from: NodeId,
-    },
-}
 
 /// Everything that a step has at hand.
 struct Turn<'a> {
@@ -219,7 +109,7 @@ enum Then {
 #[derive(Debug)]
 enum Operation {
     Write(Box<writes::Writing>),
-    Forward(Box<writes::Forwarding>),
+    Forward(Box<forward::Forwarding>),
     Read(Box<reads::Reading>),
     Scan(Box<scans::Scanning>),
     Exchange(Box<exchange::Exchanging>),
@@ -272,6 +162,8 @@ pub struct Mesh {
     handlers: Handlers,
     script: Box<dyn Script + Send>,
     flush_at: Instant,
+    /// With the end of this turn.
+    flush_due: bool,
 }
 
 impl Mesh {
@@ -317,6 +209,7 @@ impl Mesh {
             handlers: Handlers::default(),
             script: Box::new(NoScript),
             flush_at: Instant::ZERO,
+            flush_due: false,
             params,
         }
     }
@@ -342,12 +235,16 @@ impl Mesh {
         }
     }
 
-    /// Ends a turn: rows gathered in it become one batch.
+    /// Ends a turn: rows gathered in it become one batch. A flush is cut here, so that it holds whole batches and its
+    /// bound is the last of them: what comes later is not in it, and must stay in the log.
     pub fn collect(&mut self, out: &mut Output) {
         self.write_log_head();
         if !self.gathering.is_empty() {
             self.seq = self.next_seq();
             out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
+        }
+        if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
+            out.flush = Some(self.overlay.freeze(self.seq));
         }
     }
 
@@ -368,14 +265,8 @@ impl Mesh {
         self.step_streams(t);
         self.step_pulses(t);
         if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
-            self.flush(t);
-        }
-    }
-
-    fn flush(&mut self, t: &mut Turn<'_>) {
-        self.flush_at = t.now.at.after(self.params.flush_every);
-        if self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
-            t.out.flush = Some(self.overlay.freeze(self.next_seq()));
+            self.flush_at = t.now.at.after(self.params.flush_every);
+            self.flush_due = true;
         }
     }
 

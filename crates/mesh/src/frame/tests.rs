@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
 use crate::request::Level;
+use crate::tree::Buckets;
 use base::{Code, NodeId};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
 //! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
 //! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
-//! time get hints. A node that is no replica passes the write on to one.
+//! time get hints. A node that is no replica passes the write on to one (`forward.rs`).
 
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
@@ -22,8 +22,6 @@ use std::time::Duration;
 
 /// How far ahead of this node's clock a session's is believed: more than regions disagree, less than does harm.
 const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
-/// Writes passed on by one node that are remembered.
-const FORWARDED_MAX: usize = 4_096;
 
 /// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,14 +62,6 @@ enum Stage {
     /// Durable here before it leaves.
     Waiting,
     Spreading,
-}
-
-#[derive(Debug)]
-pub(super) struct Forwarding {
-    client: Client,
-    write: Write,
-    to: NodeId,
-    tried: Vec<NodeId>,
 }
 
 impl Route {
@@ -452,71 +442,6 @@ impl Mesh {
                 self.settle_write(t, ask);
             }
         }
-    }
-
-    fn pass_on(
-        &mut self,
-        t: &mut Turn<'_>,
-        client: Client,
-        write: Write,
-        tried: Vec<NodeId>,
-        deadline: Instant,
-    ) {
-        // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
-        if let Client::Peer(node, ask) = client {
-            return self.send(t, node, Frame::Declined { ask });
-        }
-        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
-        let mut list = self.route(write.key.partition(), copies).read.clone();
-        list.retain(|node| *node != self.me && !tried.contains(node));
-        self.peers.order(&mut list);
-        let Some(to) = list.first().copied() else {
-            return self.reply(t, client, Reply::Refused(Code::NotInStep));
-        };
-        let forwarding = Forwarding { client, write: write.clone(), to, tried };
-        let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
-        self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
-    }
-
-    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
-        // The network may repeat a frame; what it asks for is done once.
-        let forwarded = self.forwarded.entry(from).or_default();
-        let is_new = forwarded.insert(ask);
-        if forwarded.len() > FORWARDED_MAX {
-            forwarded.pop_first();
-        }
-        if is_new {
-            let deadline = t.now.at.after(self.params.timeout);
-            self.start_write(t, Client::Peer(from, ask), write, deadline);
-        }
-    }
-
-    pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {
-        self.time(t, from, ask);
-        let expected = matches!(
-            self.operations.get(&ask).map(|pending| &pending.operation),
-            Some(Operation::Forward(forwarding)) if forwarding.to == from
-        );
-        if let Some(Operation::Forward(forwarding)) =
-            expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
-        {
-            self.reply(t, forwarding.client, reply);
-        }
-    }
-
-    /// It was not begun there, so another may be asked.
-    pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(pending) = self.finish(ask) else { return };
-        let Operation::Forward(mut forwarding) = pending.operation else { return };
-        forwarding.tried.push(from);
-        self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
-    }
-
-    pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
-        self.peers.silent(forwarding.to, t.now.at);
-        let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
-        let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
-        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });
     }
 }
 
