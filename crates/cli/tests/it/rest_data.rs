@@ -243,7 +243,7 @@ fn a_write_that_lost_can_be_looked_at_and_brought_back() {
     assert_eq!((&conflict["winning_value"], &conflict["losing_value"]), (&json!("theirs"), &json!("mine")));
     assert_eq!(
         (&conflict["resolution_strategy"], &conflict["namespace"]),
-        (&json!("lww"), &json!("default"))
+        (&json!("last_write_wins"), &json!("default"))
     );
     let id = conflict["conflict_id"].as_str().unwrap();
     assert_eq!(node.get(&format!("/v1/conflicts/{id}")).json(), conflict);

@@ -103,7 +103,7 @@ pub fn schemas() -> Map<String, Value> {
         })),
         "Namespaces": schema(&["namespaces"], object!({ "namespaces": [] })),
         "Conflict": schema(&["conflict_id", "key"], object!({
-            "conflict_id": "63…", "namespace": "default", "key": "user_1", "resolution_strategy": "lww",
+            "conflict_id": "63…", "namespace": "default", "key": "user_1", "resolution_strategy": "last_write_wins",
             "winning_value": "Alice", "losing_value": "Bob", "local_clock": {}, "remote_clock": {},
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
