@@ -23,7 +23,7 @@ use base::limits::{
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
-use disk::{DirLock, Disk, RealDisk};
+use disk::{DirLock, Disk, RealDisk, Reserve};
 use engine::Member;
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
@@ -44,6 +44,8 @@ const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// Nothing is kept for the readers of a member that has not been heard for so long.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
+/// What the store may need of the reserve until everybody knows that there is no space.
+const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -84,6 +86,7 @@ impl Server {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
+        let disk = with_reserve(disk, &config)?;
         let roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let clock = Clock::start();
@@ -194,7 +197,7 @@ impl Threads {
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
         let storage = storage::Loop::new(core.clone(), vault, streams);
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
-        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
+        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
@@ -291,6 +294,17 @@ impl Directory {
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
     }
+}
+
+/// What must be free of the disk beside the reserve, which is as large: a segment of the log and a few flushes.
+pub(crate) fn reserve_bytes(config: &Config) -> u64 {
+    config.wal_segment_bytes + RESERVE_FOR_STORE_BYTES
+}
+
+fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {
+    let path = config.data_dir.clone();
+    let trouble = |source| Error::DataDir { action: "keep space in reserve", path, source };
+    Ok(Arc::new(Reserve::over(disk, reserve_bytes(config)).map_err(trouble)?))
 }
 
 fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
