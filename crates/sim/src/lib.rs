@@ -6,6 +6,7 @@ mod agenda;
 pub mod campaign;
 mod clients;
 mod contenders;
+pub mod crash_points;
 pub mod durable;
 mod event;
 mod facts;

@@ -3,6 +3,7 @@
 //! What members send, propose and tell their watchers goes in as it happens; the first broken promise comes out. Only
 //! worlds in which nothing is ever too far behind are judged for the first, and in no world do clients compact as well.
 
+use crate::crash_points::Point;
 use crate::oracle::{Checker, Violation};
 use crate::world::{Checked, World};
 use base::Revision;
@@ -71,6 +72,7 @@ impl World {
                 self.registers.compaction_asked(revision, now);
                 self.truth.compactions.insert(revision);
                 self.tally.rounds += 1;
+                self.reach(host, Point::CompactionProposed);
             }
         }
         for response in &out.watch {
