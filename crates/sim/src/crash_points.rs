@@ -8,7 +8,7 @@ use coord::Command;
 use node::apply::Output;
 use node::word::{Round, Said};
 use node::{Stage, Word, batch};
-use raft::{Entry, Persist};
+use raft::{Entry, Persist, Record};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,7 +117,11 @@ impl World {
 
     /// What is about to be written, and what a quorum has.
     pub fn reach_by_entries(&mut self, host: usize, persist: &[Persist], committed: &[Entry]) {
-        if persist.iter().flat_map(|persist| &persist.entries).any(|entry| entry.reconfigures) {
+        let changes = |record: &Record| match record {
+            Record::Entries(entries) => entries.iter().any(|entry| entry.reconfigures),
+            _ => false,
+        };
+        if persist.iter().flat_map(|persist| &persist.records).any(changes) {
             self.reach(host, Point::ChangeAppended);
         }
         if committed.iter().any(|entry| entry.reconfigures) {

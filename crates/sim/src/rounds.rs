@@ -24,8 +24,9 @@ pub struct Rounds {
     told: BTreeMap<usize, Revision>,
     /// When each watch began.
     watches: BTreeMap<(StreamId, WatchId), u64>,
-    /// What must have been compacted in the end.
+    /// What must have been compacted in the end, and how often the cluster had changed when it was.
     owed: Revision,
+    changes: u64,
 }
 
 impl Rounds {
@@ -90,13 +91,14 @@ impl World {
 
     /// From now on nothing is in the way of a compaction of what there is.
     pub fn owe_compaction(&mut self) {
+        self.rounds.changes = self.operators.changes;
         self.rounds.owed = Revision(self.truth.revision().0 - self.settings.kept_revisions() as i64 - 1);
     }
 
     pub fn check_compacted(&self) -> Checked {
         let floor = self.truth.state().floor();
-        // A machine that will not come back is waited for until the operator removes it, or its grace is over.
-        let held_up = self.has_lost_machine();
+        // A machine that is not there, any more or yet, is waited for until the operator removes it, or its grace is over.
+        let held_up = self.has_lost_machine() || self.operators.changes != self.rounds.changes;
         if !self.settings.leader_compacts || floor >= self.rounds.owed || held_up {
             return Ok(());
         }

@@ -608,8 +608,9 @@ impl World {
         if sweeps {
             self.reach(host, Point::SweepFlushed);
         }
-        if self.process(host).member.apply.members() != &self.hosts[host].flushed_members {
-            self.hosts[host].flushed_members = self.process(host).member.apply.members().clone();
+        let members = self.process(host).member.apply.members().clone();
+        if members != self.hosts[host].flushed_members {
+            self.hosts[host].flushed_members = members;
             self.reach(host, Point::ChangeFlushed);
         }
         self.tally.flushes += 1;
