@@ -22,6 +22,18 @@ pub struct Measures {
     pub stored_bytes: u64,
 }
 
+impl Measures {
+    /// What can still be written, on the disk and in the store's file.
+    fn room(&self) -> u64 {
+        let reusable = self.taken_bytes.saturating_sub(self.stored_bytes.saturating_mul(STORE_OVERHEAD));
+        self.free_bytes.saturating_add(reusable)
+    }
+
+    pub fn is_roomy(&self, low_bytes: u64) -> bool {
+        self.room() >= low_bytes
+    }
+}
+
 pub struct Room {
     me: NodeId,
     low_bytes: u64,
@@ -40,10 +52,7 @@ impl Room {
     }
 
     pub fn look(&mut self, measures: Measures) {
-        let Measures { free_bytes, taken_bytes, stored_bytes } = measures;
-        let reusable = taken_bytes.saturating_sub(stored_bytes.saturating_mul(STORE_OVERHEAD));
-        let room = free_bytes.saturating_add(reusable);
-        self.low = room < if self.low { 2 * self.low_bytes } else { self.low_bytes };
+        self.low = !measures.is_roomy(if self.low { 2 * self.low_bytes } else { self.low_bytes });
     }
 
     /// What should be proposed, if the alarm is not what it should be.

@@ -195,7 +195,7 @@ impl Threads {
         let Member { consensus, apply, journal, vault, .. } = member;
         let view = vault.shared_view();
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
-        let storage = storage::Loop::new(core.clone(), vault, streams);
+        let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
         let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
@@ -296,9 +296,10 @@ impl Directory {
     }
 }
 
-/// What must be free of the disk beside the reserve, which is as large: a segment of the log and a few flushes.
+/// What must be free of the disk beside the reserve, which is as large: a segment of the log, what waits for the store,
+/// and some for the store itself.
 pub(crate) fn reserve_bytes(config: &Config) -> u64 {
-    config.wal_segment_bytes + RESERVE_FOR_STORE_BYTES
+    config.wal_segment_bytes + 2 * config.flush_bytes as u64 + RESERVE_FOR_STORE_BYTES
 }
 
 fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {

@@ -38,11 +38,13 @@ pub(crate) struct Loop {
     core: Arc<Core>,
     vault: Vault,
     streams: Streams,
+    /// With less free than this, nothing that grows is taken in from this moment on.
+    low_bytes: u64,
 }
 
 impl Loop {
-    pub fn new(core: Arc<Core>, vault: Vault, streams: Streams) -> Loop {
-        let new = Loop { core, vault, streams };
+    pub fn new(core: Arc<Core>, vault: Vault, streams: Streams, low_bytes: u64) -> Loop {
+        let new = Loop { core, vault, streams, low_bytes };
         new.show();
         new
     }
@@ -107,5 +109,9 @@ impl Loop {
         let free = self.vault.free_bytes().unwrap_or_else(|error| fatal("measuring the disk", &error));
         let taken = self.vault.taken_bytes().unwrap_or_else(|error| fatal("measuring the store", &error));
         self.core.board.set_store_bytes(bytes, taken, free);
+        // The apply thread looks closer, but not before the next flush may fill the disk.
+        if free < self.low_bytes && !self.core.board.measures().is_roomy(self.low_bytes) {
+            self.core.board.set_disk_low(true);
+        }
     }
 }

@@ -102,8 +102,10 @@ impl World {
         if !self.settings.leader_compacts || floor >= self.rounds.owed || held_up {
             return Ok(());
         }
-        let what =
-            format!("compacted up to {floor} and not to {}, with nothing in the way", self.rounds.owed);
+        let standing =
+            self.member_hosts().iter().map(|host| self.standing(*host)).collect::<Vec<_>>().join("; ");
+        let owed = self.rounds.owed;
+        let what = format!("compacted up to {floor} and not to {owed}, with nothing in the way: {standing}");
         Err(Violation { checker: Checker::Live, what })
     }
 }

@@ -192,6 +192,7 @@ pub static ALL: [Scenario; 14] = [
             faults: nemesis::STORM,
             short_log: true,
             change_pause: (300_000, 2_000_000),
+            leader_compacts: 0,
             ..UNBIASED
         },
         met: |world| world.operators.changes.saturating_sub(1),
