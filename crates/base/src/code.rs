@@ -182,6 +182,15 @@ codes! {
     TopologyBusy = 106, FailedPrecondition, "althing: the topology does not allow this change now";
     NegativeAmount = 107, InvalidArgument, "althing: a counter that only grows takes no negative amount";
     UnknownSpace = 108, NotFound, "althing: no such namespace";
+    BadRegion = 110, InvalidArgument, "althing: malformed region, or one of another name has its number";
+    UnknownRegion = 111, NotFound, "althing: no such region";
+    /// Another region owns the key, or this one owned it in an earlier epoch.
+    NotHome = 112, FailedPrecondition, "althing: another region is the home of this key";
+    UnknownHandler = 113, NotFound, "althing: no such merge handler";
+    /// Merging in another order, or twice, would give something else.
+    LawlessHandler = 114, InvalidArgument, "althing: the handler is not commutative, associative and idempotent";
+    BadHandler = 115, InvalidArgument, "althing: malformed merge handler";
+    UnknownConflict = 116, NotFound, "althing: no such conflict";
 }
 
 impl fmt::Display for Code {

@@ -137,6 +137,8 @@ pub const MESH_OPERATIONS_MAX: usize = 65_536;
 pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Hints for one replica that are kept at a time.
 pub const MESH_HINTS_MAX: usize = 100_000;
+/// What a node keeps of its log for regions that are away; what is older is left to comparing.
+pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The most keys on a page of a scan, and the most writes in a batch.
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
 

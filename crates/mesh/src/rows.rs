@@ -2,6 +2,7 @@
 //! Everything that a node must find again is a row; a batch of rows is what the log holds and what a flush
 //! writes. Which engine keeps them is the shell's business. See docs/formats/mesh-rows.md.
 
+use crate::actor::RegionId;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::ring::Partition;
@@ -30,6 +31,7 @@ const RECORD: u8 = 1;
 const DUE: u8 = 2;
 const HINT: u8 = 3;
 const CONFLICT: u8 = 4;
+const LOG: u8 = 5;
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +58,25 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
+/// The other regions.
+pub const REGIONS: &[u8] = &[META, 4];
+/// Where the replication log begins and ends.
+pub const LOG_HEAD: &[u8] = &[META, 5];
 
 /// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
 pub const FLUSHED: &[u8] = &[META, 3];
 
-/// Up to which stamp everything of a shard is known to be everywhere.
+/// How far another region has the replication log.
+pub fn stream(region: RegionId) -> Bytes {
+    join(&[META, 6], &region.0.to_be_bytes())
+}
+
+/// An entry of the replication log.
+pub fn log(seq: u64) -> Bytes {
+    join(&[LOG], &seq.to_be_bytes())
+}
+
+/// Up to where everything of a shard is known to be everywhere here.
 pub fn mark(partition: Partition, copies: u8) -> Bytes {
     Bytes::copy_from_slice(&[META, 2, partition.0, copies])
 }

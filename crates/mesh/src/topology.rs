@@ -70,7 +70,7 @@ pub enum Phase {
 }
 
 const VERSION: u8 = 1;
-const MEMBERS_MAX: usize = 1_024;
+pub const MEMBERS_MAX: usize = 1_024;
 const SPACES_MAX: usize = 65_536;
 
 impl Topology {

@@ -102,7 +102,7 @@ fn name_of(id: &[u8]) -> String {
 
 fn parse_id(name: &str) -> Result<Bytes, Refusal> {
     let digit = |at: usize| name.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    let even = name.len() % 2 == 0 && (2..=128).contains(&name.len()) && name.is_ascii();
+    let even = name.len().is_multiple_of(2) && (2..=128).contains(&name.len()) && name.is_ascii();
     let bytes: Option<Vec<u8>> = (0..name.len()).step_by(2).map(digit).collect();
     bytes
         .filter(|_| even)
@@ -111,7 +111,7 @@ fn parse_id(name: &str) -> Result<Bytes, Refusal> {
 }
 
 fn render(rest: &Rest, conflict: &Conflict) -> Value {
-    let Conflict { key, winner, loser, at_ms } = conflict;
+    let Conflict { key, winner, loser, rule, source, at_ms } = conflict;
     let spaces = rest.spaces().here(rest.handle());
     let counts = |record: &Record| clock::by_region(&record.context, |region| rest.region_name(region));
     object!({
@@ -119,14 +119,14 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
         "namespace": spaces.name_of(key.space()),
         "key": String::from_utf8_lossy(&key.name()),
         "type": kind_name(loser.kind),
-        "resolution_strategy": "lww",
+        "resolution_strategy": rule.name(),
         "winning_value": value::show(winner).0,
         "losing_value": value::show(loser).0,
         "local_clock": counts(winner),
         "remote_clock": counts(loser),
         "winner_deleted": winner.is_tombstone(),
         "loser_deleted": loser.is_tombstone(),
-        "source_region": rest.region_name(loser.header.dot.actor.region),
+        "source_region": rest.region_name(*source),
         "losing_write_at": date::rfc3339(loser.updated_ms()),
         "resolved_at": date::rfc3339(*at_ms),
     })

@@ -114,7 +114,7 @@ fn unknown(kind: Kind, word: &str) -> Refusal {
         Kind::Counter => "increment, decrement and delete",
         Kind::GrowingCounter => "increment and delete",
         Kind::Set => "add, remove, contains and delete",
-        Kind::Register | Kind::Siblings => "set and delete",
+        Kind::Register | Kind::Siblings | Kind::Custom => "set and delete",
         Kind::Numeric => "add, subtract, set and delete",
     };
     Refusal::bad(format!("a {} has no operation `{word}`; it has {words}", value::kind_name(kind)))

@@ -126,7 +126,9 @@ fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
 
 fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
     match kind {
-        Kind::Register | Kind::Siblings => Ok(Op::Put(Bytes::copy_from_slice(given.get().as_bytes()))),
+        Kind::Register | Kind::Siblings | Kind::Custom => {
+            Ok(Op::Put(Bytes::copy_from_slice(given.get().as_bytes())))
+        }
         Kind::Numeric => Ok(Op::Assign(decimal_of(given)?.0)),
         Kind::GrowingCounter | Kind::Counter => Err(Refusal::bad(format!(
             "a {} is not put; POST /v1/crdt/{0}:KEY/increment {{\"amount\": 1}}",

@@ -62,7 +62,11 @@ impl Mesh {
             is_serving: self.is_serving(),
             n_shards: kept.len(),
             n_filling: kept.iter().filter(|shard| self.is_newcomer(**shard)).count(),
-            repaired_upto: kept.iter().map(|shard| self.shards.mark(*shard)).min().unwrap_or_default(),
+            repaired_upto: kept
+                .iter()
+                .map(|shard| self.shards.marks(*shard).of(self.params.actor.region))
+                .min()
+                .unwrap_or_default(),
             down: others.filter(|node| self.peers.is_down(*node)).collect(),
             hinted: self.hints.waiting().collect(),
             overlay_bytes: self.overlay.bytes(),

@@ -74,6 +74,6 @@ fn size(request: &Request) -> usize {
     match request {
         Request::Write(write) => of_write(write),
         Request::Batch(writes) => writes.iter().map(of_write).sum(),
-        Request::Read { .. } | Request::Scan(_) => size_of::<Request>(),
+        Request::Read { .. } | Request::Get(_) | Request::Scan(_) | Request::Query(_) => size_of::<Request>(),
     }
 }

@@ -31,9 +31,9 @@ impl Asked {
     pub fn of(request: &Request) -> Asked {
         match request {
             Request::Write(_) => Asked::Write,
-            Request::Read { .. } => Asked::Read,
+            Request::Read { .. } | Request::Get(_) => Asked::Read,
             Request::Batch(_) => Asked::Batch,
-            Request::Scan(_) => Asked::Scan,
+            Request::Scan(_) | Request::Query(_) => Asked::Scan,
         }
     }
 

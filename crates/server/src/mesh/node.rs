@@ -391,6 +391,17 @@ impl Loop {
                 let (node, wall_ms) = (actor.node.0, stamp.ms());
                 tracing::warn!(node, wall_ms, "a record comes from a clock that is far ahead");
             }
+            Note::RegionClash { region, node } => {
+                let (region, node) = (region.0, node.0);
+                tracing::error!(region, node, "a node of another region has the id of one of this region");
+            }
+            Note::HandlerFellBack { handler } => {
+                let handler = handler.escape_ascii();
+                tracing::warn!(%handler, "a custom value is shown as the last write left it: no such handler");
+            }
+            Note::Damaged { from } => {
+                tracing::warn!(node = from.0, "what another region sent was damaged on the way");
+            }
             Note::Awake => tracing::info!("the mesh has heard enough of the others to know where it stands"),
         }
     }
