@@ -32,6 +32,10 @@ const DUE: u8 = 2;
 const HINT: u8 = 3;
 const CONFLICT: u8 = 4;
 const LOG: u8 = 5;
+/// Indexes, see `index.rs`.
+pub(crate) const BY_KIND: u8 = 6;
+pub(crate) const BY_HOME: u8 = 7;
+pub(crate) const BY_TIME: u8 = 8;
 
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
