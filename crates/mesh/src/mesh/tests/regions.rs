@@ -360,7 +360,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
 
 #[test]
 fn scenes_between_regions_end_well() {
-    super::end_well(&SCENES);
+    super::end_well(&SCENES, 1);
 }
 
 #[test]
