@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["rpc.proto", "cluster.proto", "watch.proto", "lease.proto", "v3lock.proto", "v3election.proto"];
     let files = etcd
         .into_iter()
-        .chain(["health.proto", "lock.proto", "lease_events.proto"])
+        .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto"])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;
     // The same knowledge for whoever works on messages without knowing their types.

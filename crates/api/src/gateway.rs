@@ -16,11 +16,13 @@ use crate::grpc::kv_service::KvService;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::store::Stores;
 use crate::grpc::watch::WatchService;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, post};
+use proto::althing::store::v1::store_service_server::StoreService;
 use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::lease_server::Lease;
@@ -41,6 +43,7 @@ pub struct Services {
     pub lock: Arc<EtcdLockService>,
     pub election: Arc<ElectionService>,
     pub locks: Arc<Locks>,
+    pub store: Arc<Stores>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -57,7 +60,7 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks } = services;
+    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store } = services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -97,6 +100,8 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/lock/inspect" unary locks LockService::inspect;
         "/v1/lock/list" unary locks LockService::list;
         "/v1/lock/fence" unary locks LockService::fence;
+        "/v1/store/history" unary store StoreService::history;
+        "/v1/store/quota" unary store StoreService::quota;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
     let router = router

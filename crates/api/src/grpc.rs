@@ -25,6 +25,7 @@ pub mod oversize;
 pub mod pieces;
 pub mod refusal;
 mod snapshot;
+pub mod store;
 pub mod unserved;
 pub mod watch;
 pub mod who;

@@ -15,15 +15,18 @@ use crate::grpc::lease::LeaseService;
 use crate::grpc::lease_events::LeaseEventService;
 use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
+use crate::grpc::store::Stores;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
+use crate::rest::{self, Quick, Rest};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
+use proto::althing::store::v1::store_service_server::StoreServiceServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -45,6 +48,18 @@ pub struct Settings {
     pub txn_ops_max: usize,
     /// Whether it is noted how long calls take.
     pub timed: bool,
+    /// Whether the other members come by this port as well.
+    pub with_peers: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct RestSettings {
+    /// What this region is called.
+    pub region: String,
+    /// The largest value.
+    pub value_bytes_max: usize,
+    /// Where clients reach this API.
+    pub advertise: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -70,9 +85,10 @@ pub async fn serve(
         shutdown.await;
         stop.send_replace(true);
     };
+    let peers = settings.with_peers.then(|| handle.clone());
     let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let front = Front { router: router(parts), fast: Some(fast) };
+    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -84,7 +100,27 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
+    let front = Front {
+        router: http::router(views).fallback(unserved::refuse),
+        fast: None,
+        quick: None,
+        peers: None,
+    };
+    front::serve(front, open(listener, &figures)?, shutdown).await
+}
+
+/// Serves the REST API of the mesh until `shutdown` ends, with probes and metrics beside it.
+pub async fn serve_rest(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    settings: RestSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let figures = Arc::new(Figures::new(&described(), false));
+    let views = http::Views { handle: handle.clone(), figures: figures.clone() };
+    let rest = Rest::new(handle, settings);
+    let quick = Some(Quick::new(rest.clone()));
+    let front = Front { router: rest::router(rest, views), fast: None, quick, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -130,6 +166,7 @@ fn router(parts: Parts) -> Router {
         lock: Arc::new(EtcdLockService::new(handle.clone(), stopping.clone())),
         election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
         locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
+        store: Arc::new(Stores::new(handle.clone())),
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -144,6 +181,9 @@ fn router(parts: Parts) -> Router {
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let locks = LockServiceServer::from_arc(services.locks)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    let store = StoreServiceServer::from_arc(services.store)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let health =
@@ -163,6 +203,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<LockServer<EtcdLockService>>(), lock)
         .route_service(&path_of::<ElectionServer<ElectionService>>(), election)
         .route_service(&path_of::<LockServiceServer<Locks>>(), locks)
+        .route_service(&path_of::<StoreServiceServer<Stores>>(), store)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));

@@ -96,6 +96,12 @@ pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
 pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
+/// Members compare what their states come to every so many entries.
+pub const DIGEST_EVERY_ENTRIES: u64 = 256;
+/// Of how many such comparisons something is kept, for members that lag.
+pub const DIGESTS_KEPT_MAX: usize = 64;
+/// Changes of one key that are told at once.
+pub const HISTORY_ANSWER_MAX: usize = 10_000;
 /// Members of one cluster, those without a vote included.
 pub const MEMBERS_MAX: usize = 32;
 /// Members without a vote at one time; etcd's default.
@@ -106,6 +112,12 @@ pub const MEMBER_URLS_MAX: usize = 16;
 pub const MEMBER_TEXT_BYTES_MAX: usize = 1024;
 /// Changes of the configuration that wait for the one before them.
 pub const CHANGES_WAITING_MAX: usize = 16;
+/// One document that the cluster agrees on, and its name.
+pub const DOCUMENT_BYTES_MAX: usize = 512 * 1024;
+pub const DOCUMENT_NAME_BYTES_MAX: usize = 256;
+/// All documents together: they lie in memory.
+pub const DOCUMENTS_MAX: usize = 1_024;
+pub const DOCUMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Backups that are taken from one member at one time.
@@ -131,6 +143,7 @@ pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
 
 const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
+const _: () = assert!(DOCUMENT_BYTES_MAX + DOCUMENT_NAME_BYTES_MAX < REQUEST_BYTES_MAX_DEFAULT);
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);

@@ -91,6 +91,16 @@ mutants! {
     TombstoneDropped = "tombstone-dropped",
     /// Compaction removes what a range that is read in pieces still shows.
     SweepIgnoresHolds = "sweep-ignores-holds",
+    /// The floor of a compaction is not flushed.
+    FloorNotDurable = "floor-not-durable",
+    /// The floor is flushed when the sweep is done, and not before what it hides is removed.
+    FloorAfterSweep = "floor-after-sweep",
+    /// A member says that it needs nothing, whatever its watches and large reads still read.
+    PinIgnored = "pin-ignored",
+    /// A delete that is compacted leaves nothing in the history.
+    DeleteLeavesNoTrace = "delete-leaves-no-trace",
+    /// What the states of other members come to is not looked at.
+    DigestsUnread = "digests-unread",
     /// The rows of the index keep keys that were deleted.
     IndexKeepsEnded = "index-keeps-ended",
     /// Compaction takes lines from the log that the index does not show yet.
@@ -135,6 +145,10 @@ mutants! {
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
     CancelledWaiterStays = "cancelled-waiter-stays",
+    /// A document is replaced whatever version its writer saw.
+    DocumentUnchecked = "document-unchecked",
+    /// Documents are not flushed.
+    DocumentsNotWritten = "documents-not-written",
     /// A node counts its dots from one again after a restart.
     DotsReused = "dots-reused",
     /// A partition settles in its new place although the old replicas still serve the old epoch.
@@ -182,6 +196,10 @@ mutants! {
 }
 
 impl Mutant {
+    /// Those that only the tests of the room itself can hunt: a state that goes astray is found by the simulator's judge
+    /// before the members notice.
+    pub const OF_NODE: &'static [Mutant] = &[Mutant::DigestsUnread];
+
     /// Those of the mesh, which the room itself hunts in a world of its own.
     pub const OF_MESH: &'static [Mutant] = &[
         Mutant::DotsReused,

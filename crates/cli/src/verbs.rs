@@ -3,18 +3,24 @@
 
 mod alarm;
 mod compaction;
+mod conflicts;
+mod crdt;
+mod data;
 mod defrag;
 mod del;
 mod elect;
 mod endpoint;
 mod get;
 mod held_command;
+mod history;
 mod import;
 mod lease;
 mod lock;
 mod member;
 mod move_leader;
 mod put;
+mod quota;
+mod ring;
 mod snapshot;
 mod txn;
 mod version;
@@ -59,6 +65,10 @@ pub enum Verb {
     MoveLeader(With<move_leader::MoveLeader>),
     /// Forgets what was before a revision
     Compaction(With<compaction::Compaction>),
+    /// Tells when a key changed, also when its old values are gone
+    History(With<history::History>),
+    /// Tells how much may be stored, and sets it
+    Quota(With<quota::Quota>),
     /// Gives back space that is free inside the store
     Defrag(defrag::Defrag),
     /// Lists alarms, and ends them
@@ -70,6 +80,16 @@ pub enum Verb {
     /// Copies what another store holds into this one
     #[command(subcommand)]
     Import(import::Import),
+    /// Reads and writes keys of the leaderless store
+    #[command(subcommand)]
+    Data(data::Data),
+    /// Counts, collects and adds up, in values that merge
+    Crdt(crdt::Crdt),
+    /// Shows the ring: its nodes, what each keeps, what moves
+    Ring(ring::Ring),
+    /// Lists writes that lost, and brings one back
+    #[command(subcommand)]
+    Conflicts(conflicts::Conflicts),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -111,10 +131,16 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Member(member) => member.run().await,
         Verb::MoveLeader(to) => to.verb.run(&to.options).await,
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
+        Verb::History(history) => history.verb.run(&history.options).await,
+        Verb::Quota(quota) => quota.verb.run(&quota.options).await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,
         Verb::Import(import) => import.run().await,
+        Verb::Data(data) => data.run().await,
+        Verb::Crdt(crdt) => crdt.run().await,
+        Verb::Ring(ring) => ring.run().await,
+        Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),
     };
     outcome.map(|()| ExitCode::SUCCESS)

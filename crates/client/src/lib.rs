@@ -15,6 +15,7 @@ mod kv;
 mod lease;
 mod lock;
 mod members;
+mod store;
 mod tenure;
 mod upkeep;
 mod watch;

@@ -19,6 +19,8 @@ pub(crate) const ALARMS_KEY: &[u8] = b"alarms";
 #[repr(u8)]
 pub enum AlarmKind {
     NoSpace = 1,
+    /// The state of the member is not that of the others.
+    Corrupt = 2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,7 @@ impl Alarm {
     fn decode(reader: &mut Reader) -> Option<Alarm> {
         let kind = match reader.u8()? {
             1 => AlarmKind::NoSpace,
+            2 => AlarmKind::Corrupt,
             _ => return None,
         };
         Some(Alarm { kind, automatic: reader.bool()?, member: NodeId(reader.u64()?) })

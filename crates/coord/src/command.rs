@@ -4,6 +4,7 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::alarms::AlarmCommand;
+use crate::documents::SetDocument;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
 use crate::member_command;
@@ -36,6 +37,9 @@ const FENCED: u8 = 11;
 const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
 const ALARM: u8 = 24;
+const DOCUMENT: u8 = 28;
+const MARK: u8 = 32;
+const QUOTA: u8 = 33;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -47,6 +51,12 @@ pub enum Command {
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
     Alarm(AlarmCommand),
+    /// What time of day it is, by whoever leads; in milliseconds since 1970.
+    Mark {
+        millis: i64,
+    },
+    /// The quota of all members from now on; nothing leaves each to its own.
+    Quota(Option<u64>),
     LockAcquire(Acquire),
     LockRelease(Release),
     LockLeave(Leave),
@@ -54,6 +64,8 @@ pub enum Command {
     FenceCheck(CheckFence),
     /// Who belongs to the cluster.
     Members(MemberChange),
+    /// Something small that the cluster agrees on beside the keys.
+    Document(SetDocument),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
 }
@@ -104,6 +116,15 @@ impl Command {
                 out.push(ALARM);
                 alarm.encode(out);
             }
+            Command::Mark { millis } => {
+                out.push(MARK);
+                put_signed(out, *millis);
+            }
+            Command::Quota(bytes) => {
+                out.push(QUOTA);
+                out.push(u8::from(bytes.is_some()));
+                put_varint(out, bytes.unwrap_or(0));
+            }
             Command::LockAcquire(acquire) => {
                 out.push(LOCK_ACQUIRE);
                 acquire.encode(out);
@@ -126,6 +147,10 @@ impl Command {
                 check.encode(out);
             }
             Command::Members(change) => change.encode(out),
+            Command::Document(set) => {
+                out.push(DOCUMENT);
+                set.encode(out);
+            }
             Command::Once(once) => {
                 out.push(ONCE);
                 once.encode(out);
@@ -162,11 +187,17 @@ impl Command {
             LEASE_CHECKPOINT => Command::LeaseCheckpoint(Checkpoint::decode_list(&mut reader)?),
             COMPACT => Command::Compact(decode_compact(&mut reader)?),
             ALARM => Command::Alarm(AlarmCommand::decode(&mut reader)?),
+            MARK => Command::Mark { millis: reader.signed()? },
+            QUOTA => {
+                let set = reader.bool()?;
+                Command::Quota(Some(reader.varint()?).filter(|_| set))
+            }
             LOCK_ACQUIRE => Command::LockAcquire(Acquire::decode(&mut reader)?),
             LOCK_RELEASE => Command::LockRelease(Release::decode(&mut reader)?),
             LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),
             FENCED => Command::Fenced(decode_fenced(&mut reader)?),
             FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
+            DOCUMENT => Command::Document(SetDocument::decode(&mut reader)?),
             kind @ member_command::FOUND..=member_command::PUBLISH => {
                 Command::Members(MemberChange::decode(kind, &mut reader)?)
             }

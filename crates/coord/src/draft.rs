@@ -43,6 +43,12 @@ pub enum Effect {
         remaining: i64,
     },
     Compact(Revision),
+    /// The revision before the command was the newest at this time.
+    Mark {
+        millis: i64,
+    },
+    /// Nothing takes back what was set.
+    Quota(Option<u64>),
     Alarm {
         alarm: Alarm,
         raised: bool,
@@ -135,7 +141,7 @@ impl<'a> Draft<'a> {
 
     pub fn current(&self, key: &[u8]) -> Option<Current> {
         match self.change_of(key) {
-            None => self.index.current(key).copied(),
+            None => self.index.current(key),
             Some(change) => pending(change),
         }
     }

@@ -18,12 +18,12 @@ impl Index {
         self.keys.live()
     }
 
-    pub fn current(&self, key: &[u8]) -> Option<&Current> {
+    pub fn current(&self, key: &[u8]) -> Option<Current> {
         self.keys.get(key)?.entry.current()
     }
 
     /// The live keys of a range with their current versions.
-    pub fn iter(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], &Current)> {
+    pub fn iter(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], Current)> {
         self.slots(keys).filter_map(|slot| Some((slot.key.as_ref(), slot.entry.current()?)))
     }
 
@@ -67,11 +67,6 @@ impl Index {
 
     pub fn delete(&mut self, key: &[u8], revision: Revision) {
         self.keys.edit(key, Entry::unknown, |entry| entry.delete(revision));
-    }
-
-    /// The version that a key had at a revision.
-    pub fn at(&self, key: &[u8], revision: Revision) -> Option<Version> {
-        self.keys.get(key)?.entry.at(revision)
     }
 
     /// Forgets the versions of a key that no revision from `floor` on shows, and the key if none is left.

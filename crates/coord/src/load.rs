@@ -4,18 +4,22 @@
 //! with the row that shows it, instead of being served.
 
 use crate::alarms::Alarms;
+use crate::clock::Clock;
 use crate::compaction;
+use crate::documents::Documents;
 use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
 use crate::locks::{Claim, Fence, Locks};
 use crate::members::Members;
 use crate::origins::{Origin, Origins};
+use crate::quota::Quota;
 use crate::raised::Raised;
 use crate::rows::{
     Corrupt, Logged, META_KEY, Meta, change_bytes, current_from_row, parse_log_key, parse_origin_key,
 };
 use crate::sessions::{self, Sessions};
+use crate::skeletons::Skeletons;
 use crate::state::State;
 use crate::unindexed::{self, Unindexed};
 use base::{LeaseId, Revision, Table, View};
@@ -45,6 +49,10 @@ impl State {
             sessions,
             members: Members::read(view)?.unwrap_or_default(),
             alarms: Alarms::load(view)?,
+            clock: Clock::load(view)?,
+            skeletons: Skeletons::load(view)?,
+            quota: Quota::load(view)?,
+            documents: Documents::load(view)?,
             stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,

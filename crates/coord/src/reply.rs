@@ -31,8 +31,14 @@ pub enum Body {
     Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
+    /// Done, and there is nothing to say of it.
+    Noted,
     /// Who belongs to the cluster after the change, ordered by id.
     Members(Vec<Member>),
+    /// The version that the document has now.
+    Document {
+        version: u64,
+    },
     /// The ids of all leases, in their order.
     Leases(Vec<LeaseId>),
     /// The TTL in seconds that the lease has again; zero when there is no such lease.

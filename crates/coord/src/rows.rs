@@ -8,6 +8,7 @@ use crate::entry::{Current, Version};
 use crate::members::MEMBERS_KEY;
 use crate::state::State;
 use base::codec::{Reader, put_signed, put_varint, take_signed};
+use base::mutant::{Mutant, planted};
 use base::{Index, LeaseId, NodeId, Position, Revision, Table, Term, View};
 use bytes::Bytes;
 use std::fmt;
@@ -73,7 +74,7 @@ impl Buffers {
     fn log(&mut self, change: &Change, emit: &mut Emit<'_>) {
         self.clear();
         log_key(change.revision, change.sub, &mut self.key);
-        log_value(change, &mut self.value);
+        log_value(&Logged::of(change), &mut self.value);
         emit(Table::Log, &self.key, Some(&self.value));
     }
 
@@ -96,7 +97,7 @@ impl Buffers {
 /// The rows beside those of the changes, as of `applied`. The origins are written whole: there is one short
 /// row for each member, and a flush gathers many proposals.
 pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
-    let meta = Meta { applied, revision: state.revision, compacted: state.compacted, hash: state.hash };
+    let meta = Meta { applied, revision: state.revision, compacted: flushed_floor(state), hash: state.hash };
     let mut value = Vec::new();
     meta.encode(&mut value);
     emit(Table::Meta, META_KEY, Some(&value));
@@ -108,6 +109,12 @@ pub fn state_rows(state: &State, applied: Position, emit: &mut Emit<'_>) {
         origin.encode(&mut value);
         emit(Table::Origins, &origin_key(member), Some(&value));
     }
+}
+
+/// The floor goes with everything else; the planted bugs keep it back.
+fn flushed_floor(state: &State) -> Revision {
+    let late = state.is_sweeping() && planted(Mutant::FloorAfterSweep);
+    if late || planted(Mutant::FloorNotDurable) { Revision::ZERO } else { state.compacted }
 }
 
 /// What the one row of `Table::Meta` says.
@@ -231,23 +238,17 @@ pub fn parse_log_key(row: &[u8]) -> Option<(Revision, u32)> {
     Some((Revision(i64::from_be_bytes(*revision)), u32::from_be_bytes(sub.try_into().ok()?)))
 }
 
-fn log_value(change: &Change, out: &mut Vec<u8>) {
+pub(crate) fn log_value(line: &Logged, out: &mut Vec<u8>) {
     out.push(FORMAT);
-    match &change.kind {
-        ChangeKind::Put(record) => {
-            out.push(PUT);
-            put_signed(out, change.prev.0);
-            put_signed(out, record.create.0);
-            put_signed(out, record.version);
-            put_signed(out, record.lease.0);
-            put_varint(out, record.value.len() as u64);
-        }
-        ChangeKind::Delete => {
-            out.push(DELETE);
-            put_signed(out, change.prev.0);
-        }
+    out.push(if line.put.is_some() { PUT } else { DELETE });
+    put_signed(out, line.prev.0);
+    if let Some(put) = &line.put {
+        put_signed(out, put.create.0);
+        put_signed(out, put.version);
+        put_signed(out, put.lease.0);
+        put_varint(out, u64::from(put.value_len));
     }
-    out.extend_from_slice(&change.key);
+    out.extend_from_slice(&line.key);
 }
 
 /// A change as the log keeps it: without value.

@@ -4,7 +4,9 @@
 
 use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Records};
+use crate::clock::Clock;
 use crate::command::Command;
+use crate::documents::{Documents, SetDocument};
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
 use crate::kept::Answer;
@@ -14,11 +16,13 @@ use crate::members::{MemberChange, Members};
 use crate::once::{Once, RequestId};
 use crate::origins::Origins;
 use crate::proposal::Proposal;
+use crate::quota::Quota;
 use crate::reply::{Body, RangeReply, Reply};
 use crate::request::{Range, Request};
 use crate::rows::{Logged, change_bytes};
 use crate::sessions::Sessions;
-use crate::{range, txn};
+use crate::skeletons::Skeletons;
+use crate::{compaction, range, txn};
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
 use base::{Code, LeaseId, Position, Revision};
@@ -32,6 +36,10 @@ pub struct State {
     pub(crate) sessions: Sessions,
     pub(crate) members: Members,
     pub(crate) alarms: Alarms,
+    pub(crate) clock: Clock,
+    pub(crate) quota: Quota,
+    pub(crate) skeletons: Skeletons,
+    pub(crate) documents: Documents,
     /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
     /// no part of what they must agree on.
     pub(crate) stored_bytes: u64,
@@ -65,6 +73,10 @@ impl State {
             sessions: Sessions::default(),
             members: Members::default(),
             alarms: Alarms::default(),
+            clock: Clock::default(),
+            quota: Quota::default(),
+            skeletons: Skeletons::default(),
+            documents: Documents::default(),
             stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
@@ -125,6 +137,9 @@ impl State {
         if let Command::Members(change) = command {
             return (self.change_members(change), Vec::new(), Vec::new());
         }
+        if let Command::Document(set) = command {
+            return (self.set_document(set), Vec::new(), Vec::new());
+        }
         let mut draft = self.draft(records);
         let outcome = match self.alarms.refusal(command) {
             Some(code) => Err(code),
@@ -152,6 +167,16 @@ impl State {
         self.hash = hash64(&self.members.encode(), self.hash);
         let members = self.members.iter().cloned().collect();
         Ok(Reply { revision: self.revision, body: Body::Members(members) })
+    }
+
+    fn set_document(&mut self, set: &SetDocument) -> Answer {
+        let version = self.documents.set(set)?;
+        self.hash = hash64(&set.bytes, hash_row(self.hash, 28, set.name.as_bytes(), |_| {}));
+        Ok(Reply { revision: self.revision, body: Body::Document { version } })
+    }
+
+    pub fn documents(&self) -> &Documents {
+        &self.documents
     }
 
     /// Who belongs to the cluster.
@@ -216,10 +241,11 @@ impl State {
             }
             Effect::Checkpoint { id, remaining } => self.leases.checkpoint(id, remaining),
             Effect::Alarm { alarm, raised } => self.alarms.set(alarm, raised),
+            Effect::Mark { millis } => self.clock.mark(self.revision, millis),
+            Effect::Quota(bytes) => self.quota.set(bytes),
             Effect::Compact(revision) => {
+                self.sweep = Some(compaction::sweep_from(self.compacted, self.sweep));
                 self.compacted = revision;
-                // From the start: what an earlier compaction kept may have been replaced since.
-                self.sweep = Some((Revision::ZERO, 0));
             }
             Effect::Claim { key, claim } => self.locks.set_claim(key, claim),
             Effect::Fence { resource, fence } => self.locks.set_fence(resource, fence),
@@ -233,6 +259,16 @@ impl State {
     /// What the rows of all changes take in the store, those of the past included; pages and indexes add to it.
     pub fn stored_bytes(&self) -> u64 {
         self.stored_bytes
+    }
+
+    /// The quota that was set at run time, if one was; zero sets no bound.
+    pub fn quota(&self) -> Option<u64> {
+        self.quota.get()
+    }
+
+    /// Something has changed since the time of day was last marked.
+    pub fn wants_mark(&self) -> bool {
+        self.revision > Revision::EMPTY_STORE && !self.clock.is_marked(self.revision)
     }
 
     /// Answers that are kept for clients who may ask again.
@@ -292,6 +328,8 @@ fn hash_effect(hash: u64, effect: &Effect) -> u64 {
             let numbers = [alarm.kind as u64, alarm.member.0, u64::from(alarm.automatic), u64::from(*raised)];
             hash_numbers(hash_numbers(hash, &[24]), &numbers)
         }
+        Effect::Mark { millis } => hash_numbers(hash, &[32, *millis as u64]),
+        Effect::Quota(bytes) => hash_numbers(hash, &[33, u64::from(bytes.is_some()), bytes.unwrap_or(0)]),
         Effect::Claim { key, claim } => hash_row(hash, 8, key, |row| claim.encode(row)),
         Effect::Fence { resource, fence } => hash_row(hash, 12, resource, |row| fence.encode(row)),
     }

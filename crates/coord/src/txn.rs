@@ -7,7 +7,7 @@ use crate::change::{ChangeKind, Record};
 use crate::command::Command;
 use crate::compaction;
 use crate::compare;
-use crate::draft::{At, Draft};
+use crate::draft::{At, Draft, Effect};
 use crate::lease_command;
 use crate::lock_command;
 use crate::once;
@@ -28,6 +28,14 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
         Command::LeaseRevoke(revoke) => lease_command::run_revoke(draft, at, *revoke),
         Command::LeaseCheckpoint(checkpoints) => Ok(lease_command::run_checkpoints(draft, checkpoints)),
         Command::Compact(compact) => compaction::run(draft, *compact),
+        Command::Mark { millis } => {
+            draft.add_effect(Effect::Mark { millis: *millis });
+            Ok(Body::Noted)
+        }
+        Command::Quota(bytes) => {
+            draft.add_effect(Effect::Quota(*bytes));
+            Ok(Body::Noted)
+        }
         Command::Alarm(alarm) => Ok(alarms::run(draft, *alarm)),
         Command::LockAcquire(acquire) => lock_command::run_acquire(draft, acquire),
         Command::LockRelease(release) => lock_command::run_release(draft, release),
@@ -37,7 +45,7 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
             Some(refusal) => Ok(refusal),
             None => run_request(draft, &fenced.request),
         },
-        Command::Members(_) => unreachable!("the table of members is no part of a draft"),
+        Command::Members(_) | Command::Document(_) => unreachable!("they are no part of a draft"),
         Command::Once(once) => once::run(draft, at, once),
     }
 }

@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Error {
+    pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io { action, file: file.to_string(), source }
     }
 

@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::error::Error;
 use backend::Backend;
 use base::{Row, Table};
-use redb::{Builder, Database, ReadableDatabase, TableDefinition, WriteTransaction};
+use redb::{Builder, Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 use std::sync::Arc;
 
 /// Raised with every change to the tables that an older release could not read.
@@ -59,6 +59,7 @@ impl Store {
         if disk.exists(name).map_err(Error::io("look for", name))? {
             let store = Store::attach(&*disk, name, cache_bytes)?;
             store.check_format()?;
+            store.add_missing_tables()?;
             return Ok(store);
         }
         let fresh = format!("{name}{FRESH_SUFFIX}");
@@ -134,6 +135,19 @@ impl Store {
         Ok(txn)
     }
 
+    /// A store that an earlier release made has fewer tables.
+    fn add_missing_tables(&self) -> Result<(), Error> {
+        let view = self.db.begin_read().map_err(Error::store(&self.name))?;
+        let is_missing =
+            |table| matches!(view.open_table(definition(table)), Err(TableError::TableDoesNotExist(_)));
+        if Table::ALL.into_iter().any(is_missing) {
+            let txn = self.begin()?;
+            prepare(&txn).map_err(Error::store(&self.name))?;
+            txn.commit().map_err(Error::store(&self.name))?;
+        }
+        Ok(())
+    }
+
     fn check_format(&self) -> Result<(), Error> {
         let txn = self.db.begin_read().map_err(Error::store(&self.name))?;
         let table = txn.open_table(FORMAT).map_err(Error::store(&self.name))?;
@@ -156,7 +170,7 @@ fn prepare(txn: &WriteTransaction) -> Result<(), redb::Error> {
 
 /// Tables stay open over the rows of a transaction.
 #[derive(Default)]
-struct OpenTables<'txn>([Option<redb::Table<'txn, &'static [u8], &'static [u8]>>; Table::ALL.len()]);
+struct OpenTables<'txn>([Option<redb::Table<'txn, &'static [u8], &'static [u8]>>; Table::NUMBERS]);
 
 impl<'txn> OpenTables<'txn> {
     fn put(&mut self, txn: &'txn WriteTransaction, row: RowRef<'_>) -> Result<(), redb::Error> {
@@ -206,5 +220,8 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Sessions => "6-sessions",
         Table::Claims => "7-claims",
         Table::Fences => "8-fences",
+        Table::Mesh => "9-mesh",
+        Table::Clock => "10-clock",
+        Table::History => "11-history",
     })
 }

@@ -18,9 +18,30 @@ pub enum Error {
     Raise { revision: i64, by: i64 },
 
     #[error(
+        "this member's state had become another than that of the majority, and it stopped. Replace it: `althing \
+         member replace`, or remove it, move its data directory away, and let an empty one join"
+    )]
+    Astray,
+
+    #[error(
         "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
     )]
     UnknownRecord,
+
+    #[error(
+        "the store of the mesh is missing although its other files are there: move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    MeshStoreMissing,
+
+    #[error(
+        "the file `life` of the mesh is damaged: move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    LifeIllegible,
+
+    #[error(
+        "the mesh holds a row that no node writes: {row:02x?}. Move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    MeshRow { row: Vec<u8> },
 
     #[error(
         "the write-ahead log begins at entry {log_first} but the store ends at entry {store}: entries between \

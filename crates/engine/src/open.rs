@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
-use crate::vault::{Vault, VaultParams};
+use crate::vault::{ASTRAY, Vault, VaultParams};
 use base::mutant::{Mutant, planted};
 use base::{Boot, Instant, View};
 use coord::Members;
@@ -27,6 +27,8 @@ pub struct Params {
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
     pub watch: coord::watch::Params,
+    pub compaction: node::compactor::Params,
+    pub history: coord::Window,
 }
 
 /// A member that has read its files and has not yet done anything.
@@ -40,6 +42,9 @@ pub struct Member {
 }
 
 pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
+    if disk.exists(ASTRAY).map_err(disk::Error::io("look for", ASTRAY))? {
+        return Err(Error::Astray);
+    }
     let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
     let vault = Vault::open(disk, params.vault)?;
     let mut restored = restoring.finish(vault.position()?)?;
@@ -57,6 +62,8 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         flush_bytes: params.flush_bytes,
         range_bytes: params.range_bytes,
         quota_bytes: params.quota_bytes,
+        compaction: params.compaction.clone(),
+        history: params.history,
         watch: params.watch.clone(),
         leases: params.leases.clone(),
         founders: params.founders.clone(),

@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 pub(crate) const LIVE: &str = "store.redb";
 pub(crate) const STAGED: &str = "store.staged";
+/// Where this file is, no member starts.
+pub(crate) const ASTRAY: &str = "astray";
 
 pub struct Vault {
     disk: Arc<dyn Disk>,
@@ -160,6 +162,15 @@ impl Vault {
         self.unindexed = unindexed_of(&self.view)?;
         assert_eq!(self.position()?, at, "the staged store is the one that raft accepted");
         Ok(())
+    }
+
+    /// Keeps the next start from serving a state that is not that of the others.
+    pub fn fence(&self) -> Result<(), Error> {
+        let trouble = || disk::Error::io("create", ASTRAY);
+        if !self.disk.exists(ASTRAY).map_err(trouble())? {
+            self.disk.create(ASTRAY).map_err(trouble())?;
+        }
+        Ok(self.disk.sync_dir().map_err(trouble())?)
     }
 
     /// The frames of a snapshot of what is flushed now.

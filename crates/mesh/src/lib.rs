@@ -6,6 +6,7 @@
 pub mod actor;
 pub mod conflict;
 pub mod context;
+pub mod controller;
 pub mod decimal;
 pub mod dots;
 pub mod explain;
@@ -21,10 +22,12 @@ pub mod marks;
 pub mod merge;
 pub mod mesh;
 pub mod moves;
+pub mod namespaces;
 pub mod op;
 pub mod overlay;
 pub mod peers;
 pub mod placement;
+pub mod plan;
 pub mod query;
 pub mod record;
 pub mod regions;
@@ -37,6 +40,7 @@ pub mod set;
 pub mod siblings;
 pub mod stream;
 pub mod tally;
+pub mod tidings;
 pub mod topology;
 pub mod tree;
 

@@ -37,6 +37,28 @@ pub(crate) const BY_KIND: u8 = 6;
 pub(crate) const BY_HOME: u8 = 7;
 pub(crate) const BY_TIME: u8 = 8;
 
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Meta,
+    Record,
+    Due,
+    Hint,
+    Conflict,
+}
+
+/// None for a row that no node writes.
+pub fn sort(key: &[u8]) -> Option<Sort> {
+    Some(match *key.first()? {
+        META => Sort::Meta,
+        RECORD => Sort::Record,
+        DUE => Sort::Due,
+        HINT => Sort::Hint,
+        CONFLICT => Sort::Conflict,
+        _ => return None,
+    })
+}
+
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
@@ -44,6 +66,9 @@ pub const TOPOLOGY: &[u8] = &[META, 1];
 pub const REGIONS: &[u8] = &[META, 4];
 /// Where the replication log begins and ends.
 pub const LOG_HEAD: &[u8] = &[META, 5];
+
+/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+pub const FLUSHED: &[u8] = &[META, 3];
 
 /// How far another region has the replication log.
 pub fn stream(region: RegionId) -> Bytes {
@@ -129,6 +154,11 @@ fn hint_prefix(target: NodeId) -> Bytes {
 /// A conflict, by time and identity.
 pub fn conflict(stamp: Stamp, id: u64) -> Bytes {
     join(&[CONFLICT], &[stamp.0.to_be_bytes(), id.to_be_bytes()].concat())
+}
+
+/// All conflicts.
+pub fn conflict_range() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[CONFLICT]), Bytes::from_static(&[CONFLICT + 1]))
 }
 
 fn join(head: &[u8], tail: &[u8]) -> Bytes {

@@ -183,6 +183,12 @@ impl Topology {
         next
     }
 
+    /// The same under a later epoch.
+    pub fn renewed(&self, epoch: Epoch) -> Topology {
+        assert!(epoch > self.epoch, "epochs only grow");
+        Topology { epoch, ..self.clone() }
+    }
+
     pub fn add_space(&self, epoch: Epoch, space: Space) -> Result<Topology, Code> {
         let lawful = (1..=COPIES_MAX).contains(&usize::from(space.copies));
         if !lawful || self.copies(space.id).is_some() || self.spaces.len() >= SPACES_MAX {

@@ -3,6 +3,9 @@
 //! the same order with the same outcome; only the member that a proposal came from answers it.
 
 use crate::batch;
+use crate::compactor::{self, Compactor};
+use crate::digests::Digests;
+use crate::gate::Gate;
 use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
@@ -10,17 +13,24 @@ use crate::past::Layered;
 use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use crate::space::Space;
+use crate::timeline::Timeline;
 use crate::waits::{self, News, WaitId, Waits};
+use crate::word::Word;
 use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, State, rows};
+use coord::{
+    Applied, Claim, Command, Corrupt, Documents, Member, MemberChange, Members, State, Window, rows,
+};
 use raft::Entry;
 use std::time::Duration;
 
+mod compacting;
+mod history;
+mod integrity;
 mod pieces;
 
 pub use crate::overlay::Flush;
@@ -42,6 +52,9 @@ pub struct Params {
     pub founders: Vec<Member>,
     /// More than this is not stored, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
+    pub compaction: compactor::Params,
+    /// What compactions leave of the past.
+    pub history: Window,
 }
 
 #[derive(Debug)]
@@ -50,6 +63,13 @@ pub enum Input {
     Read(ReadBatch),
     Watch(watch::Input),
     Lock(waits::Input),
+    /// The time of day, in milliseconds since 1970.
+    TimeOfDay(i64),
+    /// What another member says.
+    Word {
+        from: NodeId,
+        word: Word,
+    },
     /// The term in which this member leads from now on, if it does.
     Leading(Option<Term>),
     /// The flush of this number is durable and visible in the view given with this input.
@@ -64,6 +84,8 @@ pub struct Output {
     pub finished: Vec<u64>,
     /// To questions, for `Consensus` to deliver.
     pub answers: Vec<(Asker, Answer)>,
+    /// For `Consensus` to pass on to other members.
+    pub words: Vec<(NodeId, Word)>,
     /// For `Consensus` to propose.
     pub proposals: Vec<Proposals>,
     pub flush: Option<Flush>,
@@ -73,6 +95,8 @@ pub struct Output {
     pub locks: Vec<(WaitId, News)>,
     /// Who belongs to the cluster from these indexes on.
     pub members: Vec<(Index, Members)>,
+    /// Some document was replaced.
+    pub documents_changed: bool,
     /// In the order in which they happened.
     pub lease_events: Vec<LeaseEvent>,
 }
@@ -92,6 +116,16 @@ pub struct Apply {
     hub: Hub,
     lessor: Lessor,
     space: Space,
+    /// What was the newest when everything younger began to be kept, and what nobody may be behind.
+    kept: Timeline,
+    lagging: Timeline,
+    gate: Gate,
+    compactor: Compactor,
+    digests: Digests,
+    /// This member's state is not that of the others: it does nothing more.
+    astray: bool,
+    /// When this member last proposed the time of day.
+    marked: Option<Instant>,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -118,6 +152,13 @@ impl Apply {
             hub: Hub::new(params.watch.clone(), state.revision()),
             lessor: Lessor::new(params.leases.clone(), now),
             space: Space::new(params.me, params.quota_bytes),
+            kept: Timeline::new(params.compaction.keep.map_or(Duration::ZERO, |keep| keep.age)),
+            lagging: Timeline::new(params.compaction.lag_max.age),
+            gate: Gate::default(),
+            compactor: Compactor::new(params.compaction.clone()),
+            digests: Digests::default(),
+            astray: false,
+            marked: None,
             waits: Waits::default(),
             lock_news: Vec::new(),
             physical: Vec::new(),
@@ -136,12 +177,19 @@ impl Apply {
     }
 
     pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
+        if self.astray {
+            return;
+        }
         match input {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
             Input::Read(batch) => self.on_read(now, view, batch, out),
             Input::Watch(input) => self.on_watch(now, view, input, out),
             Input::Lock(input) => self.waits.step(input, &self.state, &mut out.locks),
+            Input::Word { from, word: Word::Round(round) } => self.on_round(now, from, round, out),
+            Input::Word { from, word: Word::Digest(digest) } => self.on_digest(from, digest, out),
+            Input::TimeOfDay(millis) => self.mark_time(now, millis, out),
             Input::Leading(term) => {
+                self.compactor.set_leading(now, term);
                 self.waits.set_leading(term);
                 self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
                 self.found(out);
@@ -156,9 +204,14 @@ impl Apply {
                 self.holds.expire(now, self.state.compacted());
                 self.expire_reads(now, out);
                 self.found(out);
+                self.compact_when_due(now, out);
+                self.clear_corrupt(out);
             }
         }
         out.locks.append(&mut self.lock_news);
+        if self.astray {
+            return;
+        }
         self.turn_watches(now, view, out);
         self.with_lessor(out, |lessor, state, said| lessor.tick(now, state, said));
         self.watch_space(now, out);
@@ -223,6 +276,10 @@ impl Apply {
             }
             assert_eq!(entry.at.index, self.applied.index.next(), "entries are applied without a gap");
             self.apply_entry(now, view, entry, out);
+            self.digest_when_due(out);
+            if self.astray {
+                return;
+            }
         }
         self.serve_waiting(now, view, out);
     }
@@ -256,6 +313,7 @@ impl Apply {
             if matches!(command, Command::Members(_)) && reply.is_ok() {
                 out.members.push((entry.at.index, self.state.members().clone()));
             }
+            out.documents_changed |= matches!(command, Command::Document(_)) && reply.is_ok();
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
             self.with_lessor(out, |lessor, state, said| {
                 lessor.on_applied(now, command, &reply, state, said);
@@ -361,11 +419,17 @@ impl Apply {
             self.indexed = self.state.revision();
         }
         if let Some(view) = view.filter(|_| self.can_sweep()) {
-            let swept = self.state.sweep(view, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+            let window = self.window();
+            let swept = self.state.sweep(view, window, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
                 self.counts.versions_swept += u64::from(table == Table::Versions);
                 emit(table, key, value);
             });
             swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        }
+        if let Some(view) = view {
+            let window = self.window();
+            let trimmed = self.state.trim_history(view, window, SWEEP_LINES_PER_FLUSH, &mut emit);
+            trimmed.unwrap_or_else(|corrupt| panic!("{corrupt}"));
         }
         self.state.take_rows(&mut emit);
         let index = index && !planted(Mutant::SweptBeforeIndexed);
@@ -394,6 +458,7 @@ impl Apply {
         self.hub.installed(self.state.revision());
         self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
+        self.digests.forget(self.params.me);
         self.holds.installed(self.state.compacted());
         if planted(Mutant::OverlaySurvivesInstall) {
             return Ok(skipped);
@@ -464,6 +529,11 @@ impl Apply {
     /// Who belongs to the cluster, as far as this member has applied.
     pub fn members(&self) -> &Members {
         self.state.members()
+    }
+
+    /// What the cluster has agreed on beside the keys, as far as this member has applied.
+    pub fn documents(&self) -> &Documents {
+        self.state.documents()
     }
 
     pub fn revision(&self) -> Revision {

@@ -12,6 +12,7 @@ use crate::pending::Pending;
 use crate::question::{Answer, Ask, Asker, Question};
 use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
 use crate::staging::{Received, Stage, Staging};
+use crate::word::Word;
 use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token};
@@ -65,6 +66,8 @@ pub enum Input {
     },
     /// What `Apply` answered to a question.
     Answered(Asker, Answer),
+    /// What `Apply` says to another member.
+    Say(NodeId, Word),
     /// What `Apply` proposes as the leader of a term.
     Lessor(Proposals),
     Flushed(Position),
@@ -89,6 +92,8 @@ pub struct Output {
     pub persist: Vec<Persist>,
     pub committed: Vec<Entry>,
     pub reads: Vec<ReadBatch>,
+    /// What other members say to `Apply`.
+    pub words: Vec<(NodeId, Word)>,
     pub refused: Vec<(Token, Code)>,
     /// Questions that were answered by the leader.
     pub answered: Vec<(Token, Reply)>,
@@ -192,6 +197,7 @@ impl Consensus {
                 self.on_applied(index, finished);
             }
             Input::Answered(asker, answer) => self.on_answered(asker, answer, out),
+            Input::Say(to, word) => out.send.push((to, Frame::Word(word))),
             Input::Lessor(proposals) => self.on_lessor(proposals),
             Input::Flushed(at) => self.on_flushed(at),
             Input::Lost(peer) => {
@@ -236,6 +242,7 @@ impl Consensus {
             }
             Frame::Raft(_) => {}
             Frame::Forward(batch) => self.on_forward(batch),
+            Frame::Word(word) => out.words.push((from, word)),
             // The shell keeps it.
             Frame::ClientUrl(_) | Frame::Members(_) => {}
             Frame::Ask { boot, token, question } => {

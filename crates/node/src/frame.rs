@@ -3,6 +3,7 @@
 //! what it accepts shares the received buffer.
 
 use crate::question::{self, Answer, Question};
+use crate::word::Word;
 use base::codec::{Reader, put_varint};
 use base::{Boot, Token};
 use bytes::Bytes;
@@ -37,6 +38,8 @@ pub enum Frame {
         token: Token,
         answer: Answer,
     },
+    /// What one state machine says to another.
+    Word(Word),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +61,7 @@ const CLIENT_URL_BYTES_MAX: usize = 1024;
 const ASK: u8 = 7;
 const ANSWER: u8 = 8;
 const MEMBERS: u8 = 9;
+const WORD: u8 = 10;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -106,6 +110,10 @@ impl Frame {
                 put_varint(&mut out, token.0);
                 question::encode_answer(answer, &mut out);
             }
+            Frame::Word(word) => {
+                out.push(WORD);
+                word.encode(&mut out);
+            }
         }
         out.into()
     }
@@ -144,6 +152,10 @@ impl Frame {
                 };
                 reader.is_empty().then_some(frame)
             }
+            WORD => {
+                let word = Word::decode(&mut reader)?;
+                reader.is_empty().then_some(Frame::Word(word))
+            }
             _ => None,
         }
     }
@@ -152,7 +164,8 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{LeaseId, Revision, Term};
+    use crate::word::{Digest, Epoch, Round, Said};
+    use base::{Index, LeaseId, Revision, Term};
     use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
     fn ask(question: Question) -> Frame {
@@ -162,6 +175,10 @@ mod tests {
     fn answer(body: Option<Body>) -> Frame {
         let answer = body.map(|body| Reply { revision: Revision(7), body });
         Frame::Answer { boot: Boot(3), token: Token(300), answer }
+    }
+
+    fn word(said: Said) -> Frame {
+        Frame::Word(Word::Round(Round { epoch: Epoch { term: Term(7), nth: 300 }, said }))
     }
 
     #[test]
@@ -177,6 +194,12 @@ mod tests {
             ask(Question::TimeToLive { id: LeaseId(3), keys: true }),
             ask(Question::TimeToLive { id: LeaseId(3), keys: false }),
             ask(Question::Ending { within_ms: 5_000 }),
+            word(Said::Ask),
+            word(Said::Need(Revision(1_000_000))),
+            word(Said::Notice(Revision(70))),
+            word(Said::Agreed),
+            word(Said::Refused),
+            Frame::Word(Word::Digest(Digest { index: Index(1_024), hash: u64::MAX })),
             answer(None),
             answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),
             answer(Some(Body::LeasesEnding(vec![Ending { id: LeaseId(-7), left_ms: 900 }]))),

@@ -15,7 +15,7 @@ const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Space {
     me: NodeId,
-    /// Zero means none.
+    /// Unless another was set at run time; zero means none.
     quota_bytes: u64,
     proposed: Option<Instant>,
 }
@@ -41,20 +41,17 @@ impl Space {
     fn wanted(&self, state: &State) -> Option<AlarmCommand> {
         let raised = state.alarms().find(|alarm| alarm.automatic && alarm.kind == AlarmKind::NoSpace);
         let stored = state.stored_bytes();
+        let quota = state.quota().unwrap_or(self.quota_bytes);
         match raised {
-            None if self.quota_bytes > 0 && stored > self.quota_bytes => {
+            None if quota > 0 && stored > quota => {
                 let alarm = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: true };
                 Some(AlarmCommand::Raise(alarm))
             }
-            Some(alarm) if self.quota_bytes == 0 || stored <= self.clear_below() => {
+            Some(alarm) if quota == 0 || stored <= quota / 100 * CLEAR_BELOW_PERCENT => {
                 Some(AlarmCommand::Clear(alarm))
             }
             _ => None,
         }
-    }
-
-    fn clear_below(&self) -> u64 {
-        self.quota_bytes / 100 * CLEAR_BELOW_PERCENT
     }
 }
 
@@ -129,6 +126,21 @@ mod tests {
         world.apply(Command::Delete(Delete { keys, prev_kv: false })).unwrap();
         let revision = world.state.revision();
         world.apply(Command::Compact(coord::Compact { revision, physical: false })).unwrap();
+    }
+
+    #[test]
+    fn a_quota_that_is_set_at_run_time_counts_at_once() {
+        let mut world = World::new(1_000);
+        world.put(2_000).unwrap();
+        let raise = world.tick(0).unwrap();
+        world.apply(Command::Alarm(raise)).unwrap();
+        world.apply(Command::Quota(Some(10_000))).unwrap();
+        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is room") };
+        world.apply(Command::Alarm(clear)).unwrap();
+        world.put(1).unwrap();
+        assert_eq!(world.tick(4_000), None);
+        world.apply(Command::Quota(None)).unwrap();
+        assert!(matches!(world.tick(6_000), Some(AlarmCommand::Raise(_))), "the first quota again");
     }
 
     #[test]

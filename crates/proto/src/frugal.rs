@@ -102,6 +102,11 @@ impl Frugal for crate::althing::lease::v1::EventsRequest {
 
 impl Frugal for crate::althing::lease::v1::EventsResponse {}
 
+impl Frugal for crate::althing::store::v1::HistoryRequest {}
+impl Frugal for crate::althing::store::v1::HistoryResponse {}
+impl Frugal for crate::althing::store::v1::QuotaRequest {}
+impl Frugal for crate::althing::store::v1::QuotaResponse {}
+
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {
         let mut parts_left = PARTS_MAX;

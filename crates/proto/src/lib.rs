@@ -44,6 +44,11 @@ pub mod althing {
             tonic::include_proto!("althing.lock.v1");
         }
     }
+    pub mod store {
+        pub mod v1 {
+            tonic::include_proto!("althing.store.v1");
+        }
+    }
 }
 
 /// Locks with fencing tokens.

@@ -8,8 +8,8 @@ use crate::fatal::fatal;
 use crate::seat::{Machine, Next};
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, pieces, storage};
-use base::{Index, Instant, Position, Term};
+use crate::{consensus, mesh, pieces, storage};
+use base::{Index, Instant, NodeId, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
 use coord::{Claim, Command};
@@ -17,12 +17,12 @@ use disk::StoreView;
 use node::apply::{Input, Output};
 use node::member::config_of;
 use node::waits::{self, News};
-use node::{Apply, Flush, ReadBatch, Wait, WaitId, Work};
+use node::{Apply, Flush, ReadBatch, Wait, WaitId, Word, Work};
 use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) enum Mail {
@@ -31,6 +31,7 @@ pub(crate) enum Mail {
         leading: Option<Option<Term>>,
         committed: Vec<Entry>,
         reads: Vec<ReadBatch>,
+        words: Vec<(NodeId, Word)>,
     },
     /// A stream of watches begins.
     WatchOpen {
@@ -98,6 +99,8 @@ pub(crate) struct Loop {
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
     space: Space,
+    /// The storage thread has been told to end the process.
+    fenced: bool,
 }
 
 impl Machine for Loop {
@@ -115,7 +118,7 @@ impl Loop {
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
-        let space = Space::new(core.quota_bytes);
+        let space = Space::default();
         let listeners = BTreeMap::new();
         let new = Loop {
             core,
@@ -133,7 +136,9 @@ impl Loop {
             listeners,
             compacting: None,
             space,
+            fenced: false,
         };
+        new.tell_documents();
         new.show();
         new
     }
@@ -145,11 +150,12 @@ impl Loop {
             && let Some(item) = self.backlog.pop_front()
         {
             match item {
-                Mail::Work { leading, committed, reads } => {
+                Mail::Work { leading, committed, reads, words } => {
                     if let Some(term) = leading {
                         self.step(now, Input::Leading(term));
                     }
                     self.run_work(now, committed, reads);
+                    words.into_iter().for_each(|(from, word)| self.step(now, Input::Word { from, word }));
                 }
                 Mail::WatchOpen { stream, outlet } => self.open_watches(now, stream, outlet),
                 Mail::Watch { input, permit } => self.run_watch(now, input, permit),
@@ -196,6 +202,11 @@ impl Loop {
 
     fn step(&mut self, now: Instant, input: Input) {
         self.machine.step(now, &*self.view, input, &mut self.out);
+        if self.machine.is_astray() && !self.fenced {
+            self.fenced = true;
+            // Nothing of this turn is answered; the process ends before another.
+            self.core.storage.push(storage::Mail::Astray);
+        }
     }
 
     fn run_work(&mut self, now: Instant, committed: Vec<Entry>, reads: Vec<ReadBatch>) {
@@ -240,10 +251,11 @@ impl Loop {
         if self.next_tick <= now || self.machine.is_catching_up() {
             self.next_tick = now.after(self.tick);
             self.step(now, Input::Tick);
+            self.step(now, Input::TimeOfDay(time_of_day()));
             self.core.board.set_watches(self.machine.watch_counts());
             self.tell_tallies(now);
             self.core.board.set_space(&self.machine);
-            self.space.tell(self.machine.stored_bytes(), self.core.board.has_no_space());
+            self.space.tell(&self.machine);
             self.see_to_membership(now);
         }
     }
@@ -277,6 +289,7 @@ impl Loop {
     fn tell_tallies(&mut self, now: Instant) {
         let tallies = &self.core.metrics.tallies;
         tallies.set_applied(self.machine.counts());
+        tallies.set_quota(self.machine.quota_bytes());
         tallies.watch_events_pending.set(self.outlets.waiting() as i64);
         match self.compacting {
             None if self.machine.is_sweeping() => self.compacting = Some(now),
@@ -290,10 +303,20 @@ impl Loop {
 
     /// Hands out what the turn brought about. Whoever is answered finds the board up to date.
     fn end_turn(&mut self) {
+        if self.fenced {
+            return self
+                .out
+                .words
+                .drain(..)
+                .for_each(|(to, word)| self.core.report(node::Input::Say(to, word)));
+        }
         let index = self.machine.applied_index();
         let news = index > self.reported || !self.out.finished.is_empty();
         if news {
             self.show();
+        }
+        if std::mem::take(&mut self.out.documents_changed) {
+            self.tell_documents();
         }
         let members = std::mem::take(&mut self.out.members);
         if let Some((at, _)) = members.last() {
@@ -316,6 +339,9 @@ impl Loop {
         for (asker, answer) in self.out.answers.drain(..) {
             self.core.report(node::Input::Answered(asker, answer));
         }
+        for (to, word) in self.out.words.drain(..) {
+            self.core.report(node::Input::Say(to, word));
+        }
         for proposals in self.out.proposals.drain(..) {
             self.core.report(node::Input::Lessor(proposals));
         }
@@ -330,6 +356,11 @@ impl Loop {
         if let Some(flush) = self.out.flush.take() {
             self.send_flush(flush);
         }
+    }
+
+    fn tell_documents(&self) {
+        self.core.documents.set(self.machine.documents().clone());
+        self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
     }
 
     fn tell_lease_events(&mut self) {
@@ -358,6 +389,7 @@ impl Loop {
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
         self.tell_lease_events();
         self.tell_members(at.index);
+        self.tell_documents();
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");
@@ -385,4 +417,9 @@ impl Loop {
     fn show(&self) {
         self.core.board.set_applied(&self.machine);
     }
+}
+
+/// In milliseconds since 1970; a clock before that is as good as none.
+fn time_of_day() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as i64)
 }

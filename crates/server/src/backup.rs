@@ -81,7 +81,7 @@ impl Pieces {
 }
 
 /// The store as it is on the disk, once that is as far as what was applied.
-async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreView>, Code> {
+pub(crate) async fn flushed_view(core: &Core, applied: u64) -> Result<Arc<StoreView>, Code> {
     let flushed = async {
         loop {
             let (reply, answer) = oneshot::channel();

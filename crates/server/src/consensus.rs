@@ -171,11 +171,13 @@ impl Loop {
         let durable = self.persist();
         let out = &mut self.out;
         let leading = out.leading.take();
-        if leading.is_some() || !out.committed.is_empty() || !out.reads.is_empty() {
+        let something = !out.committed.is_empty() || !out.reads.is_empty() || !out.words.is_empty();
+        if leading.is_some() || something {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
+            let words = std::mem::take(&mut out.words);
             // Whoever takes this turn sees to it that it is dealt with.
-            self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads }, 0);
+            self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads, words }, 0);
         }
         if !out.refused.is_empty() {
             self.core.metrics.requests_refused.inc_by(out.refused.len() as u64);

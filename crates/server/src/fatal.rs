@@ -1,4 +1,4 @@
-//! The end of the process when its disk cannot be trusted any more.
+//! The end of the process when its disk, or its state, cannot be trusted any more.
 //! After a failed write or sync nobody knows what the disk holds, so nothing may be retried or answered: the
 //! log is read again by the next start. Nothing that was acknowledged is lost by ending here.
 
@@ -12,6 +12,15 @@ pub(crate) fn fatal(doing: &str, error: &dyn Display) -> ! {
         doing,
         %error,
         "the disk failed and this member stops: see to the disk, then start it again; acknowledged writes are safe"
+    );
+    process::exit(1)
+}
+
+/// Says why this member must not go on, and ends the process with exit code 1.
+pub(crate) fn astray() -> ! {
+    tracing::error!(
+        "CORRUPT: this member's state is another than that of the majority, and it stops for good: replace it with \
+         `althing member replace`"
     );
     process::exit(1)
 }

@@ -1,23 +1,23 @@
 //! What an operator is told about space: once when it becomes scarce, when it is gone, and when it is back.
 
+use coord::AlarmKind;
+use node::Apply;
+
 /// A warning comes when this part of the quota is used, and may come again when less than the other was.
 const WARN_PERCENT: u64 = 80;
 const CALM_PERCENT: u64 = 70;
 
+#[derive(Default)]
 pub(crate) struct Space {
-    quota_bytes: u64,
     warned: bool,
     full: bool,
 }
 
 impl Space {
-    pub fn new(quota_bytes: u64) -> Space {
-        Space { quota_bytes, warned: false, full: false }
-    }
-
-    pub fn tell(&mut self, stored_bytes: u64, full: bool) {
-        let percent = stored_bytes.saturating_mul(100).checked_div(self.quota_bytes).unwrap_or(0);
-        let quota_bytes = self.quota_bytes;
+    pub fn tell(&mut self, machine: &Apply) {
+        let (stored_bytes, quota_bytes) = (machine.stored_bytes(), machine.quota_bytes());
+        let full = machine.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
+        let percent = stored_bytes.saturating_mul(100).checked_div(quota_bytes).unwrap_or(0);
         if percent >= WARN_PERCENT && !self.warned {
             tracing::warn!(
                 stored_bytes,

@@ -2,6 +2,7 @@
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
+use coord::AlarmKind;
 use coord::watch::Counts;
 use node::Apply;
 use raft::Role;
@@ -33,6 +34,8 @@ pub struct Status {
     pub store_bytes: u64,
     /// What the rows of all changes take in it, those of the past included.
     pub stored_bytes: u64,
+    /// What they may take before nothing that grows is accepted; zero sets no bound.
+    pub quota_bytes: u64,
     /// The member for whose store the alarm was raised that there is no space.
     pub no_space: Option<NodeId>,
     /// All segments of the write-ahead log.
@@ -55,6 +58,7 @@ pub(crate) struct Board {
     state_hash: AtomicU64,
     store_bytes: AtomicU64,
     stored_bytes: AtomicU64,
+    quota_bytes: AtomicU64,
     /// Zero means none.
     no_space: AtomicU64,
     wal_bytes: AtomicU64,
@@ -82,7 +86,9 @@ impl Board {
 
     pub fn set_space(&self, machine: &Apply) {
         self.stored_bytes.store(machine.stored_bytes(), Relaxed);
-        self.no_space.store(machine.alarms().next().map_or(0, |alarm| alarm.member.0), Relaxed);
+        self.quota_bytes.store(machine.quota_bytes(), Relaxed);
+        let no_space = machine.alarms().find(|alarm| alarm.kind == AlarmKind::NoSpace);
+        self.no_space.store(no_space.map_or(0, |alarm| alarm.member.0), Relaxed);
     }
 
     /// Without reading everything else.
@@ -117,6 +123,7 @@ impl Board {
             state_hash: self.state_hash.load(Relaxed),
             store_bytes: self.store_bytes.load(Relaxed),
             stored_bytes: self.stored_bytes.load(Relaxed),
+            quota_bytes: self.quota_bytes.load(Relaxed),
             no_space: Some(self.no_space.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
             wal_bytes: self.wal_bytes.load(Relaxed),
             watches: Counts {

@@ -4,7 +4,7 @@
 
 use crate::apply;
 use crate::core::Core;
-use crate::fatal::fatal;
+use crate::fatal::{astray, fatal};
 use crate::snapshot::Streams;
 use base::Position;
 use disk::StoreView;
@@ -23,6 +23,8 @@ pub(crate) enum Mail {
         reply: SyncSender<Arc<StoreView>>,
     },
     Snapshot(SnapshotOrder),
+    /// This member's state is not that of the others.
+    Astray,
     /// Somebody wants to read all that is flushed.
     View {
         reply: oneshot::Sender<Arc<StoreView>>,
@@ -51,6 +53,7 @@ impl Loop {
                     Mail::Stage(stage) => self.stage(stage),
                     Mail::Install { at, reply } => self.install(at, &reply),
                     Mail::Snapshot(order) => self.begin_stream(order),
+                    Mail::Astray => self.end_astray(),
                     // Whoever has gone away needs none.
                     Mail::View { reply } => drop(reply.send(self.vault.shared_view())),
                 }
@@ -86,6 +89,11 @@ impl Loop {
     fn begin_stream(&mut self, order: SnapshotOrder) {
         let stream = self.vault.snapshot(order).unwrap_or_else(|error| fatal("reading the store", &error));
         self.streams.begin(stream);
+    }
+
+    fn end_astray(&self) -> ! {
+        self.vault.fence().unwrap_or_else(|error| fatal("fencing this member", &error));
+        astray()
     }
 
     fn show(&self) {

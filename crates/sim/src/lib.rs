@@ -4,9 +4,11 @@
 
 mod agenda;
 pub mod campaign;
+mod clerks;
 mod clients;
 mod contenders;
 pub mod durable;
+mod event;
 mod facts;
 pub mod history;
 mod host;
@@ -20,6 +22,8 @@ mod operators;
 pub mod oracle;
 mod readers;
 mod registers;
+mod remembered;
+mod rounds;
 pub mod run;
 pub mod scenario;
 pub mod serializable;

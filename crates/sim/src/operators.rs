@@ -155,6 +155,11 @@ impl World {
         *self.rng.pick(&hosts)
     }
 
+    /// A member whose machine is gone is still in the table.
+    pub fn has_lost_machine(&self) -> bool {
+        self.operators.lost.is_some()
+    }
+
     /// Those who belong to the cluster; before it is founded, its first members.
     pub fn member_hosts(&self) -> Vec<usize> {
         let table = &self.operators.table;

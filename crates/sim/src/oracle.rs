@@ -34,6 +34,8 @@ pub enum Checker {
     Lock,
     Register,
     Config,
+    History,
+    Document,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -53,6 +55,8 @@ impl Checker {
             Checker::Lock => "locks",
             Checker::Register => "leases and compaction in real time",
             Checker::Config => "configuration",
+            Checker::History => "history",
+            Checker::Document => "documents",
             Checker::Assertion => "assertion",
         }
     }

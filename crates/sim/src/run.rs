@@ -12,7 +12,7 @@ use crate::world::{Checked, World};
 use base::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const STORM_US: u64 = 60_000_000;
+pub(crate) const STORM_US: u64 = 60_000_000;
 const CALM_US: u64 = 20_000_000;
 /// After the storm, answers must come by then.
 const RECOVERY_US: u64 = 10_000_000;
@@ -76,7 +76,9 @@ fn live_through(world: &mut World) -> Checked {
     world.calm_down();
     world.run_until(STORM_US + RECOVERY_US)?;
     let answered = world.tally.answered;
+    world.owe_compaction();
     world.run_until(STORM_US + CALM_US)?;
+    world.check_compacted()?;
     if world.tally.answered == answered {
         return Err(not_live("nothing is answered although faults have stopped".into()));
     }
@@ -85,6 +87,8 @@ fn live_through(world: &mut World) -> Checked {
     read_everything_everywhere(world)?;
     same_everywhere(world)?;
     world.check_all_ended()?;
+    world.check_remembered()?;
+    world.check_documents()?;
     judge(world)?;
     watched::check(&world.watchers, &world.truth)
 }
@@ -113,7 +117,8 @@ fn fight_through(world: &mut World) -> Checked {
     // The last leases end, and then there is nothing left to say.
     world.run_until(until + 2 * SETTLE_US)?;
     world.check_all_ended()?;
-    same_everywhere(world)
+    same_everywhere(world)?;
+    world.check_documents()
 }
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.

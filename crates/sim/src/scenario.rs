@@ -35,6 +35,10 @@ pub struct Bias {
     pub whims: (u64, u64),
     /// How often the tenant who compacts does so, in a million.
     pub compactions: u64,
+    /// How often it is the leader who compacts, and not that tenant, in a million worlds.
+    pub leader_compacts: u64,
+    /// Slow clients take nothing at all until all is calm, and are not waited for.
+    pub dead_watchers: bool,
     /// Compactions are at the newest delete.
     pub compact_deletes: bool,
     pub ttl_seconds: (u64, u64),
@@ -69,6 +73,8 @@ const UNBIASED: Bias = Bias {
     starts: Starts::Anywhere,
     whims: (200_000, 4_000_000),
     compactions: 300_000,
+    leader_compacts: 500_000,
+    dead_watchers: false,
     compact_deletes: false,
     ttl_seconds: (2, 9),
     renewals: (0, 12),
@@ -82,7 +88,7 @@ pub static STORM: Scenario =
 pub static LOCKS: Scenario =
     Scenario { name: "locks", about: "locks", bias: UNBIASED, met: |world| world.tally.acquired };
 
-pub static ALL: [Scenario; 12] = [
+pub static ALL: [Scenario; 14] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
         about: "progress is reported before the events it stands for (etcd 15220)",
@@ -124,6 +130,7 @@ pub static ALL: [Scenario; 12] = [
             starts: Starts::AtCompaction,
             whims: (100_000, 1_000_000),
             compactions: 900_000,
+            leader_compacts: 0,
             compact_deletes: true,
             mix: Mix::Deletes,
             ..UNBIASED
@@ -152,6 +159,7 @@ pub static ALL: [Scenario; 12] = [
             faults: &[(3, Fault::Kill), (1, Fault::Blackout), (2, Fault::IsolateFollower)],
             compactions: 900_000,
             mix: Mix::LookingBack,
+            leader_compacts: 0,
             ..UNBIASED
         },
         met: |world| {
@@ -229,6 +237,37 @@ pub static ALL: [Scenario; 12] = [
             ..UNBIASED
         },
         met: |world| seen(world, |start, seen| start == Revision::ZERO && matches!(seen, Seen::Created(_))),
+    },
+    Scenario {
+        name: "c3-crash-in-a-compaction",
+        about: "the revision goes down, or a value is lost, when a compaction, a snapshot or a change is cut short (etcd 14685, 17780)",
+        bias: Bias {
+            faults: &[
+                (4, Fault::Kill),
+                (2, Fault::Blackout),
+                (2, Fault::IsolateFollower),
+                (2, Fault::Transfer),
+            ],
+            fault_pause: (200_000, 1_500_000),
+            short_log: true,
+            change_pause: (1_000_000, 6_000_000),
+            leader_compacts: 1_000_000,
+            ..UNBIASED
+        },
+        met: |world| world.tally.rounds,
+    },
+    Scenario {
+        name: "c28-dead-watchers",
+        about: "one slow watch or a dead member holds up compaction for ever",
+        bias: Bias {
+            faults: &[(2, Fault::Kill), (1, Fault::IsolateFollower), (1, Fault::Pause)],
+            slow_watchers: 800_000,
+            whims: (5_000_000, 30_000_000),
+            leader_compacts: 1_000_000,
+            dead_watchers: true,
+            ..UNBIASED
+        },
+        met: |world| world.tally.overtaken,
     },
 ];
 

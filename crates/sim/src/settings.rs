@@ -8,6 +8,7 @@ use crate::scenario::Bias;
 use crate::tenants::TENANTS;
 use base::Rng;
 use engine::Params;
+use node::compactor;
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -26,6 +27,9 @@ pub struct Settings {
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
     pub bias: Bias,
+    /// The leader compacts what nobody needs, and clients do not.
+    pub leader_compacts: bool,
+    keep: compactor::Keep,
     unindexed_keys_max: usize,
 }
 
@@ -51,6 +55,8 @@ impl Settings {
     fn draw_mixed(rng: &mut Rng, bias: Bias) -> Settings {
         Settings {
             bias,
+            leader_compacts: false,
+            keep: compactor::Keep { age: Duration::ZERO, revisions: 0, step: 1 },
             members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
             clients: 6,
             watchers: 4,
@@ -74,6 +80,37 @@ impl Settings {
         }
     }
 
+    /// With dice of its own, so that everything else about a seed stays what it was.
+    pub fn draw_compaction(&mut self, rng: &mut Rng) {
+        self.leader_compacts = self.tenants > 0 && rng.chance(self.bias.leader_compacts);
+        self.keep = compactor::Keep {
+            age: Duration::from_millis(*rng.pick(&[0, 500, 3_000])),
+            revisions: *rng.pick(&[0, 5, 20]),
+            step: 1,
+        };
+    }
+
+    fn compaction(&self) -> compactor::Params {
+        let hour = Duration::from_secs(3_600);
+        let bound = if self.keeps_for_all() { hour } else { Duration::from_secs(4) };
+        compactor::Params {
+            keep: self.leader_compacts.then_some(self.keep),
+            lag_max: compactor::Lag { age: bound, revisions: 1_000_000 },
+            interval: Duration::from_millis(500),
+            patience: Duration::from_millis(300),
+            grace: bound,
+        }
+    }
+
+    /// Nobody is ever too far behind.
+    pub fn keeps_for_all(&self) -> bool {
+        !self.bias.dead_watchers
+    }
+
+    pub fn kept_revisions(&self) -> u64 {
+        self.keep.revisions
+    }
+
     pub fn member_params(&self, host: usize, hosts: &[Host]) -> Params {
         let first = if host < self.members { &hosts[..self.members] } else { &[] };
         let raft = raft::Params {
@@ -91,6 +128,8 @@ impl Settings {
             flush_bytes: self.flush_bytes,
             range_bytes: RANGE_BYTES,
             quota_bytes: 0,
+            compaction: self.compaction(),
+            history: coord::Window { millis: i64::MAX, rows_max: u64::MAX },
             leases: node::leases::Params {
                 election: Duration::from_micros(self.tick_us * ELECTION_TICKS as u64),
                 checkpoint_interval: Duration::from_secs(3),

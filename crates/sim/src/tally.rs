@@ -25,6 +25,9 @@ pub struct Tally {
     pub retries: u64,
     /// Leases that expired.
     pub expired: u64,
+    /// Compactions that a leader proposed, and watches that one of them ended.
+    pub rounds: u64,
+    pub overtaken: u64,
 }
 
 impl Tally {
@@ -52,7 +55,11 @@ impl Tally {
             fenced,
             retries,
             expired,
+            rounds,
+            overtaken,
         } = other;
+        self.rounds += rounds;
+        self.overtaken += overtaken;
         self.events += events;
         self.messages += messages;
         self.answered += answered;

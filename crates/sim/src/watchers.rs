@@ -2,6 +2,7 @@
 //! or slowly. When its member dies, or by whim, it goes to another and resumes each watch behind the last
 //! revision it saw whole. What every watch asked for and saw becomes a record that the judge reads.
 
+use crate::run::STORM_US;
 use crate::scenario::Starts;
 use crate::world::{Checked, Event, World};
 use base::{KeyRange, Revision, Rng};
@@ -218,8 +219,10 @@ impl World {
         connection.inbox.push_back(response);
         if !connection.consuming {
             connection.consuming = true;
-            let longest = if connection.slow && !calm { 2_000_000 } else { 20_000 };
-            let delay = self.rng.between(100, longest);
+            let late = connection.slow && !calm;
+            let longest = if late { 2_000_000 } else { 20_000 };
+            let dead_until = if late && self.settings.bias.dead_watchers { STORM_US } else { 0 };
+            let delay = self.rng.between(100, longest) + dead_until.saturating_sub(self.agenda.now());
             self.agenda.after(delay, Event::Consume { watcher, stream });
         }
     }

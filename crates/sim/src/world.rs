@@ -3,6 +3,7 @@
 //! rolling hash of the events proves it. See `run` for what is checked.
 
 use crate::agenda::Agenda;
+use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
 use crate::host::{Clock, Host, Process};
@@ -11,6 +12,7 @@ use crate::network::Network;
 use crate::operators::Operators;
 use crate::oracle::{Checker, Oracle, Violation};
 use crate::registers::Registers;
+use crate::rounds::Rounds;
 use crate::run::Kind;
 use crate::scenario::Bias;
 use crate::sessions::{self, Sessions};
@@ -45,7 +47,9 @@ pub struct World {
     pub contenders: Contenders,
     pub sessions: Sessions,
     pub registers: Registers,
+    pub rounds: Rounds,
     pub operators: Operators,
+    pub clerks: Clerks,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -86,6 +90,7 @@ pub enum Event {
     Whim { watcher: usize },
     Nemesis,
     Operate,
+    Clerk,
     Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
@@ -100,7 +105,8 @@ pub type Checked = Result<(), Violation>;
 impl World {
     pub fn new(seed: u64, bias: Bias, kind: Kind) -> World {
         let mut rng = Rng::new(seed);
-        let settings = Settings::draw(&mut rng, bias, kind);
+        let mut settings = Settings::draw(&mut rng, bias, kind);
+        settings.draw_compaction(&mut Rng::new(mix(!seed)));
         let hosts = (0..settings.members).map(|number| new_host(number, &mut rng)).collect();
         let network = Network::new(&mut rng, settings.members);
         let clients = Clients::new(settings.clients);
@@ -119,7 +125,9 @@ impl World {
             contenders,
             sessions: Sessions::default(),
             registers: Registers::default(),
+            rounds: Rounds::default(),
             operators: Operators::default(),
+            clerks: Clerks::default(),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -154,6 +162,7 @@ impl World {
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
+        world.agenda.after(3_600_000, Event::Clerk);
         world
     }
 
@@ -206,6 +215,7 @@ impl World {
             Event::Whim { watcher } => self.have_whim(watcher),
             Event::Nemesis => self.nemesis(),
             Event::Operate => self.operate(),
+            Event::Clerk => self.write_document(),
             Event::Retire { host } => {
                 self.retire(host);
                 Ok(())
@@ -283,6 +293,8 @@ impl World {
     fn tick(&mut self, host: usize, life: u32) -> Checked {
         let span = self.hosts[host].clock.true_span(self.settings.tick_us);
         self.agenda.after(span, Event::Tick { host, life });
+        let millis = (self.local_now(host).0 / 1_000) as i64;
+        self.process(host).to_apply.push_back(apply::Input::TimeOfDay(millis));
         self.hand_to_apply(host, apply::Input::Tick);
         self.drive(host, Input::Tick)
     }
@@ -317,7 +329,7 @@ impl World {
 
     fn perform(&mut self, host: usize, out: Output) -> Checked {
         let Output { send, persist, committed, reads, refused, answered, leading, .. } = out;
-        let Output { stage, snapshots, released, notes, .. } = out;
+        let Output { stage, snapshots, released, notes, words, .. } = out;
         let id = self.hosts[host].id;
         for note in notes {
             self.note(host, note)?;
@@ -328,6 +340,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
+            self.clerks.committed(entry);
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;
@@ -342,6 +355,9 @@ impl World {
         }
         for batch in reads {
             self.hand_to_apply(host, apply::Input::Read(batch));
+        }
+        for (from, word) in words {
+            self.hand_to_apply(host, apply::Input::Word { from, word });
         }
         for (token, code) in refused {
             self.answer(host, token, Err(code));
@@ -510,11 +526,17 @@ impl World {
             self.oracle.applied(id, member.apply.applied().index, member.apply.state_hash())?;
         }
         let index = process.applied();
+        let floor = process.member.apply.compacted();
         let catching_up = process.member.apply.is_catching_up();
         let life = self.hosts[host].life;
         if catching_up {
             self.hand_to_apply(host, apply::Input::Tick);
         }
+        if self.process(host).member.apply.is_astray() {
+            let what = format!("{} fenced itself, and every state was the same", self.hosts[host].id);
+            return Err(Violation { checker: Checker::SameState, what });
+        }
+        self.note_rounds(host, floor, &out)?;
         for response in out.watch {
             self.send_to_watcher(response);
         }
@@ -525,7 +547,8 @@ impl World {
             self.agenda.after(1, Event::News { host, life, id, news });
         }
         let answers = out.answers.into_iter().map(|(asker, answer)| Input::Answered(asker, answer));
-        for input in answers.chain(out.proposals.into_iter().map(Input::Lessor)) {
+        let words = out.words.into_iter().map(|(to, word)| Input::Say(to, word));
+        for input in answers.chain(words).chain(out.proposals.into_iter().map(Input::Lessor)) {
             self.report(host, input);
         }
         for (index, members) in &out.members {
@@ -626,67 +649,5 @@ pub fn new_host(number: usize, rng: &mut Rng) -> Host {
         clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
         slow_until: 0,
         retired: false,
-    }
-}
-
-impl Event {
-    /// The process, in one of its lives, to which this happens.
-    fn process(&self) -> Option<(usize, u32)> {
-        match self {
-            Event::Tick { host, life }
-            | Event::Write { host, life }
-            | Event::Synced { host, life }
-            | Event::ApplyTurn { host, life }
-            | Event::Flush { host, life }
-            | Event::Report { host, life, .. }
-            | Event::Errand { host, life, .. }
-            | Event::Job { host, life, .. }
-            | Event::Told { host, life, .. }
-            | Event::News { host, life, .. }
-            | Event::Hold { host, life, .. }
-            | Event::Piece { host, life, .. }
-            | Event::Arrive { host, life, .. } => Some((*host, *life)),
-            _ => None,
-        }
-    }
-
-    /// A number for the trace.
-    fn mark(&self) -> u64 {
-        let (kind, who) = match self {
-            Event::Tick { host, .. } => (1, *host),
-            Event::Deliver { from, to, bytes } => (2, from * 8 + to + bytes.len() * 64),
-            Event::Synced { host, .. } => (3, *host),
-            Event::ApplyTurn { host, .. } => (4, *host),
-            Event::Flush { host, .. } => (5, *host),
-            Event::Report { host, .. } => (6, *host),
-            Event::Ask { client } => (7, *client),
-            Event::Arrive { host, operation, .. } => (8, host + operation * 8),
-            Event::GiveUp { operation, .. } => (9, *operation),
-            Event::Retry { operation } => (23, *operation),
-            Event::Session { client } => (24, *client),
-            Event::Nemesis => (10, 0),
-            Event::Operate => (25, 0),
-            Event::Retire { host } => (26, *host),
-            Event::Restart { host } => (11, *host),
-            Event::Resume { host } => (12, *host),
-            Event::SpaceReturns { host } => (13, *host),
-            Event::Heal => (14, 0),
-            Event::Blackout => (15, 0),
-            Event::Strike { host } => (22, *host),
-            Event::Write { host, .. } => (19, *host),
-            Event::Watch { watcher } => (16, *watcher),
-            Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
-            Event::Whim { watcher } => (18, *watcher),
-            Event::Tenant { tenant } => (20, *tenant),
-            Event::Errand { host, .. } => (21, *host),
-            Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
-            Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
-            Event::Contend { contender, turn } => (28, contender + 256 * *turn as usize),
-            Event::Renew { contender, .. } => (29, *contender),
-            Event::Job { host, .. } => (25, *host),
-            Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
-            Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),
-        };
-        mix(kind ^ (who as u64) << 8)
     }
 }

@@ -1,5 +1,5 @@
 //! The alarms of etcd's API as those of the state machine, and back.
-//! A request goes in; a command, and later its answer's alarms, come out. The one kind there is, is `NOSPACE`.
+//! A request goes in; a command, and later its answer's alarms, come out. `NOSPACE` may be raised by hand, `CORRUPT` only by members.
 
 use base::NodeId;
 use coord::reply::Body;
@@ -24,6 +24,7 @@ pub fn parse(request: &AlarmRequest) -> Result<Wanted, Status> {
         (AlarmAction::Get, _) => AlarmCommand::List,
         (AlarmAction::Activate, AlarmType::Nospace) => AlarmCommand::Raise(alarm(AlarmKind::NoSpace)),
         (AlarmAction::Deactivate, AlarmType::Nospace) => AlarmCommand::Clear(alarm(AlarmKind::NoSpace)),
+        (AlarmAction::Deactivate, AlarmType::Corrupt) => AlarmCommand::Clear(alarm(AlarmKind::Corrupt)),
         // Nothing of that kind can be raised, so there is nothing to clear.
         (AlarmAction::Deactivate, _) => AlarmCommand::List,
         (AlarmAction::Activate, _) => return Err(unknown()),
@@ -42,6 +43,7 @@ impl Wanted {
             member_id: alarm.member.0,
             alarm: match alarm.kind {
                 AlarmKind::NoSpace => AlarmType::Nospace as i32,
+                AlarmKind::Corrupt => AlarmType::Corrupt as i32,
             },
         });
         told.filter(|alarm| self.kind == AlarmType::None || alarm.alarm == self.kind as i32).collect()

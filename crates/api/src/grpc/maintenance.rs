@@ -70,7 +70,7 @@ impl Maintenance for MaintenanceService {
             db_size_in_use: status.stored_bytes as i64,
             is_learner: self.handle.is_learner(),
             storage_version: ETCD_VERSION.to_owned(),
-            db_size_quota: self.handle.quota_bytes() as i64,
+            db_size_quota: status.quota_bytes as i64,
         }))
     }
 

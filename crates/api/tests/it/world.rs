@@ -54,6 +54,9 @@ impl World {
             response_bytes_max: base::limits::RESPONSE_BYTES_MAX,
             txn_ops_max: 128,
             quota_bytes: 0,
+            compaction: None,
+            history_age: Duration::from_secs(3_600),
+            history_rows_max: 1_000,
             flush_interval: Duration::from_millis(100),
             flush_bytes: 8 * 1024 * 1024,
             wal_segment_bytes: 4 * 1024 * 1024,
@@ -65,6 +68,7 @@ impl World {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
             timed: true,
+            with_peers: false,
         };
         let mut peers = peers.into_iter();
         let server = Server::start_on(peers.next().unwrap(), config).unwrap();

@@ -11,7 +11,9 @@ use crate::config::gather;
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
 use crate::log::Output;
+use server::Compaction;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// etcd's own timeout of a request is this, and two elections.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
@@ -31,8 +33,11 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     if places.exists {
         checked.config.join = others_of(&checked.config);
     }
+    checked.config.compaction = places.compaction;
     checked.client_addrs = places.clients;
     checked.metrics_addrs = places.metrics;
+    // etcd has no such port; whoever wants it says so.
+    checked.http_addr = None;
     checked.log_outputs = places.outputs;
     checked.manner = Manner::Etcd;
     checked.timed = places.timed;
@@ -48,6 +53,7 @@ struct Places {
     timed: bool,
     /// The cluster exists, and this member is in its table or has its place already.
     exists: bool,
+    compaction: Option<Compaction>,
 }
 
 /// Those of the listed members whom this one can ask for its place.
@@ -99,12 +105,14 @@ impl Translation<'_> {
         self.take_progress_interval("experimental-watch-progress-notify-interval");
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
+        let compaction = self.take_compaction();
         Places {
             clients,
             metrics: self.listen("listen-metrics-urls"),
             outputs: self.outputs(),
             timed,
             exists,
+            compaction,
         }
     }
 
@@ -151,6 +159,38 @@ impl Translation<'_> {
                 self.settings.push((Id::WatchProgressIntervalMs, Value { text, origin }));
             }
             Err(problem) => self.problems.push(format!("{}: {problem}", given.origin)),
+        }
+    }
+
+    /// As in etcd: none without a retention; an age in hours or as a duration, or a number of revisions.
+    fn take_compaction(&mut self) -> Option<Compaction> {
+        let mode = self.given("auto-compaction-mode").cloned();
+        let retention = self.given("auto-compaction-retention").cloned()?;
+        let number = retention.value.parse::<u32>().ok();
+        let parsed = match mode.as_ref().map_or("periodic", |mode| mode.value.as_str()) {
+            _ if number == Some(0) => return None,
+            "periodic" | "0" => match number {
+                Some(hours) => Ok(by_age(Duration::from_secs(u64::from(hours) * 3_600))),
+                None => duration::parse(&retention.value).map(by_age),
+            },
+            "revision" => number
+                .map(by_count)
+                .ok_or_else(|| format!("\"{}\" is not a number of revisions", retention.value)),
+            other => {
+                let origin = mode.as_ref().map_or("", |mode| mode.origin.as_str());
+                let problem = format!("{origin} is \"{other}\"; it must be periodic or revision");
+                self.problems.push(problem);
+                return None;
+            }
+        };
+        match parsed {
+            Ok(compaction) => {
+                (!compaction.keep_age.is_zero() || compaction.keep_revisions > 0).then_some(compaction)
+            }
+            Err(problem) => {
+                self.problems.push(format!("{}: {problem}", retention.origin));
+                None
+            }
         }
     }
 
@@ -291,6 +331,29 @@ impl Translation<'_> {
             path => Output::File(path.into()),
         };
         given.value.split(',').map(output).collect()
+    }
+}
+
+/// Nobody is waited for who is further behind. etcd waits for nobody.
+const LAG_AGE_MAX: Duration = Duration::from_secs(3_600);
+const LAG_REVISIONS_MAX: u64 = 1_000_000;
+
+/// etcd compacts every hour, or more often when less is kept.
+fn by_age(keep_age: Duration) -> Compaction {
+    let interval = keep_age.min(Duration::from_secs(3_600));
+    Compaction { keep_age, interval, ..by_count(0) }
+}
+
+/// etcd compacts every five minutes.
+fn by_count(revisions: u32) -> Compaction {
+    let interval = Duration::from_secs(300);
+    Compaction {
+        keep_age: Duration::ZERO,
+        keep_revisions: u64::from(revisions),
+        interval,
+        step: 1,
+        lag_age_max: LAG_AGE_MAX,
+        lag_revisions_max: LAG_REVISIONS_MAX,
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Hub {
     /// Applied; what lies above `current` is gathered and not sent yet.
     observed: Revision,
     pub(super) compacted: Revision,
+    /// A compaction to here is being prepared: no watch that it would end is begun.
+    gate: Revision,
     pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) interests: Interests,
     /// Watches that are behind and whose stream has credit, by the revision that they need next.
@@ -58,6 +60,7 @@ impl Hub {
             current: revision,
             observed: revision,
             compacted: Revision::ZERO,
+            gate: Revision::ZERO,
             streams: BTreeMap::new(),
             interests: Interests::default(),
             ready: BTreeSet::new(),
@@ -118,6 +121,17 @@ impl Hub {
         self.wake_future();
     }
 
+    /// From now on watches begin at this revision or later; zero admits all that can still be read.
+    pub fn set_gate(&mut self, gate: Revision) {
+        self.gate = gate;
+    }
+
+    /// The oldest revision that a watch needs next and has not been sent.
+    pub fn oldest_needed(&self) -> Option<Revision> {
+        let of_stream = |stream: &StreamId| self.behind_of(*stream).into_iter().map(|(next, _)| next).min();
+        self.streams.keys().filter_map(of_stream).min()
+    }
+
     /// Somebody is behind and could be sent more at once.
     pub fn is_busy(&self) -> bool {
         !self.ready.is_empty()
@@ -163,8 +177,8 @@ impl Hub {
         }
         self.tell(stream, id, Kind::Created, out);
         self.settle(stream, id, next);
-        // Below what the hub has heard of so far, or below what was compacted in this very turn.
-        let compacted = now.compacted.max(self.compacted);
+        // Below what the hub has heard of so far, or below what was compacted in this very turn, or is about to be.
+        let compacted = now.compacted.max(self.compacted).max(self.gate);
         if next < compacted {
             self.cancel(stream, id, Some(compacted), out);
         }

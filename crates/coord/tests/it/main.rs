@@ -5,6 +5,7 @@ mod compaction;
 mod duplicates;
 mod fences;
 mod generate;
+mod history;
 mod leases;
 mod locks;
 mod model;

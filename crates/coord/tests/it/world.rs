@@ -6,7 +6,7 @@ use base::{
 use bytes::Bytes;
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use coord::request::{Compare, Delete, Put, Range, Relation, Request, Target, Txn};
-use coord::{Applied, Change, Command, Proposal, Record, Records, State, Unindexed, rows};
+use coord::{Applied, Change, Command, Proposal, Record, Records, State, Unindexed, Window, rows};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -60,6 +60,8 @@ pub struct World {
     unindexed: Unindexed,
     /// The rows of the index are written after so many changes.
     pub index_every: usize,
+    /// What compaction leaves.
+    pub window: Window,
 }
 
 pub const ORIGIN: NodeId = NodeId(7);
@@ -73,6 +75,7 @@ impl World {
             seq: 0,
             unindexed: Unindexed::default(),
             index_every: 1,
+            window: Window::NONE,
         }
     }
 
@@ -96,7 +99,16 @@ impl World {
         let mut removed = Vec::new();
         let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| removed.push(row(table, key, value));
         self.unindexed.write(&mut keep);
-        self.state.sweep(&self.store, lines_max, &mut keep).expect("the rows are whole");
+        self.state.sweep(&self.store, self.window, lines_max, &mut keep).expect("the rows are whole");
+        self.state.take_rows(&mut keep);
+        removed.into_iter().for_each(|row| self.store.write(row));
+    }
+
+    /// Removes all that lies outside a window.
+    pub fn trim(&mut self, window: Window) {
+        let mut removed = Vec::new();
+        let mut keep = |table: Table, key: &[u8], value: Option<&[u8]>| removed.push(row(table, key, value));
+        self.state.trim_history(&self.store, window, 100, &mut keep).expect("the rows are whole");
         self.state.take_rows(&mut keep);
         removed.into_iter().for_each(|row| self.store.write(row));
     }

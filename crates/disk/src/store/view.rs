@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 pub struct StoreView {
-    tables: [OnceLock<Opened>; Table::ALL.len()],
+    tables: [OnceLock<Opened>; Table::NUMBERS],
     txn: ReadTransaction,
     name: String,
     /// The engine shuts its file when it is dropped; a view must be able to outlive the store it came from.

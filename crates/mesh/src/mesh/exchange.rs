@@ -125,6 +125,12 @@ impl Mesh {
         self.exchanges.plan = plan;
     }
 
+    /// What was taken before the node was found to lack something does not count.
+    pub(super) fn forget_sources(&mut self) {
+        self.exchanges.sources.clear();
+        self.exchanges.plan.iter_mut().for_each(|plan| plan.due = Instant::ZERO);
+    }
+
     pub(super) fn step_exchanges(&mut self, t: &mut Turn<'_>) {
         if t.now.at >= self.exchanges.floor_at {
             self.exchanges.floor_at = t.now.at.after(self.params.round_every);

@@ -137,6 +137,7 @@ impl Mesh {
         }
         let begins = topology.is_moving() && topology.began != self.topology.began;
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
+        let was_stale = self.is_stale();
         self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
         self.topology = topology;
         self.abroad.not_here(&self.topology);
@@ -147,6 +148,9 @@ impl Mesh {
             for shard in new {
                 self.wipe(t, shard, usize::MAX);
             }
+        }
+        if self.is_stale() && !was_stale {
+            self.forget_sources();
         }
         let lost: Vec<Shard> = kept.into_iter().filter(|shard| !self.keeps(*shard)).collect();
         self.plan_exchanges(begins, lost);

@@ -180,6 +180,8 @@ impl Mesh {
         let taken = repeated.zip(local.record.as_ref()).is_some_and(|(id, record)| record.has_taken(id));
         if let (Some(expect), Some(record), false) = (expect, local.record, taken)
             && !expect.dominates(&record.context)
+            // Whoever expects nothing finds nothing where something is deleted.
+            && (!expect.is_empty() || record.is_live(t.now.wall_ms))
         {
             self.finish(ask);
             return self.reply(t, client, Reply::Conflict(Box::new(record)));

@@ -98,6 +98,13 @@ impl Holds {
         self.0.values().any(firm) && !planted(Mutant::SweepIgnoresHolds)
     }
 
+    /// The oldest revision that somebody reads, and has not left alone for long.
+    pub fn oldest(&self, now: Instant) -> Option<Revision> {
+        let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);
+        let used = self.0.values().filter(|hold| now.since(hold.used) < idle_max);
+        used.map(|hold| hold.at).min()
+    }
+
     /// Ends what a compaction waits for and nobody has used for long.
     pub fn expire(&mut self, now: Instant, floor: Revision) {
         let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);

@@ -20,11 +20,12 @@ pub(crate) struct Tallies {
     pub watch_events: Counter,
     pub watch_events_pending: Gauge,
     versions_swept: Counter,
+    quota: Gauge,
     compaction_milliseconds: Histogram,
 }
 
 impl Tallies {
-    pub fn registered(registry: &mut Registry, quota_bytes: u64) -> Tallies {
+    pub fn registered(registry: &mut Registry) -> Tallies {
         // As in etcd: from a tenth of a second, doubling, up to seven minutes.
         let milliseconds = || Histogram::new(exponential_buckets(100.0, 2.0, 14));
         let tallies = Tallies {
@@ -35,6 +36,7 @@ impl Tallies {
             watch_events: Counter::default(),
             watch_events_pending: Gauge::default(),
             versions_swept: Counter::default(),
+            quota: Gauge::default(),
             compaction_milliseconds: milliseconds(),
         };
         let counters = [
@@ -71,11 +73,13 @@ impl Tallies {
             "Pauses of requests for a compaction: there are none",
             milliseconds(),
         );
-        let quota = Gauge::<i64>::default();
-        // None is the largest number.
-        quota.set(i64::try_from(quota_bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(i64::MAX));
-        registry.register("etcd_server_quota_backend_bytes", "How much may be stored", quota);
+        registry.register("etcd_server_quota_backend_bytes", "How much may be stored", tallies.quota.clone());
         tallies
+    }
+
+    /// None is the largest number.
+    pub fn set_quota(&self, bytes: u64) {
+        self.quota.set(i64::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(i64::MAX));
     }
 
     pub fn applied_in(&self, time: Duration) {

@@ -59,10 +59,14 @@ impl World {
             flush_bytes: 8 * 1024 * 1024,
             response_bytes_max: 4 * 1024 * 1024,
             quota_bytes: 0,
+            compaction: None,
+            history_age: Duration::from_secs(3_600),
+            history_rows_max: 1_000,
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(5),
+            mesh: server::config::Mesh::default(),
         };
         (self.tune)(&mut config);
         config

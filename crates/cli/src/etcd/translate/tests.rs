@@ -112,3 +112,21 @@ fn what_cannot_be_honoured_is_refused_with_a_reason() {
         "turned off, they ask for nothing"
     );
 }
+
+#[test]
+fn nothing_is_compacted_by_itself_unless_etcd_would() {
+    let compaction = |line: &str| translated(line).unwrap().config.compaction;
+    let kept = |line: &str| {
+        compaction(line).map(|it| (it.keep_age.as_secs(), it.keep_revisions, it.interval.as_secs()))
+    };
+    assert_eq!(kept(""), None);
+    assert_eq!(kept("--auto-compaction-mode revision"), None);
+    assert_eq!(kept("--auto-compaction-retention 0"), None);
+    assert_eq!(kept("--auto-compaction-retention 2"), Some((7_200, 0, 3_600)), "hours");
+    assert_eq!(kept("--auto-compaction-retention 5m"), Some((300, 0, 300)));
+    let revisions = "--auto-compaction-mode revision --auto-compaction-retention";
+    assert_eq!(kept(&format!("{revisions} 1000")), Some((0, 1_000, 300)));
+    assert!(problems(&format!("{revisions} 5m")).contains("not a number of revisions"));
+    assert!(problems("--auto-compaction-mode weekly --auto-compaction-retention 1").contains("periodic"));
+    assert!(problems("--auto-compaction-retention soon").contains("not a duration"));
+}

@@ -1,0 +1,70 @@
+//! The StoreService: what is known of a key's past, and the quota.
+//! Requests go in, the words of the state machine come out, and back.
+
+use crate::grpc::{refusal, who};
+use base::Code;
+use coord::Past;
+use proto::althing::store::v1::change::Kind;
+use proto::althing::store::v1::quota_request::Action;
+use proto::althing::store::v1::store_service_server::StoreService;
+use proto::althing::store::v1::{Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse};
+use server::Handle;
+use tonic::{Request, Response, Status};
+
+pub struct Stores {
+    handle: Handle,
+}
+
+impl Stores {
+    pub fn new(handle: Handle) -> Stores {
+        Stores { handle }
+    }
+}
+
+#[tonic::async_trait]
+impl StoreService for Stores {
+    async fn history(&self, request: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
+        let HistoryRequest { key, limit } = request.into_inner();
+        if key.is_empty() {
+            return Err(refusal::render(Code::EmptyKey));
+        }
+        let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let (past, more) = self.handle.history(key, limit).await.map_err(refusal::render)?;
+        let status = self.handle.status();
+        Ok(Response::new(HistoryResponse {
+            header: Some(who::header(&self.handle, status.revision)),
+            changes: past.iter().map(change).collect(),
+            more,
+            compact_revision: status.compacted.0,
+        }))
+    }
+
+    async fn quota(&self, request: Request<QuotaRequest>) -> Result<Response<QuotaResponse>, Status> {
+        let QuotaRequest { action, bytes } = request.into_inner();
+        let action = Action::try_from(action).map_err(|_| Status::invalid_argument("no such action"))?;
+        match action {
+            Action::Get => {}
+            Action::Set => drop(self.handle.set_quota(Some(bytes)).await.map_err(refusal::render)?),
+            Action::Reset => drop(self.handle.set_quota(None).await.map_err(refusal::render)?),
+        }
+        let status = self.handle.status();
+        Ok(Response::new(QuotaResponse {
+            header: Some(who::header(&self.handle, status.revision)),
+            quota_bytes: status.quota_bytes,
+            stored_bytes: status.stored_bytes,
+        }))
+    }
+}
+
+fn change(past: &Past) -> Change {
+    let kind = if past.put.is_some() { Kind::Put } else { Kind::Delete };
+    Change {
+        kind: kind as i32,
+        revision: past.revision.0,
+        time_ms: past.millis.unwrap_or(0),
+        create_revision: past.put.map_or(0, |put| put.create.0),
+        version: past.put.map_or(0, |put| put.version),
+        lease: past.put.map_or(0, |put| put.lease.0),
+        value_bytes: past.put.map_or(0, |put| i64::from(put.value_len)),
+    }
+}

@@ -1,0 +1,118 @@
+//! When revisions came about: marks that say which revision was the newest at which time of day.
+//! The leader proposes one now and then while something changes, with the time in the command, so that all members keep
+//! the same; between two marks nobody knows better. Times never go back, whatever the clocks of leaders do. Marks are
+//! rows, and memory holds the last one only. Rows in docs/formats/rows.md.
+
+use crate::rows::{Corrupt, Emit, FORMAT, formatted};
+use base::codec::put_signed;
+use base::{Revision, Table, View};
+use bytes::Bytes;
+use std::ops::Bound::{Included, Unbounded};
+
+const CLOCK_KEY: &[u8] = b"clock";
+
+/// At this time, in milliseconds since 1970, this was the newest revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub revision: Revision,
+    pub millis: i64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    last: Option<Mark>,
+    /// Not written yet.
+    unwritten: Vec<Mark>,
+}
+
+impl Clock {
+    pub fn last(&self) -> Option<Mark> {
+        self.last
+    }
+
+    /// The last mark says that there is nothing new to be marked.
+    pub fn is_marked(&self, revision: Revision) -> bool {
+        self.last.is_some_and(|last| last.revision >= revision)
+    }
+
+    pub fn mark(&mut self, revision: Revision, millis: i64) {
+        if self.is_marked(revision) {
+            return;
+        }
+        let millis = self.last.map_or(millis, |last| last.millis.max(millis));
+        let mark = Mark { revision, millis };
+        self.last = Some(mark);
+        self.unwritten.push(mark);
+    }
+
+    pub fn take_rows(&mut self, emit: &mut Emit<'_>) {
+        for mark in &self.unwritten {
+            emit(Table::Clock, &row_key(mark.revision), Some(&encode_millis(mark.millis)));
+        }
+        if let Some(last) = self.unwritten.pop() {
+            let mut value = vec![FORMAT];
+            put_signed(&mut value, last.revision.0);
+            put_signed(&mut value, last.millis);
+            emit(Table::Meta, CLOCK_KEY, Some(&value));
+        }
+        self.unwritten.clear();
+    }
+
+    pub fn load(view: &dyn View) -> Result<Clock, Corrupt> {
+        let Some(row) = view.get(Table::Meta, CLOCK_KEY) else { return Ok(Clock::default()) };
+        let last = decode_mark(row).ok_or(Corrupt::malformed(Table::Meta, CLOCK_KEY))?;
+        Ok(Clock { last: Some(last), unwritten: Vec::new() })
+    }
+}
+
+/// By when a revision had come about; `None` for the newest, and for what is too long ago.
+pub(crate) fn millis_of(view: &dyn View, revision: Revision) -> Result<Option<i64>, Corrupt> {
+    let mut found = Ok(None);
+    view.scan(Table::Clock, Included(&row_key(revision)), Unbounded, &mut |key, value| {
+        let mark = parse_row(key, value).ok_or_else(|| Corrupt::malformed(Table::Clock, key));
+        found = mark.map(|mark| Some(mark.millis));
+        false
+    });
+    found
+}
+
+/// The newest revision of those that were there by that time, and the rows of the marks up to it, so many at most.
+pub(crate) fn marks_until(view: &dyn View, millis: i64, rows_max: usize) -> Result<Vec<Mark>, Corrupt> {
+    let mut marks = Vec::new();
+    let mut outcome = Ok(());
+    view.scan(Table::Clock, Unbounded, Unbounded, &mut |key, value| match parse_row(key, value) {
+        Some(mark) if mark.millis <= millis && marks.len() < rows_max => {
+            marks.push(mark);
+            true
+        }
+        Some(_) => false,
+        None => {
+            outcome = Err(Corrupt::malformed(Table::Clock, key));
+            false
+        }
+    });
+    outcome.map(|()| marks)
+}
+
+pub(crate) fn row_key(revision: Revision) -> [u8; 8] {
+    revision.0.to_be_bytes()
+}
+
+fn encode_millis(millis: i64) -> Vec<u8> {
+    let mut value = vec![FORMAT];
+    put_signed(&mut value, millis);
+    value
+}
+
+fn parse_row(key: &[u8], value: &[u8]) -> Option<Mark> {
+    let revision = Revision(i64::from_be_bytes(key.try_into().ok()?));
+    let mut reader = formatted(Bytes::copy_from_slice(value))?;
+    let millis = reader.signed()?;
+    reader.is_empty().then_some(Mark { revision, millis })
+}
+
+fn decode_mark(row: Bytes) -> Option<Mark> {
+    let mut reader = formatted(row)?;
+    let mark = Mark { revision: Revision(reader.signed()?), millis: reader.signed()? };
+    reader.is_empty().then_some(mark)
+}

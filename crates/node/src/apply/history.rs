@@ -1,0 +1,40 @@
+//! What is kept of the past when its values are gone, and the time of day that goes with it.
+//! The leader proposes the time now and then while something changes. While there is no space, nothing is kept.
+
+use super::{Apply, Output};
+use crate::leases::Proposals;
+use base::Instant;
+use coord::{AlarmKind, Command, Window};
+use std::time::Duration;
+
+/// Between two marks of the time; nobody knows better when a revision came about.
+const MARK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Apply {
+    pub(super) fn window(&self) -> Window {
+        let no_space = self.state.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
+        if no_space { Window::NONE } else { self.params.history }
+    }
+
+    pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut Output) {
+        let Some(term) = self.lessor.term() else { return };
+        let recent = self.marked.is_some_and(|at| now.since(at) < MARK_INTERVAL);
+        if recent || self.params.history.is_none() || !self.state.wants_mark() {
+            return;
+        }
+        self.marked = Some(now);
+        let mut bytes = Vec::new();
+        Command::Mark { millis }.encode(&mut bytes);
+        out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+    }
+
+    /// Rows without values that are kept of the past.
+    pub fn history_rows(&self) -> u64 {
+        self.state.history_rows()
+    }
+
+    /// What may be stored, by the rows of changes; zero sets no bound.
+    pub fn quota_bytes(&self) -> u64 {
+        self.state.quota().unwrap_or(self.params.quota_bytes)
+    }
+}

@@ -1,0 +1,176 @@
+//! Three state machines that apply the same log, one of which goes astray, and hear each other's words.
+
+use super::*;
+use crate::apply::{Input, Params};
+use crate::batch::Proposal;
+use crate::{compactor, leases};
+use base::mutant::{Mutant, plant};
+use base::{Boot, Instant, LeaseId, Position, ProposalId, Table, Term, View};
+use bytes::Bytes;
+use coord::request::Put;
+use coord::{Member, MemberChange, watch};
+use raft::Entry;
+use std::ops::Bound;
+use std::time::Duration;
+
+const LEADER: usize = 0;
+const ASTRAY: usize = 2;
+
+/// A store to which nothing was ever written.
+struct Nothing;
+
+impl View for Nothing {
+    fn get(&self, _: Table, _: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    fn scan(&self, _: Table, _: Bound<&[u8]>, _: Bound<&[u8]>, _: &mut dyn FnMut(&[u8], &[u8]) -> bool) {}
+}
+
+struct World {
+    members: Vec<Apply>,
+    index: u64,
+    /// What the leader proposed.
+    proposed: Vec<Command>,
+}
+
+fn id(member: usize) -> NodeId {
+    NodeId(member as u64 + 1)
+}
+
+fn machine(member: usize) -> Apply {
+    let params = Params {
+        me: id(member),
+        boot: Boot(1),
+        flush_interval: Duration::MAX,
+        flush_bytes: usize::MAX,
+        range_bytes: 1_000,
+        watch: watch::Params {
+            progress_interval: Duration::MAX,
+            fragment_bytes: 1_000,
+            batch_revisions: 1_000,
+            batch_bytes: 1_000,
+            watches_max: 1,
+        },
+        leases: leases::Params { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        founders: Vec::new(),
+        quota_bytes: 0,
+        history: coord::Window::NONE,
+        compaction: compactor::Params {
+            keep: None,
+            lag_max: compactor::Lag { age: Duration::MAX, revisions: u64::MAX },
+            interval: Duration::MAX,
+            patience: Duration::MAX,
+            grace: Duration::MAX,
+        },
+    };
+    Apply::restore(params, Instant::ZERO, &Nothing).expect("there is nothing to be damaged")
+}
+
+impl World {
+    fn new(count: usize) -> World {
+        let mut world = World { members: (0..count).map(machine).collect(), index: 0, proposed: Vec::new() };
+        let founders = (0..count).map(|member| Member {
+            id: id(member),
+            name: format!("m{member}"),
+            peer_urls: vec![format!("http://m{member}")],
+            client_urls: Vec::new(),
+            learner: false,
+        });
+        world.commit(&[Command::Members(MemberChange::Found(founders.collect()))], None);
+        world.step(LEADER, Input::Leading(Some(Term(1))));
+        world
+    }
+
+    fn step(&mut self, member: usize, input: Input) {
+        let mut out = Output::default();
+        self.members[member].step(Instant::ZERO, &Nothing, input, &mut out);
+        let commands = out.proposals.into_iter().flat_map(|proposals| proposals.commands);
+        self.proposed.extend(commands.filter_map(Command::decode));
+        for (to, word) in out.words {
+            self.step(to.0 as usize - 1, Input::Word { from: id(member), word });
+        }
+    }
+
+    /// Everybody applies an entry; one of them may apply another in its place.
+    fn commit(&mut self, commands: &[Command], astray: Option<&[Command]>) {
+        self.index += 1;
+        for member in 0..self.members.len() {
+            let commands = astray.filter(|_| member == ASTRAY).unwrap_or(commands);
+            let mut data = Vec::new();
+            for command in commands {
+                let mut bytes = Vec::new();
+                command.encode(&mut bytes);
+                let id = ProposalId { origin: NodeId(99), boot: Boot(1), seq: self.index };
+                Proposal { id, low: self.index, command: bytes.into() }.encode(&mut data);
+            }
+            let at = Position { term: Term(1), index: Index(self.index) };
+            self.step(member, Input::Committed(vec![Entry { at, data: data.into(), reconfigures: false }]));
+        }
+    }
+
+    fn put_until_compared(&mut self) {
+        while !self.index.is_multiple_of(DIGEST_EVERY_ENTRIES) || self.index == 0 {
+            self.commit(&[put("same")], None);
+        }
+    }
+
+    fn astray(&self) -> Vec<bool> {
+        self.members.iter().map(Apply::is_astray).collect()
+    }
+}
+
+fn put(value: &'static str) -> Command {
+    let key = Bytes::from_static(b"k");
+    Command::Put(Put { key, value: Some(value.into()), lease: Some(LeaseId::NONE), prev_kv: false })
+}
+
+fn corrupt(member: usize) -> Alarm {
+    Alarm { kind: AlarmKind::Corrupt, member: id(member), automatic: true }
+}
+
+#[test]
+fn members_that_agree_go_on() {
+    let mut world = World::new(3);
+    world.put_until_compared();
+    assert_eq!(world.astray(), [false; 3]);
+    assert!(world.proposed.is_empty());
+}
+
+#[test]
+fn who_went_astray_is_fenced_and_an_alarm_tells_until_it_is_replaced() {
+    let mut world = World::new(3);
+    world.commit(&[put("right")], Some(&[put("wrong")]));
+    world.put_until_compared();
+    assert_eq!(world.astray(), [false, false, true]);
+    let raise = Command::Alarm(AlarmCommand::Raise(corrupt(ASTRAY)));
+    assert_eq!(world.proposed[0], raise);
+    let applied = world.members[ASTRAY].applied_index();
+    world.commit(&[raise], None);
+    assert_eq!(world.members[ASTRAY].applied_index(), applied, "it does nothing more");
+    world.proposed.clear();
+    world.step(LEADER, Input::Tick);
+    assert!(world.proposed.is_empty(), "it is still there");
+    world.commit(&[Command::Members(MemberChange::Remove(id(ASTRAY)))], None);
+    world.step(LEADER, Input::Tick);
+    assert_eq!(world.proposed, [Command::Alarm(AlarmCommand::Clear(corrupt(ASTRAY)))]);
+}
+
+#[test]
+fn of_two_that_differ_nobody_knows_which_is_right() {
+    let mut world = World::new(2);
+    world.members[1].state.forget_lease(LeaseId(1));
+    world.put_until_compared();
+    assert_eq!(world.astray(), [false; 2]);
+    assert_eq!(world.proposed[0], Command::Alarm(AlarmCommand::Raise(corrupt(1))));
+}
+
+#[test]
+fn the_planted_bug_would_let_it_go_on() {
+    plant(Some(Mutant::DigestsUnread));
+    let mut world = World::new(3);
+    world.commit(&[put("right")], Some(&[put("wrong")]));
+    world.put_until_compared();
+    plant(None);
+    assert_eq!(world.astray(), [false; 3], "which the test above would not let pass");
+}

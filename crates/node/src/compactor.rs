@@ -1,0 +1,223 @@
+//! The leader's compactions: rounds in which every member is asked what it still needs, given notice, and then one
+//! command is proposed.
+//! Time, what members say and the applied state go in; words to members and now and then a revision to compact to come
+//! out. A round goes to one below the least that anybody needs, never further than what is kept for everybody. Who is
+//! silent ends the round, unless it has been silent for so long that nothing is kept for it any more.
+
+use crate::word::{Epoch, Round, Said};
+use base::{Instant, NodeId, Revision, Term};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// What is never compacted without being asked; `None` leaves all of it to clients.
+    pub keep: Option<Keep>,
+    /// How far behind a watch or a large read may be before nothing is kept for it.
+    pub lag_max: Lag,
+    /// Between two rounds.
+    pub interval: Duration,
+    /// How long the answers to one question are waited for.
+    pub patience: Duration,
+    /// A member that has not been heard for so long holds nothing up.
+    pub grace: Duration,
+}
+
+/// The past that stays readable: all that is younger, and at least so many revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    pub age: Duration,
+    pub revisions: u64,
+    /// A compaction that would gain less is not worth it.
+    pub step: u64,
+}
+
+/// Whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    pub age: Duration,
+    pub revisions: u64,
+}
+
+/// What the leader sees when it looks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a> {
+    pub now: Instant,
+    pub members: &'a BTreeSet<NodeId>,
+    pub revision: Revision,
+    pub compacted: Revision,
+    /// What was the newest revision as long ago as everything is kept; nobody may know.
+    pub aged: Option<Revision>,
+    /// Space is more urgent than the past.
+    pub no_space: bool,
+}
+
+/// What a step brought about.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steps {
+    pub words: Vec<(NodeId, Round)>,
+    pub compact: Option<Revision>,
+}
+
+pub(crate) struct Compactor {
+    params: Params,
+    term: Option<Term>,
+    rounds: u64,
+    next_round: Instant,
+    stage: Stage,
+    /// When each member was last heard; the beginning of the term for the others.
+    heard: BTreeMap<NodeId, Instant>,
+    leading_since: Instant,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Resting,
+    Asking { goal: Revision, needs: BTreeMap<NodeId, Revision>, until: Instant },
+    Noticing { to: Revision, silent: BTreeSet<NodeId>, until: Instant, again: bool },
+}
+
+impl Compactor {
+    pub fn new(params: Params) -> Compactor {
+        Compactor {
+            params,
+            term: None,
+            rounds: 0,
+            next_round: Instant::ZERO,
+            stage: Stage::Resting,
+            heard: BTreeMap::new(),
+            leading_since: Instant::ZERO,
+        }
+    }
+
+    /// A new leader begins with a round of its own, and waits for the members anew.
+    pub fn set_leading(&mut self, now: Instant, term: Option<Term>) {
+        self.term = term;
+        self.stage = Stage::Resting;
+        self.heard.clear();
+        self.leading_since = now;
+        self.next_round = now.after(self.params.interval);
+    }
+
+    /// There may be something to do: a look at the members is worth its price.
+    pub fn is_awake(&self, now: Instant) -> bool {
+        let resting = matches!(self.stage, Stage::Resting) && now < self.next_round;
+        self.term.is_some() && self.params.keep.is_some() && !resting
+    }
+
+    pub fn tick(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
+        let Some(keep) = self.params.keep.filter(|_| self.term.is_some()) else { return };
+        match &self.stage {
+            Stage::Resting if sight.now >= self.next_round => self.begin(sight, keep, steps),
+            Stage::Resting => {}
+            Stage::Asking { until, .. } | Stage::Noticing { until, .. } if sight.now >= *until => {
+                self.run_out(sight, steps);
+            }
+            _ => self.go_on(sight, steps),
+        }
+    }
+
+    pub fn hear(&mut self, sight: &Sight<'_>, from: NodeId, word: Round, steps: &mut Steps) {
+        self.heard.insert(from, sight.now);
+        if Some(word.epoch) != self.epoch() {
+            return;
+        }
+        match (&mut self.stage, word.said) {
+            (Stage::Asking { needs, .. }, Said::Need(revision)) => drop(needs.insert(from, revision)),
+            (Stage::Noticing { silent, .. }, Said::Agreed) => drop(silent.remove(&from)),
+            _ => return,
+        }
+        self.go_on(sight, steps);
+    }
+
+    fn epoch(&self) -> Option<Epoch> {
+        self.term.map(|term| Epoch { term, nth: self.rounds })
+    }
+
+    fn say(&self, to: NodeId, said: Said, steps: &mut Steps) {
+        if let Some(epoch) = self.epoch() {
+            steps.words.push((to, Round { epoch, said }));
+        }
+    }
+
+    fn begin(&mut self, sight: &Sight<'_>, keep: Keep, steps: &mut Steps) {
+        self.next_round = sight.now.after(self.params.interval);
+        let Some(goal) = goal(sight, keep).filter(|goal| is_worth_it(sight, keep, *goal)) else { return };
+        self.rounds += 1;
+        let until = sight.now.after(self.params.patience);
+        self.stage = Stage::Asking { goal, needs: BTreeMap::new(), until };
+        sight.members.iter().for_each(|member| self.say(*member, Said::Ask, steps));
+    }
+
+    /// Nothing is kept any longer for a member that has not been heard for so long.
+    fn is_given_up(&self, now: Instant, member: NodeId) -> bool {
+        let heard = self.heard.get(&member).copied().unwrap_or(self.leading_since);
+        now.since(heard) >= self.params.grace
+    }
+
+    /// Takes the next step, if everybody has answered who is waited for.
+    fn go_on(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
+        match &self.stage {
+            Stage::Resting => {}
+            Stage::Asking { goal, needs, .. } => {
+                let missing = |member: &&NodeId| !needs.contains_key(member);
+                let waits = |member: &NodeId| !self.is_given_up(sight.now, *member);
+                if !sight.members.iter().filter(missing).any(waits) {
+                    let least = needs.values().min().copied();
+                    let to = least.map_or(*goal, |least| Revision(least.0 - 1).min(*goal));
+                    let told = needs.keys().copied().collect();
+                    self.give_notice(sight, to, told, steps);
+                }
+            }
+            Stage::Noticing { to, silent, .. } => {
+                if silent.iter().all(|member| self.is_given_up(sight.now, *member)) {
+                    steps.compact = Some(*to);
+                    self.stage = Stage::Resting;
+                }
+            }
+        }
+    }
+
+    fn give_notice(&mut self, sight: &Sight<'_>, to: Revision, silent: BTreeSet<NodeId>, steps: &mut Steps) {
+        let worth_it = self.params.keep.is_some_and(|keep| is_worth_it(sight, keep, to));
+        if !worth_it {
+            self.stage = Stage::Resting;
+            return;
+        }
+        silent.iter().for_each(|member| self.say(*member, Said::Notice(to), steps));
+        let until = sight.now.after(self.params.patience);
+        self.stage = Stage::Noticing { to, silent, until, again: false };
+    }
+
+    /// Somebody has not answered, or has refused: a notice is given once more, and that is all.
+    fn run_out(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
+        self.go_on(sight, steps);
+        match std::mem::replace(&mut self.stage, Stage::Resting) {
+            Stage::Noticing { to, silent, until, again: false } if until <= sight.now => {
+                silent.iter().for_each(|member| self.say(*member, Said::Notice(to), steps));
+                let until = sight.now.after(self.params.patience);
+                self.stage = Stage::Noticing { to, silent, until, again: true };
+            }
+            under_way @ Stage::Noticing { until, .. } if until > sight.now => self.stage = under_way,
+            _ => {}
+        }
+    }
+}
+
+/// As far as anything is compacted at all.
+fn goal(sight: &Sight<'_>, keep: Keep) -> Option<Revision> {
+    if sight.no_space {
+        return Some(sight.revision);
+    }
+    let by_count = Revision(sight.revision.0.saturating_sub_unsigned(keep.revisions));
+    Some(sight.aged?.min(by_count))
+}
+
+/// While space is wanted, everything is.
+fn is_worth_it(sight: &Sight<'_>, keep: Keep, to: Revision) -> bool {
+    let step = if sight.no_space { 1 } else { keep.step.max(1) };
+    to > Revision::EMPTY_STORE && to.0.saturating_sub(sight.compacted.0) >= step as i64
+}
+
+#[cfg(test)]
+mod tests;

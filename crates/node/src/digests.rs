@@ -1,0 +1,109 @@
+//! Whether this member's state is that of the others: digests of the applied state at certain indexes, compared.
+//! Own digests and those that others send go in; out comes a verdict as soon as enough is known of an index. Who has
+//! another digest than the majority of all members has gone astray and must not serve; with no majority somebody has,
+//! and nobody knows who. The digest rolls on from entry to entry, so what went astray once differs ever after.
+
+use base::limits::DIGESTS_KEPT_MAX;
+use base::mutant::{Mutant, planted};
+use base::{Index, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Default)]
+pub(crate) struct Digests {
+    /// By the index, then by the member.
+    known: BTreeMap<Index, BTreeMap<NodeId, u64>>,
+}
+
+/// What the digests of one index say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Everybody who was heard has the same, or too few were heard.
+    Same,
+    /// The majority has the same, and these others do not.
+    Astray(BTreeSet<NodeId>),
+    /// All have been heard, and no digest has the majority.
+    Undecided,
+}
+
+impl Digests {
+    pub fn note(&mut self, member: NodeId, index: Index, hash: u64) {
+        if !planted(Mutant::DigestsUnread) {
+            self.known.entry(index).or_default().insert(member, hash);
+        }
+        while self.known.len() > DIGESTS_KEPT_MAX {
+            self.known.pop_first();
+        }
+    }
+
+    /// The store was replaced; what this member's state came to before says nothing of the new one.
+    pub fn forget(&mut self, member: NodeId) {
+        for of_index in self.known.values_mut() {
+            of_index.remove(&member);
+        }
+    }
+
+    /// Those who are no members any more have no say.
+    pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> Verdict {
+        let known = self.known.get(&index).into_iter().flatten();
+        let known: Vec<(NodeId, u64)> = known
+            .map(|(member, hash)| (*member, *hash))
+            .filter(|(member, _)| members.contains(member))
+            .collect();
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        known.iter().for_each(|(_, hash)| *counts.entry(*hash).or_default() += 1);
+        if counts.len() < 2 {
+            return Verdict::Same;
+        }
+        match counts.iter().find(|(_, count)| **count > members.len() / 2) {
+            Some((right, _)) => {
+                let astray = known.iter().filter(|(_, hash)| hash != right).map(|(member, _)| *member);
+                Verdict::Astray(astray.collect())
+            }
+            None if known.len() < members.len() => Verdict::Same,
+            None => Verdict::Undecided,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(count: u64) -> BTreeSet<NodeId> {
+        (1..=count).map(NodeId).collect()
+    }
+
+    fn judged(hashes: &[(u64, u64)], count: u64) -> Verdict {
+        let mut digests = Digests::default();
+        hashes.iter().for_each(|(member, hash)| digests.note(NodeId(*member), Index(64), *hash));
+        digests.judge(Index(64), &members(count))
+    }
+
+    #[test]
+    fn who_differs_from_the_majority_has_gone_astray() {
+        assert_eq!(judged(&[(1, 5), (2, 5), (3, 5)], 3), Verdict::Same);
+        assert_eq!(judged(&[(1, 5), (2, 6), (3, 5)], 3), Verdict::Astray([NodeId(2)].into()));
+        assert_eq!(judged(&[(1, 5), (2, 6)], 3), Verdict::Same, "the third has not been heard");
+        assert_eq!(judged(&[(1, 5), (2, 6)], 2), Verdict::Undecided);
+        assert_eq!(judged(&[(1, 5), (2, 6), (3, 7)], 3), Verdict::Undecided);
+        assert_eq!(
+            judged(&[(1, 1), (2, 5), (3, 5), (4, 5), (5, 9)], 5),
+            Verdict::Astray([NodeId(1), NodeId(5)].into())
+        );
+        assert_eq!(judged(&[(1, 5), (9, 6)], 3), Verdict::Same, "the ninth is no member");
+    }
+
+    #[test]
+    fn only_the_last_indexes_are_kept_and_what_was_replaced_is_forgotten() {
+        let mut digests = Digests::default();
+        for index in 1..=100 {
+            digests.note(NodeId(1), Index(index), index);
+            digests.note(NodeId(2), Index(index), index);
+        }
+        assert!(digests.known.len() <= DIGESTS_KEPT_MAX);
+        digests.note(NodeId(3), Index(100), 7);
+        assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Astray([NodeId(3)].into()));
+        digests.forget(NodeId(3));
+        assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Same);
+    }
+}

@@ -1,0 +1,93 @@
+//! The gate at which a member holds up what a compaction that is being prepared would end.
+//! A notice raises it and is then judged by what the member needs: if something lies below, the gate goes back to where
+//! it was and the notice is refused. It falls by itself when the compaction does not come. Nothing depends on it for
+//! safety, for only the log compacts; it spares a watch that has just begun from being ended at once.
+
+use crate::word::Epoch;
+use base::{Instant, Revision};
+use std::time::Duration;
+
+/// How long a raised gate waits for its compaction.
+pub const GATE_LIFE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// The latest round that this member has heard of.
+    epoch: Epoch,
+    raised: Option<Raised>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raised {
+    to: Revision,
+    until: Instant,
+}
+
+impl Gate {
+    /// False for a round that has been overtaken by another.
+    pub fn enter(&mut self, epoch: Epoch) -> bool {
+        let current = epoch >= self.epoch;
+        self.epoch = self.epoch.max(epoch);
+        current
+    }
+
+    /// Raises the gate, looks at what is needed, and takes it back if that lies below. Answers whether it is up.
+    pub fn notice(&mut self, now: Instant, to: Revision, needed: impl FnOnce() -> Revision) -> bool {
+        let before = self.raised;
+        self.raised = Some(Raised { to, until: now.after(GATE_LIFE) });
+        let agreed = needed() > to;
+        if !agreed {
+            self.raised = before;
+        }
+        agreed
+    }
+
+    /// Lets a gate fall whose compaction has come, or does not come.
+    pub fn tick(&mut self, now: Instant, compacted: Revision) {
+        self.raised.take_if(|raised| raised.until <= now || raised.to <= compacted);
+    }
+
+    /// Nothing below may begin.
+    pub fn floor(&self) -> Revision {
+        self.raised.map_or(Revision::ZERO, |raised| raised.to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::Term;
+
+    fn epoch(term: u64, nth: u64) -> Epoch {
+        Epoch { term: Term(term), nth }
+    }
+
+    #[test]
+    fn a_notice_below_which_something_is_needed_leaves_the_gate_where_it_was() {
+        let mut gate = Gate::default();
+        assert!(gate.notice(Instant::ZERO, Revision(10), || Revision(11)));
+        assert!(!gate.notice(Instant::ZERO, Revision(20), || Revision(20)));
+        assert_eq!(gate.floor(), Revision(10));
+    }
+
+    #[test]
+    fn a_gate_falls_when_its_compaction_comes_or_does_not_come() {
+        let mut gate = Gate::default();
+        assert!(gate.notice(Instant::ZERO, Revision(10), || Revision(11)));
+        gate.tick(Instant::ZERO.after(GATE_LIFE - Duration::from_micros(1)), Revision(9));
+        assert_eq!(gate.floor(), Revision(10));
+        gate.tick(Instant::ZERO.after(GATE_LIFE), Revision(9));
+        assert_eq!(gate.floor(), Revision::ZERO);
+        assert!(gate.notice(Instant::ZERO, Revision(10), || Revision(11)));
+        gate.tick(Instant::ZERO, Revision(10));
+        assert_eq!(gate.floor(), Revision::ZERO);
+    }
+
+    #[test]
+    fn a_round_that_was_overtaken_is_not_entered() {
+        let mut gate = Gate::default();
+        assert!(gate.enter(epoch(3, 1)) && gate.enter(epoch(3, 1)) && gate.enter(epoch(3, 2)));
+        assert!(!gate.enter(epoch(3, 1)));
+        assert!(gate.enter(epoch(4, 1)) && !gate.enter(epoch(3, 9)));
+    }
+}

@@ -1,0 +1,107 @@
+//! What the state machines of members say to each other beside the log, and its bytes: about compactions, and what
+//! their states come to at an index.
+//! About a compaction a word is part of one round, which its epoch names; words of a round that is over mean nothing
+//! to anybody. Nothing that is said here is ever relied on to arrive.
+
+use base::codec::{Reader, put_signed, put_varint};
+use base::{Index, Revision, Term};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    Round(Round),
+    Digest(Digest),
+}
+
+/// What the sender's state comes to when it has applied this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    pub index: Index,
+    pub hash: u64,
+}
+
+/// A round of one leader. Later rounds are greater, whoever leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch {
+    pub term: Term,
+    pub nth: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    pub epoch: Epoch,
+    pub said: Said,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// From which revision on does the member still need everything?
+    Ask,
+    Need(Revision),
+    /// A compaction to this revision is about to be proposed: nothing that it would end may begin.
+    Notice(Revision),
+    /// Nothing at the member would be ended by it, nor will be.
+    Agreed,
+    /// Something would be.
+    Refused,
+}
+
+const ASK: u8 = 0;
+const NEED: u8 = 1;
+const NOTICE: u8 = 2;
+const AGREED: u8 = 3;
+const REFUSED: u8 = 4;
+const DIGEST: u8 = 5;
+
+impl Word {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            Word::Round(round) => round.encode(out),
+            Word::Digest(Digest { index, hash }) => {
+                out.push(DIGEST);
+                put_varint(out, index.0);
+                out.extend_from_slice(&hash.to_le_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader) -> Option<Word> {
+        match reader.u8()? {
+            DIGEST => {
+                let index = Index(reader.varint()?);
+                Some(Word::Digest(Digest { index, hash: reader.u64()? }))
+            }
+            kind => Round::decode(kind, reader).map(Word::Round),
+        }
+    }
+}
+
+impl Round {
+    fn encode(self, out: &mut Vec<u8>) {
+        let (kind, revision) = match self.said {
+            Said::Ask => (ASK, None),
+            Said::Need(revision) => (NEED, Some(revision)),
+            Said::Notice(revision) => (NOTICE, Some(revision)),
+            Said::Agreed => (AGREED, None),
+            Said::Refused => (REFUSED, None),
+        };
+        out.push(kind);
+        put_varint(out, self.epoch.term.0);
+        put_varint(out, self.epoch.nth);
+        if let Some(revision) = revision {
+            put_signed(out, revision.0);
+        }
+    }
+
+    fn decode(kind: u8, reader: &mut Reader) -> Option<Round> {
+        let epoch = Epoch { term: Term(reader.varint()?), nth: reader.varint()? };
+        let said = match kind {
+            ASK => Said::Ask,
+            NEED => Said::Need(Revision(reader.signed()?)),
+            NOTICE => Said::Notice(Revision(reader.signed()?)),
+            AGREED => Said::Agreed,
+            REFUSED => Said::Refused,
+            _ => return None,
+        };
+        Some(Round { epoch, said })
+    }
+}

@@ -1,0 +1,21 @@
+//! What is still known of a key's past: asked of the store as it is on the disk, where that holds up nobody.
+//! A key goes in, its last changes come out, with or without values. All rows of the past are looked at, so only so
+//! many such questions are answered at a time.
+
+use crate::backup::flushed_view;
+use crate::handle::Handle;
+use base::Code;
+use bytes::Bytes;
+use coord::Past;
+
+impl Handle {
+    /// The last changes of a key, the oldest first, and whether there were more before them.
+    pub async fn history(&self, key: Bytes, limit: usize) -> Result<(Vec<Past>, bool), Code> {
+        let core = self.core();
+        let view = flushed_view(core, self.status().applied.0).await?;
+        let _seat = core.readers.acquire().await.expect("it is never closed");
+        let read = tokio::task::spawn_blocking(move || coord::history_of(&*view, &key, limit));
+        // A row that cannot be read ends the process wherever it is met; here it would have been the first.
+        read.await.map_err(|_| Code::Stopped)?.map_err(|_| Code::Stopped)
+    }
+}

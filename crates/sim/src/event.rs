@@ -1,0 +1,68 @@
+//! Whom an event happens to, and what the trace keeps of it.
+//! Events go in, a process or a number comes out; two runs of one seed have the same numbers in the same order.
+
+use crate::world::Event;
+use base::rng::mix;
+
+impl Event {
+    /// The process, in one of its lives, to which this happens.
+    pub fn process(&self) -> Option<(usize, u32)> {
+        match self {
+            Event::Tick { host, life }
+            | Event::Write { host, life }
+            | Event::Synced { host, life }
+            | Event::ApplyTurn { host, life }
+            | Event::Flush { host, life }
+            | Event::Report { host, life, .. }
+            | Event::Errand { host, life, .. }
+            | Event::Job { host, life, .. }
+            | Event::Told { host, life, .. }
+            | Event::News { host, life, .. }
+            | Event::Hold { host, life, .. }
+            | Event::Piece { host, life, .. }
+            | Event::Arrive { host, life, .. } => Some((*host, *life)),
+            _ => None,
+        }
+    }
+
+    /// A number for the trace.
+    pub fn mark(&self) -> u64 {
+        let (kind, who) = match self {
+            Event::Tick { host, .. } => (1, *host),
+            Event::Deliver { from, to, bytes } => (2, from * 8 + to + bytes.len() * 64),
+            Event::Synced { host, .. } => (3, *host),
+            Event::ApplyTurn { host, .. } => (4, *host),
+            Event::Flush { host, .. } => (5, *host),
+            Event::Report { host, .. } => (6, *host),
+            Event::Ask { client } => (7, *client),
+            Event::Arrive { host, operation, .. } => (8, host + operation * 8),
+            Event::GiveUp { operation, .. } => (9, *operation),
+            Event::Retry { operation } => (23, *operation),
+            Event::Session { client } => (24, *client),
+            Event::Nemesis => (10, 0),
+            Event::Operate => (25, 0),
+            Event::Clerk => (40, 0),
+            Event::Retire { host } => (26, *host),
+            Event::Restart { host } => (11, *host),
+            Event::Resume { host } => (12, *host),
+            Event::SpaceReturns { host } => (13, *host),
+            Event::Heal => (14, 0),
+            Event::Blackout => (15, 0),
+            Event::Strike { host } => (22, *host),
+            Event::Write { host, .. } => (19, *host),
+            Event::Watch { watcher } => (16, *watcher),
+            Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),
+            Event::Whim { watcher } => (18, *watcher),
+            Event::Tenant { tenant } => (20, *tenant),
+            Event::Errand { host, .. } => (21, *host),
+            Event::Hold { host, hold, .. } => (23, host + hold.0 as usize * 8),
+            Event::Piece { host, hold, .. } => (24, host + hold.0 as usize * 8),
+            Event::Contend { contender, turn } => (28, contender + 256 * *turn as usize),
+            Event::Renew { contender, .. } => (29, *contender),
+            Event::Job { host, .. } => (25, *host),
+            Event::News { host, id, .. } => (27, host + 8 * id.0 as usize),
+            Event::Told { host, token, .. } => (26, host + 8 * token.0 as usize),
+        };
+        mix(kind ^ (who as u64) << 8)
+    }
+}

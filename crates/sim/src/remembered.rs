@@ -1,0 +1,62 @@
+//! The judge of the history: in the end every member knows of every change of every key, compacted or not.
+//! The members' stores and the true states go in; the first change that is missing, invented or of the wrong kind
+//! comes out. In these worlds the window holds everything that ever happens.
+
+use crate::oracle::{Checker, Violation};
+use crate::truth::Truth;
+use crate::world::{Checked, World};
+use base::{Revision, View};
+use bytes::Bytes;
+use coord::rows::Meta;
+use coord::{Corrupt, history_of};
+use std::collections::BTreeMap;
+
+/// Revisions, and whether the key was put.
+type Changes = Vec<(Revision, bool)>;
+
+impl World {
+    pub fn check_remembered(&self) -> Checked {
+        let truly = changes_of(&self.truth);
+        for host in self.member_hosts() {
+            let Some(process) = &self.hosts[host].process else { continue };
+            compare(process.member.vault.view(), &truly).map_err(|what| {
+                let what = format!("{}: {what}", self.hosts[host].id);
+                Violation { checker: Checker::History, what }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn changes_of(truth: &Truth) -> BTreeMap<Bytes, Changes> {
+    let mut changes: BTreeMap<Bytes, Changes> = BTreeMap::new();
+    let mut state = truth.state();
+    while let Some(before) = state.past() {
+        let revision = state.revision();
+        let put = state.keys().values().filter(|kv| kv.mod_revision == revision).map(|kv| (&kv.key, true));
+        let gone =
+            before.keys().keys().filter(|key| !state.keys().contains_key(*key)).map(|key| (key, false));
+        for (key, is_put) in put.chain(gone) {
+            changes.entry(key.clone()).or_default().push((revision, is_put));
+        }
+        state = before;
+    }
+    changes.values_mut().for_each(|changes| changes.reverse());
+    changes
+}
+
+/// What is not flushed yet is not asked for.
+fn compare(view: &dyn View, truly: &BTreeMap<Bytes, Changes>) -> Result<(), String> {
+    let damaged = |corrupt: Corrupt| corrupt.to_string();
+    let flushed = Meta::read(view).map_err(damaged)?.map_or(Revision::ZERO, |meta| meta.revision);
+    for (key, changes) in truly {
+        let (known, _) = history_of(view, key, usize::MAX).map_err(damaged)?;
+        let known = known.iter().map(|past| (past.revision, past.put.is_some()));
+        let expected = changes.iter().copied().filter(|(revision, _)| *revision <= flushed);
+        if !known.clone().eq(expected.clone()) {
+            let missing: Vec<_> = expected.filter(|change| !known.clone().any(|it| it == *change)).collect();
+            return Err(format!("the history of {key:?} is not what happened; missing: {missing:?}"));
+        }
+    }
+    Ok(())
+}
