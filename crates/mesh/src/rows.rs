@@ -45,6 +45,9 @@ pub enum Sort {
     Due,
     Hint,
     Conflict,
+    /// Of the replication log.
+    Log,
+    Index,
 }
 
 /// None for a row that no node writes.
@@ -55,6 +58,8 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
         DUE => Sort::Due,
         HINT => Sort::Hint,
         CONFLICT => Sort::Conflict,
+        LOG => Sort::Log,
+        BY_KIND | BY_HOME | BY_TIME => Sort::Index,
         _ => return None,
     })
 }
@@ -62,13 +67,12 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
+/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+pub const FLUSHED: &[u8] = &[META, 3];
 /// The other regions.
 pub const REGIONS: &[u8] = &[META, 4];
 /// Where the replication log begins and ends.
 pub const LOG_HEAD: &[u8] = &[META, 5];
-
-/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
-pub const FLUSHED: &[u8] = &[META, 3];
 
 /// How far another region has the replication log.
 pub fn stream(region: RegionId) -> Bytes {
