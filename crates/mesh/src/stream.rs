@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Entries under way at a time, and their bytes; one entry may exceed it.
 pub const WINDOW_ENTRIES: usize = 256;
-const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 
 const VERSION: u8 = 1;
 

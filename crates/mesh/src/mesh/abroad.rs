@@ -6,7 +6,7 @@ use super::membership::Routes;
 use super::{Mesh, Note, Turn, exchange};
 use crate::actor::{Actor, RegionId};
 use crate::frame::pulse::Pulse;
-use crate::frame::{Ask, Envelope, Frame, Shard};
+use crate::frame::{Ask, Envelope, Frame, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::Head;
@@ -127,6 +127,11 @@ impl Abroad {
         }
     }
 
+    /// These are of this region.
+    pub fn not_here(&mut self, topology: &Topology) {
+        self.nodes.retain(|node, _| topology.member(*node).is_none());
+    }
+
     /// The region of a node that is not of this one.
     pub fn home(&self, node: NodeId) -> Option<RegionId> {
         self.nodes.get(&node).copied()
@@ -134,10 +139,6 @@ impl Abroad {
 
     pub fn regions(&self) -> impl Iterator<Item = RegionId> {
         self.others.keys().copied()
-    }
-
-    pub fn exchanges_with(&mut self, region: RegionId) -> &mut usize {
-        &mut self.others.entry(region).or_default().exchanges
     }
 
     /// A shard was compared with a node of another region.
@@ -238,7 +239,7 @@ impl Mesh {
             Frame::Pulse(pulse) => self.step_pulse(t, region, *pulse),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => self.step_topology_abroad(region, bytes),
-            Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
+            Frame::Store { ask, key, record, .. } => self.step_store(t, from, ask, key, record, Why::Repair),
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
             }

@@ -2,7 +2,7 @@
 //! three nodes each; frames between them take up to thirty milliseconds.
 
 use super::scenes::{add, delete, expect};
-use super::world::{MS, TIMEOUT, World};
+use super::world::{MS, TIMEOUT, World, member};
 use super::{SECOND, key, put, read, tally, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
@@ -11,6 +11,7 @@ use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
+use crate::topology::Epoch;
 use base::NodeId;
 use base::mutant::Mutant;
 use bytes::Bytes;
@@ -360,7 +361,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
 
 #[test]
 fn scenes_between_regions_end_well() {
-    super::end_well(&SCENES);
+    super::end_well(&SCENES, 1);
 }
 
 #[test]
@@ -406,6 +407,29 @@ mod ends {
             assert_eq!(shown(world.call(node, read("doc"))), [Bytes::from_static(br#"{"a":1,"b":2}"#)]);
         }
         assert_eq!((world.differences(), world.n_conflicts), (vec![], 0));
+    }
+
+    #[test]
+    fn a_region_grows_and_the_others_follow_its_topology() {
+        let mut world = World::of_regions(9, 2);
+        world.add(NodeId(4));
+        let joining = world.topology.begin(Epoch(2), &[member(4)], &[]).unwrap();
+        world.publish(joining);
+        let mut n = 0;
+        for _ in 0..60 {
+            for node in [1, 11, 12] {
+                n += 1;
+                world.call(node, Request::Write(put(&format!("k{}", n % 50), &format!("{n}"))));
+                world.call(node, add("c", 1));
+            }
+            world.advance_move();
+            world.run(SECOND / 4);
+        }
+        assert!(!world.topology.is_moving());
+        world.run(6 * SECOND);
+        assert_eq!(world.differences(), []);
+        assert_eq!((total(&mut world, 4, "c"), total(&mut world, 13, "c")), (Some(n), Some(n)));
+        assert_eq!(world.leftovers(5), 0, "and the logs are empty");
     }
 
     #[test]
