@@ -14,7 +14,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("node", &["base", "bytes", "coord", "raft"]),
     ("http2", &["base", "bytes"]),
     ("disk", &["base", "bytes", "redb", "rustix", "thiserror"]),
-    ("engine", &["base", "bytes", "coord", "disk", "node", "raft", "thiserror"]),
+    ("engine", &["base", "bytes", "coord", "disk", "mesh", "node", "raft", "thiserror"]),
     ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
     (
         "server",
@@ -24,6 +24,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
             "coord",
             "disk",
             "engine",
+            "mesh",
             "node",
             "prometheus-client",
             "raft",

@@ -21,6 +21,8 @@ use tonic::transport::server::Connected;
 pub const CONNECTIONS_MAX: usize = 8_192;
 /// How long a connection may take to say which protocol it speaks.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often one is looked at who says less than a greeting at a time.
+const GREETING_POLL: Duration = Duration::from_millis(5);
 /// The opening words of HTTP/2; those of HTTP/1 are not shorter, and have a timeout of their own after them.
 const GREETING_BYTES: usize = 24;
 /// A pause after the kernel refuses to accept, as when file descriptors have run out.
@@ -83,6 +85,33 @@ impl Guest {
     /// Puts back what was read; it is read first.
     pub fn unread(&mut self, said: Bytes) {
         self.said = said;
+    }
+
+    /// Whether the first bytes are one of these; they are read again. As long as they may be, more is waited for.
+    pub async fn begins_with(&self, greetings: &[&[u8; 8]]) -> io::Result<bool> {
+        let deadline = Instant::now() + GREETING_TIMEOUT;
+        let mut heard = [0; 8];
+        loop {
+            let peeked = tokio::time::timeout_at(deadline, self.stream.peek(&mut heard)).await;
+            let len = peeked.map_err(|_| io::ErrorKind::TimedOut)??;
+            let possible = greetings.iter().any(|greeting| greeting.starts_with(&heard[..len]));
+            match len {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                8 => return Ok(possible),
+                _ if !possible => return Ok(false),
+                // What is there already would be told again at once.
+                _ => tokio::time::timeout_at(deadline, sleep(GREETING_POLL))
+                    .await
+                    .map_err(|_| io::ErrorKind::TimedOut)?,
+            }
+        }
+    }
+
+    /// For somebody who reads with a thread of its own.
+    pub fn into_blocking(self) -> io::Result<std::net::TcpStream> {
+        let stream = self.stream.into_std()?;
+        stream.set_nonblocking(false)?;
+        Ok(stream)
     }
 
     fn count_sent(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {

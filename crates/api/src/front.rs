@@ -11,11 +11,14 @@ mod fast;
 pub use fast::Fast;
 
 use crate::door::{Door, Guest};
+use crate::rest::Quick;
 use crate::serve::Error;
 use axum::Router;
 use bytes::BytesMut;
 use connection::Connection;
 use http2::{Limits, PREFACE};
+use server::Handle;
+use server::peer::GREETINGS;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -45,6 +48,10 @@ pub struct Front {
     pub router: Router,
     /// Without it, every call goes through the router.
     pub fast: Option<Fast>,
+    /// What takes plain requests of HTTP/1 before they go the long way.
+    pub quick: Option<Quick>,
+    /// Whom the connections of peers are handed to, on a port that they share with clients.
+    pub peers: Option<Handle>,
 }
 
 /// Serves until `shutdown` ends, then lets calls under way finish.
@@ -92,13 +99,26 @@ async fn receive(
     stopping: watch::Receiver<bool>,
 ) {
     let tongue = tokio::select! {
-        tongue = greet(&mut guest) => tongue,
+        tongue = recognise(&mut guest, front.peers.is_some()) => tongue,
         () = told(stopping.clone()) => return,
     };
     match tongue {
+        Ok(Tongue::Peer) => {
+            if let (Some(peers), Ok(stream)) = (&front.peers, guest.into_blocking()) {
+                peers.adopt_peer(stream);
+            }
+        }
         Ok(Tongue::Http2 { input }) => Connection::new(guest, input, front, stopping).serve().await,
-        // The server of HTTP/1 is gone only when all are to go.
-        Ok(Tongue::Http1) => drop(http1.send(Ok(guest)).await),
+        Ok(Tongue::Http1) => {
+            let unusual = match &front.quick {
+                None => Some(guest),
+                Some(quick) => quick.serve(guest, stopping).await,
+            };
+            if let Some(guest) = unusual {
+                // The server of HTTP/1 is gone only when all are to go.
+                drop(http1.send(Ok(guest)).await);
+            }
+        }
         // It went away, or said nothing for too long.
         Err(_) => {}
     }
@@ -110,6 +130,15 @@ enum Tongue {
         input: BytesMut,
     },
     Http1,
+    /// Another node of the cluster, or one that wants to be.
+    Peer,
+}
+
+async fn recognise(guest: &mut Guest, may_be_peer: bool) -> io::Result<Tongue> {
+    if may_be_peer && guest.begins_with(&GREETINGS).await? {
+        return Ok(Tongue::Peer);
+    }
+    greet(guest).await
 }
 
 /// Listens until it is clear which protocol is spoken.

@@ -8,9 +8,11 @@ mod front;
 mod gateway;
 mod grpc;
 mod http;
+mod percent;
+mod rest;
 mod serve;
 
-pub use serve::{Error, Settings, serve, serve_probes};
+pub use serve::{Error, RestSettings, Settings, serve, serve_probes, serve_rest};
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.
 pub const ETCD_VERSION: &str = "3.6.0";

@@ -19,6 +19,7 @@ use crate::grpc::store::Stores;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
+use crate::rest::{self, Quick, Rest};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
@@ -47,6 +48,18 @@ pub struct Settings {
     pub txn_ops_max: usize,
     /// Whether it is noted how long calls take.
     pub timed: bool,
+    /// Whether the other members come by this port as well.
+    pub with_peers: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct RestSettings {
+    /// What this region is called.
+    pub region: String,
+    /// The largest value.
+    pub value_bytes_max: usize,
+    /// Where clients reach this API.
+    pub advertise: String,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +85,10 @@ pub async fn serve(
         shutdown.await;
         stop.send_replace(true);
     };
+    let peers = settings.with_peers.then(|| handle.clone());
     let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let front = Front { router: router(parts), fast: Some(fast) };
+    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
@@ -86,7 +100,27 @@ pub async fn serve_probes(
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
     let views = http::Views { handle, figures: figures.clone() };
-    let front = Front { router: http::router(views).fallback(unserved::refuse), fast: None };
+    let front = Front {
+        router: http::router(views).fallback(unserved::refuse),
+        fast: None,
+        quick: None,
+        peers: None,
+    };
+    front::serve(front, open(listener, &figures)?, shutdown).await
+}
+
+/// Serves the REST API of the mesh until `shutdown` ends, with probes and metrics beside it.
+pub async fn serve_rest(
+    handle: Handle,
+    listener: std::net::TcpListener,
+    settings: RestSettings,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let figures = Arc::new(Figures::new(&described(), false));
+    let views = http::Views { handle: handle.clone(), figures: figures.clone() };
+    let rest = Rest::new(handle, settings);
+    let quick = Some(Quick::new(rest.clone()));
+    let front = Front { router: rest::router(rest, views), fast: None, quick, peers: None };
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 

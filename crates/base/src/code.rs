@@ -155,6 +155,23 @@ codes! {
     TooManyLearners = 66, FailedPrecondition, "etcdserver: too many learner members in cluster";
     MemberUrlsInvalid = 67, InvalidArgument, "etcdserver: given member URLs are invalid";
     UnhealthyCluster = 68, Unavailable, "etcdserver: unhealthy cluster";
+    // Documents that the cluster agrees on.
+    DocumentChanged = 70, FailedPrecondition, "althing: the document has another version";
+    DocumentsFull = 71, ResourceExhausted, "althing: too many documents";
+    BadDocument = 72, InvalidArgument, "althing: a document has a name, and is not too large";
+    // The REST API of the mesh. Its answers carry the name of the code as a word, and say what would be right.
+    BadRequest = 80, InvalidArgument, "althing: the request cannot be understood";
+    KeyAbsent = 81, NotFound, "althing: no such key";
+    KeyDeleted = 82, NotFound, "althing: the key was deleted";
+    /// Something is there that the writer has not seen; the answer shows both sides.
+    ConflictDetected = 83, FailedPrecondition, "althing: something is there that the writer has not seen";
+    /// It will not be undone; whether it stays is decided by the replicas that have it.
+    Indeterminate = 84, Unavailable, "althing: too few replicas have acknowledged the write, it may stay or not";
+    TooFewReplicas = 85, Unavailable, "althing: too few replicas answered";
+    NamespaceDiffers = 86, FailedPrecondition, "althing: the namespace exists and is different";
+    NotSeenHere = 87, Unavailable, "althing: what was asked for has not arrived here yet";
+    ConflictUnknown = 88, NotFound, "althing: no such conflict";
+    NamespaceInUse = 89, FailedPrecondition, "althing: the namespace is not empty";
     /// From here on refusals of the mesh, which etcd has no words for.
     WrongType = 100, FailedPrecondition, "althing: the key holds a value of another type";
     FencePassed = 101, FailedPrecondition, "althing: the fencing token has been passed";
@@ -165,6 +182,15 @@ codes! {
     TopologyBusy = 106, FailedPrecondition, "althing: the topology does not allow this change now";
     NegativeAmount = 107, InvalidArgument, "althing: a counter that only grows takes no negative amount";
     UnknownSpace = 108, NotFound, "althing: no such namespace";
+    BadRegion = 110, InvalidArgument, "althing: malformed region, or one of another name has its number";
+    UnknownRegion = 111, NotFound, "althing: no such region";
+    /// Another region owns the key, or this one owned it in an earlier epoch.
+    NotHome = 112, FailedPrecondition, "althing: another region is the home of this key";
+    UnknownHandler = 113, NotFound, "althing: no such merge handler";
+    /// Merging in another order, or twice, would give something else.
+    LawlessHandler = 114, InvalidArgument, "althing: the handler is not commutative, associative and idempotent";
+    BadHandler = 115, InvalidArgument, "althing: malformed merge handler";
+    UnknownConflict = 116, NotFound, "althing: no such conflict";
 }
 
 impl fmt::Display for Code {

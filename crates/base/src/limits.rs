@@ -112,6 +112,12 @@ pub const MEMBER_URLS_MAX: usize = 16;
 pub const MEMBER_TEXT_BYTES_MAX: usize = 1024;
 /// Changes of the configuration that wait for the one before them.
 pub const CHANGES_WAITING_MAX: usize = 16;
+/// One document that the cluster agrees on, and its name.
+pub const DOCUMENT_BYTES_MAX: usize = 512 * 1024;
+pub const DOCUMENT_NAME_BYTES_MAX: usize = 256;
+/// All documents together: they lie in memory.
+pub const DOCUMENTS_MAX: usize = 1_024;
+pub const DOCUMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Backups that are taken from one member at one time.
@@ -131,10 +137,13 @@ pub const MESH_OPERATIONS_MAX: usize = 65_536;
 pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Hints for one replica that are kept at a time.
 pub const MESH_HINTS_MAX: usize = 100_000;
+/// What a node keeps of its log for regions that are away; what is older is left to comparing.
+pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The most keys on a page of a scan, and the most writes in a batch.
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
 
 const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
+const _: () = assert!(DOCUMENT_BYTES_MAX + DOCUMENT_NAME_BYTES_MAX < REQUEST_BYTES_MAX_DEFAULT);
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);
 const _: () = assert!(TXN_OPS_MAX_DEFAULT <= TXN_OPS_MAX);

@@ -145,6 +145,10 @@ mutants! {
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
     CancelledWaiterStays = "cancelled-waiter-stays",
+    /// A document is replaced whatever version its writer saw.
+    DocumentUnchecked = "document-unchecked",
+    /// Documents are not flushed.
+    DocumentsNotWritten = "documents-not-written",
     /// A node counts its dots from one again after a restart.
     DotsReused = "dots-reused",
     /// A partition settles in its new place although the old replicas still serve the old epoch.
@@ -167,6 +171,30 @@ mutants! {
     FenceIgnored = "fence-ignored",
     /// A write keeps its stamp although a replica holds a later one.
     SkewKept = "skew-kept",
+    /// An entry of the replication log leaves before it is durable.
+    StreamedBeforePersist = "streamed-before-persist",
+    /// Entries count as acknowledged although others before them are still on their way.
+    HolesAcknowledged = "holes-acknowledged",
+    /// A region that lacks entries which were cut from the log is told that it has them.
+    GapVouched = "gap-vouched",
+    /// A region acknowledges an entry when one of its replicas has it.
+    AdoptedByOne = "adopted-by-one",
+    /// Deletes are forgotten when this region has them, whether the others have them or not.
+    PurgedBeforeAbroad = "purged-before-abroad",
+    /// A region that was evicted is still waited for.
+    EvictedWaitedFor = "evicted-waited-for",
+    /// Regions rely on their logs alone and never compare what they hold.
+    RegionsNotCompared = "regions-not-compared",
+    /// A read does not wait for what its session has seen.
+    TokenIgnored = "token-ignored",
+    /// A write does not come after what its session has seen.
+    SessionStampIgnored = "session-stamp-ignored",
+    /// A write over regions is acknowledged when this region has it.
+    RegionsNotCounted = "regions-not-counted",
+    /// A last write travels before it is durable, although other regions rely on the log of its origin.
+    LastWriteSentEarly = "last-write-sent-early",
+    /// What loses a conflict goes without a trace.
+    LoserNotKept = "loser-not-kept",
 }
 
 impl Mutant {
@@ -187,6 +215,18 @@ impl Mutant {
         Mutant::PurgedReturns,
         Mutant::FenceIgnored,
         Mutant::SkewKept,
+        Mutant::StreamedBeforePersist,
+        Mutant::HolesAcknowledged,
+        Mutant::GapVouched,
+        Mutant::AdoptedByOne,
+        Mutant::PurgedBeforeAbroad,
+        Mutant::EvictedWaitedFor,
+        Mutant::RegionsNotCompared,
+        Mutant::TokenIgnored,
+        Mutant::SessionStampIgnored,
+        Mutant::RegionsNotCounted,
+        Mutant::LastWriteSentEarly,
+        Mutant::LoserNotKept,
     ];
 }
 

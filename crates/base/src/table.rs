@@ -26,6 +26,8 @@ pub enum Table {
     Claims = 7,
     /// resource → the highest token that it has seen, and of which lock.
     Fences = 8,
+    /// The rows of the mesh, whose first byte says what they are; in a store of their own.
+    Mesh = 9,
     /// revision → the time at which it was the newest.
     Clock = 10,
     /// (revision, position in it) → a change whose version was compacted, as it stood in the log.
@@ -36,7 +38,7 @@ impl Table {
     /// One more than the highest number.
     pub const NUMBERS: usize = 12;
 
-    pub const ALL: [Table; 11] = [
+    pub const ALL: [Table; 12] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -46,6 +48,7 @@ impl Table {
         Table::Sessions,
         Table::Claims,
         Table::Fences,
+        Table::Mesh,
         Table::Clock,
         Table::History,
     ];

@@ -1,8 +1,9 @@
-//! `althing bench`: a load generator for servers that speak etcd v3, ours or any other.
+//! `althing bench`: a load generator for servers that speak etcd v3, ours or any other, and for our data API.
 //! A load and its shape go in; throughput, latencies and what the servers spent come out. It is one thread that
 //! spends a fraction of what the servers spend, so that what it measures is them.
 
 mod calls;
+mod data;
 mod fan_out;
 mod histogram;
 mod hpack;
@@ -15,7 +16,7 @@ mod report;
 mod stats;
 mod wire;
 
-pub use options::{Load, Options};
+pub use options::{DataKind, Load, Options};
 pub use report::Report;
 
 use base::Rng;
@@ -39,6 +40,8 @@ const EVENTS_WAIT: Duration = Duration::from_secs(30);
 pub enum Error {
     #[error("cannot reach {endpoint}: {broken}")]
     Connect { endpoint: String, broken: Broken },
+    #[error("cannot reach {endpoint}: {error}")]
+    Reach { endpoint: String, error: std::io::Error },
     #[error("no process {0:?} to measure, or it may not be looked at")]
     NoProcess(Vec<u32>),
     #[error("{0}")]
@@ -70,7 +73,12 @@ async fn run_load(
     let goal = Goal { total, until: options.duration.map(|duration| started + duration) };
     let stats = Rc::new(RefCell::new(Stats::new(goal)));
     let run = Run { options, stats: stats.clone() };
-    let prepared = run.prepare(load).await?;
+    let prepared = match load {
+        Load::Data { kind, http_endpoints } => {
+            Prepared::of_data(run.connect_data(*kind, http_endpoints).await?)
+        }
+        load => run.prepare(load).await?,
+    };
     let before = usage_of(&options.server_pid)?;
     let started = Instant::now();
     let teller = tokio::task::spawn_local(tell(stats.clone(), started, progress));
@@ -109,6 +117,13 @@ struct Run<'a> {
 struct Prepared {
     wires: Vec<Wire>,
     streams: Vec<(Stream, u64)>,
+    data: Vec<data::Client>,
+}
+
+impl Prepared {
+    fn of_data(data: Vec<data::Client>) -> Prepared {
+        Prepared { wires: Vec::new(), streams: Vec::new(), data }
+    }
 }
 
 impl Run<'_> {
@@ -129,21 +144,22 @@ impl Run<'_> {
             let watches = share(watchers, n_streams, nth);
             streams.push((Stream::open(self.connect(nth).await?, &key, watches as usize).await?, watches));
         }
-        Ok(Prepared { wires, streams })
+        Ok(Prepared { wires, streams, data: Vec::new() })
     }
 
     async fn connect(&self, nth: u64) -> Result<Wire, Error> {
         let endpoints = &self.options.endpoints;
         let endpoint = &endpoints[nth as usize % endpoints.len()];
-        let address = endpoint.trim_start_matches("http://").trim_end_matches('/');
+        let address = address_of(endpoint);
         let broken = |broken| Error::Connect { endpoint: endpoint.clone(), broken };
         Wire::connect(address).await.map_err(broken)
     }
 
     /// Answers how many events came, if that is what is counted.
     async fn perform(&self, load: &Load, prepared: Prepared) -> Result<Option<u64>, Error> {
-        let Prepared { mut wires, mut streams } = prepared;
+        let Prepared { mut wires, mut streams, data } = prepared;
         match load {
+            Load::Data { .. } => self.ask_data(data).await,
             Load::Watch { .. } => return self.fan_out(wires, streams).await.map(Some),
             Load::WatchLatency => {
                 let (putter, (watcher, _)) = (wires.swap_remove(0), streams.swap_remove(0));
@@ -163,6 +179,29 @@ impl Run<'_> {
             load => self.call_all(load.kind().expect("every other load is made of calls"), wires).await,
         }
         Ok(None)
+    }
+
+    async fn connect_data(&self, kind: DataKind, endpoints: &[String]) -> Result<Vec<data::Client>, Error> {
+        let Options { clients, value_size, seed, .. } = *self.options;
+        let mut connected = Vec::new();
+        for nth in 0..clients {
+            let endpoint = &endpoints[nth as usize % endpoints.len()];
+            let keys = self.options.keys();
+            let shape = data::Shape { kind, keys, value_size: value_size as usize, seed, nth, of: clients };
+            let client = data::Client::connect(address_of(endpoint), shape).await;
+            connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
+        }
+        Ok(connected)
+    }
+
+    async fn ask_data(&self, clients: Vec<data::Client>) {
+        let n = clients.len() as f64;
+        let interval = self.options.rate.map(|rate| Duration::from_secs_f64(n / rate as f64));
+        let mut tasks = JoinSet::new();
+        for client in clients {
+            tasks.spawn_local(client.run(interval, self.stats.clone()));
+        }
+        tasks.join_all().await;
     }
 
     /// Runs one task on each connection, with its share of the clients and its number.
@@ -233,6 +272,10 @@ impl Run<'_> {
         let keys = Keys { size: self.options.key_size as usize, space: 1, sequential: true };
         Caller::new(Kind::Put, keys, self.options.value_size as usize, self.options.seed, 0, 1)
     }
+}
+
+fn address_of(endpoint: &str) -> &str {
+    endpoint.trim_start_matches("http://").trim_end_matches('/')
 }
 
 /// The `nth` of `of` nearly equal parts.

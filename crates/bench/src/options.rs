@@ -95,6 +95,35 @@ pub enum Load {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
         locks: u64,
     },
+    /// The data API over HTTP: each client has a connection of its own, which it keeps
+    Data {
+        #[command(subcommand)]
+        kind: DataKind,
+        /// Addresses of the data API, separated by commas; clients are spread over them
+        #[arg(
+            long,
+            default_value = "127.0.0.1:8080",
+            value_delimiter = ',',
+            env = "ALTHING_HTTP_ENDPOINTS",
+            global = true
+        )]
+        http_endpoints: Vec<String>,
+    },
+}
+
+/// What is asked of the data API.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub enum DataKind {
+    /// Puts
+    Put,
+    /// Reads of single keys; one that is not there is an answer as well
+    Get,
+    /// Reads and puts
+    Mixed {
+        /// Of a hundred requests so many are reads
+        #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u32).range(0..=100))]
+        reads_percent: u32,
+    },
 }
 
 impl Load {
@@ -106,6 +135,7 @@ impl Load {
             Load::Txn => Some(Kind::Txn),
             Load::Mixed { reads_percent } => Some(Kind::Mixed { reads_percent: *reads_percent }),
             Load::Watch { .. } | Load::WatchLatency | Load::LeaseKeepAlive | Load::Lock { .. } => None,
+            Load::Data { .. } => None,
         }
     }
 
@@ -119,6 +149,11 @@ impl Load {
             Load::Watch { watchers, streams } => format!("watch, {watchers} watchers on {streams} streams"),
             Load::WatchLatency => "watch latency".into(),
             Load::LeaseKeepAlive => "lease keep-alive".into(),
+            Load::Data { kind: DataKind::Put, .. } => "data put".into(),
+            Load::Data { kind: DataKind::Get, .. } => "data get".into(),
+            Load::Data { kind: DataKind::Mixed { reads_percent }, .. } => {
+                format!("data mixed, {reads_percent} % reads")
+            }
             Load::Lock { locks } => format!("lock and unlock, {locks} locks"),
         }
     }

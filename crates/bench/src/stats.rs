@@ -35,9 +35,13 @@ impl Stats {
         open
     }
 
+    pub fn succeed(&mut self, latency: Duration) {
+        self.latencies.add(latency);
+    }
+
     pub fn end(&mut self, latency: Duration, outcome: &Outcome) {
         match outcome.status {
-            Some(0) => self.latencies.add(latency),
+            Some(0) => self.succeed(latency),
             status => {
                 let message = outcome.message.as_deref().unwrap_or("no message");
                 self.fail(format!("status {}: {message}", status.map_or("none".into(), |s| s.to_string())));

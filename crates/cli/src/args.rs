@@ -5,6 +5,7 @@ use crate::bench::Bench;
 use crate::completion::Completion;
 use crate::config::check::{self, Checked, Problems};
 use crate::config::gather::{self, File, Sources};
+use crate::config::inherited;
 use crate::config::print;
 use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
@@ -28,6 +29,7 @@ Example:
   althing serve                        a complete single node on 127.0.0.1:2379
   althing put greeting hello           as does `etcdctl put`: any etcd v3 client can use it
   althing get greeting
+  althing data put user_1 Alice        the leaderless store beside it, also on http://127.0.0.1:8080
   althing dev                          a cluster of three on this machine
   althing serve --print-config         every setting with its value and meaning";
 
@@ -36,12 +38,17 @@ Every setting may also come from the environment (--data-dir as ALTHING_DATA_DIR
 with --config (data-dir = \"...\"). Flags win over the environment, the environment over the file.
 
 Example: a cluster of three on one machine, each member in a terminal of its own
-  althing serve --name a --data-dir a --client-addr 127.0.0.1:2379 --peer-addr 127.0.0.1:2380 \\
+  althing serve --name a --data-dir a --client-addr 127.0.0.1:2379 --peer-addr 127.0.0.1:2380 --http-addr 127.0.0.1:8080 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
-  althing serve --name b --data-dir b --client-addr 127.0.0.1:2479 --peer-addr 127.0.0.1:2480 \\
+  althing serve --name b --data-dir b --client-addr 127.0.0.1:2479 --peer-addr 127.0.0.1:2480 --http-addr 127.0.0.1:8081 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
-  althing serve --name c --data-dir c --client-addr 127.0.0.1:2579 --peer-addr 127.0.0.1:2580 \\
+  althing serve --name c --data-dir c --client-addr 127.0.0.1:2579 --peer-addr 127.0.0.1:2580 --http-addr 127.0.0.1:8082 \\
       --initial-cluster a=127.0.0.1:2380,b=127.0.0.1:2480,c=127.0.0.1:2580
+
+HTTP_PORT, GRPC_PORT, SEED_IP and SEED_PORT are honoured as well: with HTTP_PORT set, REST is on it, clients of etcd and
+other nodes share GRPC_PORT, data lies in althing-data/HTTP_PORT, and SEED_IP:SEED_PORT is the node to join.
+  HTTP_PORT=8080 GRPC_PORT=9090 althing serve
+  HTTP_PORT=8081 GRPC_PORT=9091 SEED_IP=127.0.0.1 SEED_PORT=9090 althing serve
 
 SIGTERM or SIGINT lets requests under way finish and then stops; a second one stops at once.";
 
@@ -53,7 +60,11 @@ pub fn run() -> ExitCode {
         [_, verb, flags @ ..] if verb == "etcd" => return etcd::run(flags.to_vec()),
         _ => {}
     }
-    let words = std::env::args_os().collect();
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    // Whoever sets the variables of the first design starts a node, as it did.
+    if words.len() == 1 && inherited::is_set(&|name| std::env::var(name).ok()) {
+        words.push("serve".into());
+    }
     let matches = command().get_matches_from(options_behind_the_verb(words));
     match matches.subcommand() {
         Some(("serve", matches)) => run_serve(matches),
@@ -118,8 +129,14 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
         let (name, has_value) = (word.split('=').next().unwrap_or(word), word.contains('='));
         end += match name {
-            "--endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out" | "-w" if !has_value => 2,
-            "--endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out" | "-w" | "--hex" => 1,
+            "--endpoints" | "--http-endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out"
+            | "-w"
+                if !has_value =>
+            {
+                2
+            }
+            "--endpoints" | "--http-endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out"
+            | "-w" | "--hex" => 1,
             _ => break,
         };
     }
@@ -127,6 +144,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     let word = |nth: usize| words.get(nth).and_then(|word| word.to_str());
     let verb_words = match (word(end), word(end + 1)) {
         (Some("endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import"), _) => 2,
+        (Some("data" | "crdt" | "conflicts"), _) => 2,
         (Some("lock"), Some("ls" | "inspect")) => 2,
         _ => 1,
     };

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Loads a server that speaks etcd v3, and reports throughput, latency and cost
 ///
-/// Works against etcd as well. With --server-pid the report says what the servers spent for each operation.
+/// Works against etcd as well, but for `data`, which loads the leaderless store over HTTP. With --server-pid the report says what the servers spent for each operation.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Bench {
@@ -23,6 +23,7 @@ Examples:
   althing bench range --clients 100 --connections 10 --duration 10s --server-pid $(pidof althing)
   althing bench put --rate 200 --duration 1m --json
   althing bench watch --watchers 1000 --streams 10 --total 2000
+  althing bench data put --clients 64 --value-size 100 --duration 10s --http-endpoints 127.0.0.1:8080
   althing bench lock --locks 100 --clients 100 --connections 10 --duration 10s";
 
 impl Bench {

@@ -4,6 +4,7 @@
 
 pub mod check;
 pub mod gather;
+pub mod inherited;
 pub mod print;
 pub mod setting;
 pub mod values;

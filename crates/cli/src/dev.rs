@@ -82,20 +82,24 @@ fn places(nodes: u8, root: &Path) -> Result<Vec<Place>, Error> {
     let known: Vec<u16> = std::fs::read_to_string(&file)
         .map(|text| text.split_whitespace().filter_map(|port| port.parse().ok()).collect())
         .unwrap_or_default();
-    let wanted = usize::from(nodes) * 2;
-    let ports = if known.len() == wanted { known } else { free_ports(wanted).map_err(Error::Port)? };
+    let n = usize::from(nodes);
+    // Pairs for clients and peers, and behind them those of the data API, which older clusters do not have.
+    let mut ports = if [2 * n, 3 * n].contains(&known.len()) { known } else { vec![] };
+    ports.extend(free_ports(3 * n - ports.len()).map_err(Error::Port)?);
     let text: Vec<String> = ports.iter().map(u16::to_string).collect();
     std::fs::write(&file, text.join(" ")).map_err(|reason| Error::Data { path: file, reason })?;
+    let (pairs, rest) = ports.split_at(2 * n);
     let cluster: Vec<String> =
-        ports.chunks(2).enumerate().map(|(i, pair)| format!("n{}=127.0.0.1:{}", i + 1, pair[1])).collect();
+        pairs.chunks(2).enumerate().map(|(i, pair)| format!("n{}=127.0.0.1:{}", i + 1, pair[1])).collect();
     let place = |(i, pair): (usize, &[u16])| Place {
         name: format!("n{}", i + 1),
         client: format!("127.0.0.1:{}", pair[0]),
         peer: format!("127.0.0.1:{}", pair[1]),
+        http: format!("127.0.0.1:{}", rest[i]),
         cluster: cluster.join(","),
         data_dir: root.join(format!("n{}", i + 1)),
     };
-    Ok(ports.chunks(2).enumerate().map(place).collect())
+    Ok(pairs.chunks(2).enumerate().map(place).collect())
 }
 
 /// Ports that are free now; all are held until the last is found, so that none comes twice.
@@ -125,19 +129,22 @@ async fn supervise(places: Vec<Place>) -> Result<(), Error> {
 }
 
 fn announce(places: &[Place]) {
-    let endpoints: Vec<&str> = places.iter().map(|place| place.client.as_str()).collect();
-    let endpoints = endpoints.join(",");
+    let join = |address: fn(&Place) -> &str| places.iter().map(address).collect::<Vec<_>>().join(",");
+    let (endpoints, rest) = (join(|place| &place.client), join(|place| &place.http));
     let mut text = String::new();
     for place in places {
         text.push_str(&format!(
-            "{}: http://{}, data in {}\n",
+            "{}: http://{}, REST on http://{}, data in {}\n",
             place.name,
             place.client,
+            place.http,
             place.data_dir.display()
         ));
     }
     text.push_str(&format!("endpoints: {endpoints}\n"));
     text.push_str(&format!("try: althing put greeting hello --endpoints {endpoints}\n"));
+    text.push_str(&format!("REST endpoints: {rest}\n"));
+    text.push_str(&format!("try: althing data put greeting hello --http-endpoints {rest}\n"));
     // A closed standard output is no reason not to serve.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

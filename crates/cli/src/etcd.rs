@@ -15,6 +15,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// Serves the data API beside, which etcd has not.
+const HTTP_ADDR: &str = "ALTHING_HTTP_ADDR";
+
 /// True when the process was started under etcd's name.
 pub fn is_called(program: &str) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "etcd")
@@ -30,9 +33,21 @@ pub fn run(args: Vec<String>) -> ExitCode {
         Err(problem) => return refuse(&Problems(vec![problem])),
     };
     match translate::translate(&given) {
-        Ok(checked) => start(checked),
+        Ok(mut checked) => {
+            if let Some(text) = variable(HTTP_ADDR).filter(|text| !text.is_empty()) {
+                let Ok(address) = text.parse() else { return refuse(&bad_http_addr(&text)) };
+                checked.http_addr = Some(address);
+            }
+            start(checked)
+        }
         Err(problems) => refuse(&problems),
     }
+}
+
+fn bad_http_addr(text: &str) -> Problems {
+    Problems(vec![format!(
+        "{HTTP_ADDR} is \"{text}\"; it must be an IP address and a port, as 127.0.0.1:8080"
+    )])
 }
 
 fn start(checked: Checked) -> ExitCode {

@@ -11,6 +11,7 @@ mod etcd;
 mod log;
 mod output;
 mod progress;
+mod rest;
 mod serve;
 mod signals;
 mod verbs;

@@ -9,6 +9,8 @@ pub mod quote;
 mod simple;
 mod table;
 
+pub use table::draw;
+
 use crate::client::{Format, Options};
 use proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, HashKvResponse, LeaseGrantResponse, LeaseKeepAliveResponse,

@@ -20,6 +20,11 @@ enum Error {
     Runtime(std::io::Error),
     #[error("cannot listen for clients on {address}: {reason}; is another process using the port?")]
     Listen { address: SocketAddr, reason: std::io::Error },
+    #[error(
+        "cannot listen for the data API on {address}: {reason}; is another process using the port? --http-addr \
+         chooses another one, or none"
+    )]
+    ListenRest { address: SocketAddr, reason: std::io::Error },
     #[error("cannot handle signals: {0}")]
     Signals(std::io::Error),
     #[error("this member was removed from the cluster, and stops")]
@@ -70,16 +75,28 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
         request_bytes_max: config.request_bytes_max,
         txn_ops_max: config.txn_ops_max,
         timed: checked.timed,
+        with_peers: config.shares_a_port(),
+    };
+
+    let rest = api::RestSettings {
+        region: config.mesh.region.clone(),
+        value_bytes_max: config.request_bytes_max,
+        advertise: match checked.http_addr {
+            Some(asked) if checked.advertise_http == asked.to_string() => {
+                ports.rest_addr().unwrap_or(asked).to_string()
+            }
+            _ => checked.advertise_http,
+        },
     };
 
     let server = Server::start(config.clone())?;
     match checked.manner {
-        Manner::Althing => announce(&config, ports.client_addr(config.client_addr)),
+        Manner::Althing => announce(&config, &ports),
         Manner::Etcd => info!(address = %config.client_addr, "ready to serve client requests"),
     }
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
-    let mut clients = ports.serve(&handle, settings, stopped);
+    let mut clients = ports.serve(&handle, settings, rest, stopped);
     let mut removed = false;
 
     tokio::select! {
@@ -109,6 +126,7 @@ async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {
 /// The sockets on which this process is spoken to by others than its peers.
 struct Ports {
     clients: Vec<TcpListener>,
+    rest: Option<TcpListener>,
     metrics: Vec<TcpListener>,
 }
 
@@ -119,6 +137,12 @@ impl Ports {
         };
         Ok(Ports {
             clients: checked.client_addrs.iter().map(bind).collect::<Result<_, _>>()?,
+            rest: checked
+                .http_addr
+                .map(|address| {
+                    TcpListener::bind(address).map_err(|reason| Error::ListenRest { address, reason })
+                })
+                .transpose()?,
             metrics: checked.metrics_addrs.iter().map(bind).collect::<Result<_, _>>()?,
         })
     }
@@ -128,16 +152,25 @@ impl Ports {
         self.clients.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(asked)
     }
 
+    fn rest_addr(&self) -> Option<SocketAddr> {
+        self.rest.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
     fn serve(
         self,
         handle: &Handle,
         settings: api::Settings,
+        rest: api::RestSettings,
         stopped: watch::Receiver<()>,
     ) -> JoinSet<Result<(), Error>> {
         let mut tasks = JoinSet::new();
         for listener in self.clients {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));
             tasks.spawn(async move { Ok(api::serve(handle, listener, settings, stopped).await?) });
+        }
+        if let Some(listener) = self.rest {
+            let (handle, rest, stopped) = (handle.clone(), rest.clone(), told(stopped.clone()));
+            tasks.spawn(async move { Ok(api::serve_rest(handle, listener, rest, stopped).await?) });
         }
         for listener in self.metrics {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));
@@ -153,11 +186,13 @@ async fn told(mut stopped: watch::Receiver<()>) {
 }
 
 /// The one line on standard output, for people and for scripts that wait for it.
-fn announce(config: &Config, client_addr: SocketAddr) {
+fn announce(config: &Config, ports: &Ports) {
+    let rest = ports.rest_addr().map(|address| format!(", REST on http://{address}")).unwrap_or_default();
     let line = format!(
-        "althing {}: member {} serves clients on http://{client_addr}, peers on {}, data in {}\n",
+        "althing {}: member {} serves clients on http://{}{rest}, peers on {}, data in {}\n",
         env!("CARGO_PKG_VERSION"),
         config.name,
+        ports.client_addr(config.client_addr),
         config.peer_addr,
         config.data_dir.display(),
     );

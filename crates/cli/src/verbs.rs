@@ -3,6 +3,9 @@
 
 mod alarm;
 mod compaction;
+mod conflicts;
+mod crdt;
+mod data;
 mod defrag;
 mod del;
 mod elect;
@@ -17,6 +20,7 @@ mod member;
 mod move_leader;
 mod put;
 mod quota;
+mod ring;
 mod snapshot;
 mod txn;
 mod version;
@@ -76,6 +80,16 @@ pub enum Verb {
     /// Copies what another store holds into this one
     #[command(subcommand)]
     Import(import::Import),
+    /// Reads and writes keys of the leaderless store
+    #[command(subcommand)]
+    Data(data::Data),
+    /// Counts, collects and adds up, in values that merge
+    Crdt(crdt::Crdt),
+    /// Shows the ring: its nodes, what each keeps, what moves
+    Ring(ring::Ring),
+    /// Lists writes that lost, and brings one back
+    #[command(subcommand)]
+    Conflicts(conflicts::Conflicts),
     /// Tells the version of this binary and of the API it speaks
     Version(version::Version),
 }
@@ -123,6 +137,10 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Alarm(alarm) => alarm.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,
         Verb::Import(import) => import.run().await,
+        Verb::Data(data) => data.run().await,
+        Verb::Crdt(crdt) => crdt.run().await,
+        Verb::Ring(ring) => ring.run().await,
+        Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),
     };
     outcome.map(|()| ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 
 use crate::args::USAGE;
 use clap::Args;
-use server::offline::{self, Report};
+use server::offline::{self, MeshReport, Report, Verified};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,8 +23,9 @@ impl Verify {
     pub fn run(&self) -> ExitCode {
         let mut say = |what: &str| tell_stderr(&format!("checking {what}\n"));
         match offline::verify(&self.data_dir, &mut say) {
-            Ok(Ok(report)) => {
-                let told = std::io::stdout().write_all(describe(&report).as_bytes());
+            Ok(Ok(Verified { member, mesh })) => {
+                let text = describe(&member) + &mesh.as_ref().map(describe_mesh).unwrap_or_default();
+                let told = std::io::stdout().write_all(text.as_bytes());
                 if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
             Ok(Err(faults)) => {
@@ -66,5 +67,19 @@ fn describe(report: &Report) -> String {
         report.versions,
         report.leases,
         report.hash,
+    )
+}
+
+fn describe_mesh(mesh: &MeshReport) -> String {
+    format!(
+        "sound: mesh log of {} segments, {} batches not flushed yet\n\
+         sound: mesh store of {} bytes: {} records, {} deleted, {} hints, {} conflicts\n",
+        mesh.log.segments,
+        mesh.unflushed,
+        mesh.store_bytes,
+        mesh.records,
+        mesh.tombstones,
+        mesh.hints,
+        mesh.conflicts,
     )
 }

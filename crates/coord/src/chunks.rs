@@ -12,6 +12,13 @@ use std::ops::Bound;
 /// middle of one is cheap too.
 const SLOTS_MAX: usize = 128;
 
+/// Room is made for so many more keys at once. Doubling would leave a third of the memory unused when keys come in any
+/// order.
+const SLOTS_STEP: usize = 16;
+
+/// The end of a chunk, where keys go that come nearly in order.
+const SLOTS_END: usize = 8;
+
 /// How far a search goes at once before it goes slot by slot; about the square root of a full chunk.
 const STRIDE: usize = 11;
 
@@ -162,26 +169,31 @@ impl Chunk {
 
     fn insert<R>(&mut self, at: usize, slot: Slot, edit: impl FnOnce(&mut Entry) -> R) -> R {
         self.live += usize::from(slot.entry.is_live());
+        if self.slots.len() == self.slots.capacity() {
+            self.slots.reserve_exact(SLOTS_STEP);
+        }
         self.slots.insert(at, slot);
         self.edit(at, edit)
     }
 
-    /// A full chunk gives its upper half away. A key behind the last one starts a chunk of its own, so that
-    /// keys that come in order fill their chunks.
+    /// A full chunk gives its upper half away, or only its end if the key belongs there: keys that come in order, or
+    /// nearly so, fill their chunks.
     fn insert_and_split<R>(
         &mut self,
         at: usize,
         slot: Slot,
         edit: impl FnOnce(&mut Entry) -> R,
     ) -> (R, Chunk) {
-        let middle = self.slots.len() / 2;
         if at == self.slots.len() {
             let mut tail = Chunk::default();
             return (tail.insert(0, slot, edit), tail);
         }
-        let mut tail = Chunk::of(self.slots.split_off(middle));
+        let end = self.slots.len() - SLOTS_END;
+        let cut = if at > end { end } else { self.slots.len() / 2 };
+        let mut tail = Chunk::of(self.slots.split_off(cut));
+        self.slots.shrink_to(cut + SLOTS_STEP);
         self.live -= tail.live;
-        let outcome = match at.checked_sub(middle).filter(|at| *at > 0) {
+        let outcome = match at.checked_sub(cut).filter(|at| *at > 0) {
             Some(at) => tail.insert(at, slot, edit),
             None => self.insert(at, slot, edit),
         };

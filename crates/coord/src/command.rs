@@ -4,6 +4,7 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::alarms::AlarmCommand;
+use crate::documents::SetDocument;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
 use crate::member_command;
@@ -36,6 +37,7 @@ const FENCED: u8 = 11;
 const FENCE_CHECK: u8 = 12;
 const ONCE: u8 = 16;
 const ALARM: u8 = 24;
+const DOCUMENT: u8 = 28;
 const MARK: u8 = 32;
 const QUOTA: u8 = 33;
 
@@ -62,6 +64,8 @@ pub enum Command {
     FenceCheck(CheckFence),
     /// Who belongs to the cluster.
     Members(MemberChange),
+    /// Something small that the cluster agrees on beside the keys.
+    Document(SetDocument),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
 }
@@ -143,6 +147,10 @@ impl Command {
                 check.encode(out);
             }
             Command::Members(change) => change.encode(out),
+            Command::Document(set) => {
+                out.push(DOCUMENT);
+                set.encode(out);
+            }
             Command::Once(once) => {
                 out.push(ONCE);
                 once.encode(out);
@@ -189,6 +197,7 @@ impl Command {
             LOCK_LEAVE => Command::LockLeave(Leave::decode(&mut reader)?),
             FENCED => Command::Fenced(decode_fenced(&mut reader)?),
             FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
+            DOCUMENT => Command::Document(SetDocument::decode(&mut reader)?),
             kind @ member_command::FOUND..=member_command::PUBLISH => {
                 Command::Members(MemberChange::decode(kind, &mut reader)?)
             }

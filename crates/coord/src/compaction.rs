@@ -70,6 +70,7 @@ impl State {
         self.clock.take_rows(emit);
         self.skeletons.take_rows(emit);
         self.quota.take_rows(emit);
+        self.documents.take_rows(emit);
         if let Some(place) = self.sweep {
             sweep_row(place, emit);
         }

@@ -25,8 +25,8 @@ pub fn holds(draft: &Draft<'_>, compare: &Compare) -> bool {
         };
     }
     present.all(|(key, current)| match &compare.target {
-        Target::Value(value) => value_holds(draft, key, current, compare.relation, value),
-        target => satisfies(compare.relation, number_ordering(current, target)),
+        Target::Value(value) => value_holds(draft, key, &current, compare.relation, value),
+        target => satisfies(compare.relation, number_ordering(&current, target)),
     })
 }
 

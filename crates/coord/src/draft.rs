@@ -141,7 +141,7 @@ impl<'a> Draft<'a> {
 
     pub fn current(&self, key: &[u8]) -> Option<Current> {
         match self.change_of(key) {
-            None => self.index.current(key).copied(),
+            None => self.index.current(key),
             Some(change) => pending(change),
         }
     }

@@ -1,8 +1,9 @@
 //! What the index keeps of one key: its current version, or when it ended, and its past.
-//! A key with a single version costs 48 bytes here and no allocation. Changes come by rising revision and at
-//! most once in a revision.
+//! A key with a single version and without a lease costs 32 bytes here and no allocation. Changes come by rising
+//! revision and at most once in a revision.
 
 use crate::history::History;
+use base::limits::REQUEST_BYTES_MAX;
 use base::{LeaseId, Revision};
 
 /// A live key's current version, without its value.
@@ -45,15 +46,36 @@ impl Current {
     }
 }
 
+/// The current version; of a key that was deleted, only `modified` means something and says when, and the version is
+/// zero.
 #[derive(Debug)]
 pub struct Entry {
-    /// The current version; of a key that was deleted, only `modified` means something and says when, and the
-    /// version is zero.
-    latest: Current,
-    past: Option<Box<History>>,
+    create: Revision,
+    modified: Revision,
+    /// The version, and above it the length of the value.
+    packed: u64,
+    more: Option<Box<More>>,
 }
 
-const _: () = assert!(size_of::<Entry>() == 48, "an entry is paid for every key");
+/// What most keys do not have.
+#[derive(Debug, Default)]
+struct More {
+    lease: LeaseId,
+    /// What of the version does not fit above.
+    version_high: u32,
+    past: Option<History>,
+}
+
+impl More {
+    fn is_nothing(&self) -> bool {
+        self.lease == LeaseId::NONE && self.version_high == 0 && self.past.is_none()
+    }
+}
+
+const VERSION_BITS: u32 = 40;
+
+const _: () = assert!(size_of::<Entry>() == 32, "an entry is paid for every key");
+const _: () = assert!(REQUEST_BYTES_MAX < 1 << (u64::BITS - VERSION_BITS), "the length of a value fits");
 
 /// A line of the log, as the history is read back from it.
 #[derive(Clone, Copy, Debug)]
@@ -75,33 +97,78 @@ pub struct Misfit(pub &'static str);
 impl Entry {
     /// A key of which nothing is known but that it is not live.
     pub fn unknown() -> Entry {
-        Entry { latest: ended(Revision::ZERO), past: None }
+        Entry { create: Revision::ZERO, modified: Revision::ZERO, packed: 0, more: None }
     }
 
-    pub fn current(&self) -> Option<&Current> {
-        self.is_live().then_some(&self.latest)
+    pub fn current(&self) -> Option<Current> {
+        self.is_live().then(|| Current {
+            create: self.create,
+            modified: self.modified,
+            version: self.version(),
+            lease: self.more.as_ref().map_or(LeaseId::NONE, |more| more.lease),
+            value_len: (self.packed >> VERSION_BITS) as u32,
+        })
     }
 
     pub fn is_live(&self) -> bool {
-        self.latest.version > 0
+        self.version() > 0
+    }
+
+    fn version(&self) -> i64 {
+        let high = self.more.as_ref().map_or(0, |more| u64::from(more.version_high));
+        (high << VERSION_BITS | self.packed & ((1 << VERSION_BITS) - 1)) as i64
+    }
+
+    fn past(&self) -> Option<&History> {
+        self.more.as_ref()?.past.as_ref()
+    }
+
+    fn latest(&self) -> Option<Version> {
+        self.is_live().then(|| Version {
+            create: self.create,
+            modified: self.modified,
+            version: self.version(),
+        })
+    }
+
+    /// Puts a version in the place of what was current.
+    fn set(&mut self, current: Current) {
+        let version = current.version as u64;
+        let version_high = (version >> VERSION_BITS) as u32;
+        self.create = current.create;
+        self.modified = current.modified;
+        self.packed = u64::from(current.value_len) << VERSION_BITS | version & ((1 << VERSION_BITS) - 1);
+        if let Some(more) = &mut self.more {
+            (more.lease, more.version_high) = (current.lease, version_high);
+        } else if current.lease != LeaseId::NONE || version_high != 0 {
+            self.more = Some(Box::new(More { lease: current.lease, version_high, past: None }));
+        }
+        self.drop_nothing();
+    }
+
+    /// Nothing more costs nothing.
+    fn drop_nothing(&mut self) {
+        if self.more.as_deref().is_some_and(More::is_nothing) {
+            self.more = None;
+        }
     }
 
     /// When the key last changed.
     pub fn changed(&self) -> Revision {
-        self.latest.modified
+        self.modified
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        match self.latest.modified <= revision {
-            true => self.current().map(Current::as_version),
-            false => self.past.as_ref()?.at(revision),
+        match self.modified <= revision {
+            true => self.latest(),
+            false => self.past()?.at(revision),
         }
     }
 
     /// The same, with what is known of its content.
     pub fn shown(&self, revision: Revision) -> Option<Shown> {
-        if self.latest.modified > revision {
-            return Some(Shown { version: self.past.as_ref()?.at(revision)?, content: None });
+        if self.modified > revision {
+            return Some(Shown { version: self.past()?.at(revision)?, content: None });
         }
         self.current().map(|current| Shown {
             version: current.as_version(),
@@ -111,42 +178,42 @@ impl Entry {
 
     pub fn put(&mut self, current: Current) {
         assert!(current.version > 0, "versions count from 1");
-        assert!(self.latest.modified < current.modified, "a key changes once in a revision, and forward");
-        let replaced = std::mem::replace(&mut self.latest, current);
-        if replaced.version > 0 {
-            self.past_mut().push(replaced.as_version());
+        assert!(self.modified < current.modified, "a key changes once in a revision, and forward");
+        let replaced = self.latest();
+        self.set(current);
+        if let Some(replaced) = replaced {
+            self.push_past(replaced);
         }
     }
 
     pub fn delete(&mut self, revision: Revision) {
-        assert!(self.is_live() && self.latest.modified < revision, "only a live key is deleted");
-        let last = std::mem::replace(&mut self.latest, ended(revision));
-        let past = self.past_mut();
-        past.push(last.as_version());
-        past.end(revision);
+        let last = self.latest().filter(|last| last.modified < revision).expect("only a live key is deleted");
+        self.set(ended(revision));
+        self.push_past(last).end(revision);
     }
 
     /// Forgets the versions that no revision from `floor` on shows. Answers whether nothing is left to know:
     /// a key that ended at the floor itself is still known to have done so.
     pub fn compact(&mut self, floor: Revision) -> bool {
-        match &mut self.past {
-            _ if self.latest.modified <= floor => self.past = None,
-            Some(past) => past.compact(floor),
-            None => {}
+        let hides_all = self.modified <= floor;
+        if let Some(more) = &mut self.more {
+            let is_nothing = |past: &mut History| hides_all || !past.compact(floor);
+            drop(more.past.take_if(is_nothing));
+            self.drop_nothing();
         }
-        !self.is_live() && self.latest.modified < floor
+        !self.is_live() && self.modified < floor
     }
 
     /// The version count that the key had reached before its current life.
     pub fn version_before(&self) -> i64 {
-        self.past.as_ref().and_then(|past| past.last()).map_or(0, |version| version.version)
+        self.past().map_or(0, |past| past.newest().version)
     }
 
     /// Takes up a line of the log, when the history is read back over the current versions. Answers whether
     /// it is the current version of its key.
     pub fn replay(&mut self, line: &Line<'_>) -> Result<bool, Misfit> {
-        let newer = self.is_live() && self.latest.modified < line.revision;
-        let newest = self.is_live() && self.latest.modified == line.revision;
+        let newer = self.is_live() && self.modified < line.revision;
+        let newest = self.is_live() && self.modified == line.revision;
         if newer {
             return Err(Misfit("the log is ahead of the index"));
         }
@@ -157,12 +224,12 @@ impl Entry {
             Some(version) if !self.continues_with(version) => {
                 Err(Misfit("a version that does not follow the one before"))
             }
-            Some(version) if newest && version != self.latest.as_version() => {
+            Some(version) if newest && Some(version) != self.latest() => {
                 Err(Misfit("log and index disagree on a version"))
             }
             Some(version) => {
                 if !newest {
-                    self.past_mut().push(version);
+                    self.push_past(version);
                 }
                 Ok(newest)
             }
@@ -173,19 +240,19 @@ impl Entry {
 
     /// All versions lie in the past although nothing ended them.
     pub fn is_unended(&self) -> bool {
-        let is_open = |past: &History| past.is_open();
-        let never_ended = self.latest.modified == Revision::ZERO;
-        !self.is_live() && self.past.as_deref().map_or(never_ended, is_open)
+        let never_ended = self.modified == Revision::ZERO;
+        !self.is_live() && self.past().map_or(never_ended, History::is_open)
     }
 
     fn replay_end(&mut self, line: &Line<'_>) -> Result<(), Misfit> {
-        match self.past.as_mut().filter(|past| past.is_open()) {
+        let past = self.more.as_mut().and_then(|more| more.past.as_mut());
+        match past.filter(|past| past.is_open()) {
             Some(open) => open.end(line.revision),
             None if line.compacted => {}
             None => return Err(Misfit("a delete of a key that was not there")),
         }
         if !self.is_live() {
-            self.latest = ended(line.revision);
+            self.set(ended(line.revision));
         }
         Ok(())
     }
@@ -204,14 +271,46 @@ impl Entry {
 
     /// The last version in the past, if its life has not ended there.
     fn open_version(&self) -> Option<Version> {
-        self.past.as_ref().filter(|past| past.is_open())?.last()
+        self.past().filter(|past| past.is_open()).map(History::newest)
     }
 
-    fn past_mut(&mut self) -> &mut History {
-        self.past.get_or_insert_default()
+    fn push_past(&mut self, version: Version) -> &mut History {
+        let more = self.more.get_or_insert_default();
+        match &mut more.past {
+            Some(past) => {
+                past.push(version);
+                past
+            }
+            none => none.insert(History::new(version)),
+        }
     }
 }
 
 fn ended(revision: Revision) -> Current {
     Current { create: Revision::ZERO, modified: revision, version: 0, lease: LeaseId::NONE, value_len: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_beyond_forty_bits_lengths_and_leases_are_kept_apart() {
+        let mut entry = Entry::unknown();
+        let longest = REQUEST_BYTES_MAX as u32;
+        let mut revision = 1;
+        for version in [1, 2, (1 << 40) - 1, 1 << 40, (1 << 40) + 7, i64::MAX, 3] {
+            for (lease, value_len) in [(LeaseId(-1), longest), (LeaseId::NONE, 0), (LeaseId(9), 1)] {
+                revision += 1;
+                let (create, modified) = (Revision(1), Revision(revision));
+                let current = Current { create, modified, version, lease, value_len };
+                entry.put(current);
+                assert_eq!(entry.current(), Some(current));
+            }
+        }
+        entry.delete(Revision(revision + 1));
+        assert_eq!(entry.current(), None);
+        assert!(entry.compact(Revision(revision + 2)));
+        assert!(entry.more.is_none(), "nothing is kept of what is nothing");
+    }
 }

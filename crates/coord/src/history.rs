@@ -5,9 +5,12 @@
 use crate::entry::Version;
 use base::Revision;
 
-#[derive(Debug, Default)]
+/// Most keys that were ever changed have one life and few versions, so these lie in the history itself: it costs one
+/// allocation, and 88 bytes.
+#[derive(Debug)]
 pub struct History {
-    lives: Vec<Life>,
+    earlier: Vec<Life>,
+    last: Life,
 }
 
 #[derive(Debug)]
@@ -15,63 +18,127 @@ struct Life {
     create: Revision,
     /// The version number of the first revision in the list.
     first_version: i64,
-    /// When the key was put; never empty. The current version of a key is not among them.
-    puts: Vec<Revision>,
+    puts: Puts,
     /// When the key was deleted; zero while it lives.
     end: Revision,
 }
 
+/// When the key was put in one life, at least once. The current version of a key is not among them.
+#[derive(Debug)]
+struct Puts {
+    first: Revision,
+    later: Vec<Revision>,
+}
+
+const _: () = assert!(size_of::<History>() <= 88, "a history is paid for every key that was changed");
+
 impl History {
+    pub fn new(version: Version) -> History {
+        History { earlier: Vec::new(), last: Life::new(version) }
+    }
+
     pub fn push(&mut self, version: Version) {
-        match self.lives.last_mut() {
-            Some(life) if life.end == Revision::ZERO && life.create == version.create => {
-                life.puts.push(version.modified);
+        let last = &mut self.last;
+        match last.is_open() && last.create == version.create {
+            true => last.puts.later.push(version.modified),
+            false => {
+                let ended = std::mem::replace(last, Life::new(version));
+                self.earlier.push(ended);
             }
-            _ => self.lives.push(Life {
-                create: version.create,
-                first_version: version.version,
-                puts: vec![version.modified],
-                end: Revision::ZERO,
-            }),
         }
     }
 
     pub fn end(&mut self, revision: Revision) {
-        self.lives.last_mut().expect("a life is pushed before it ends").end = revision;
+        self.last.end = revision;
     }
 
-    /// Forgets what no revision from `floor` on shows.
-    pub fn compact(&mut self, floor: Revision) {
-        self.lives.retain(|life| life.end == Revision::ZERO || life.end > floor);
-        if let Some(life) = self.lives.first_mut() {
-            let hidden = life.puts.partition_point(|put| *put <= floor).saturating_sub(1);
-            life.puts.drain(..hidden);
-            life.first_version += hidden as i64;
+    /// Forgets what no revision from `floor` on shows. False if nothing is left.
+    pub fn compact(&mut self, floor: Revision) -> bool {
+        self.earlier.retain(|life| life.end > floor);
+        if self.earlier.is_empty() {
+            self.earlier = Vec::new();
         }
+        match self.earlier.first_mut() {
+            Some(first) => first.compact(floor),
+            None if self.last.is_open() || self.last.end > floor => self.last.compact(floor),
+            None => return false,
+        }
+        true
     }
 
     /// The last life has not ended.
     pub fn is_open(&self) -> bool {
-        self.lives.last().is_some_and(|life| life.end == Revision::ZERO)
+        self.last.is_open()
     }
 
     /// The newest version in the past.
-    pub fn last(&self) -> Option<Version> {
-        self.lives.last().map(|life| life.version(life.puts.len() - 1))
+    pub fn newest(&self) -> Version {
+        self.last.version(self.last.puts.len() - 1)
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        let begun = self.lives.partition_point(|life| life.puts[0] <= revision);
-        let life = &self.lives[begun.checked_sub(1)?];
-        if life.end != Revision::ZERO && life.end <= revision {
+        let life = match self.last.puts.first <= revision {
+            true => &self.last,
+            false => {
+                let begun = self.earlier.partition_point(|life| life.puts.first <= revision);
+                &self.earlier[begun.checked_sub(1)?]
+            }
+        };
+        if !life.is_open() && life.end <= revision {
             return None;
         }
-        Some(life.version(life.puts.partition_point(|put| *put <= revision) - 1))
+        Some(life.version(life.puts.upto(revision) - 1))
     }
 }
 
 impl Life {
+    fn new(version: Version) -> Life {
+        let puts = Puts { first: version.modified, later: Vec::new() };
+        Life { create: version.create, first_version: version.version, puts, end: Revision::ZERO }
+    }
+
+    fn is_open(&self) -> bool {
+        self.end == Revision::ZERO
+    }
+
+    fn compact(&mut self, floor: Revision) {
+        let hidden = self.puts.upto(floor).saturating_sub(1);
+        self.puts.forget(hidden);
+        self.first_version += hidden as i64;
+    }
+
     fn version(&self, nth: usize) -> Version {
-        Version { create: self.create, modified: self.puts[nth], version: self.first_version + nth as i64 }
+        Version {
+            create: self.create,
+            modified: self.puts.get(nth),
+            version: self.first_version + nth as i64,
+        }
+    }
+}
+
+impl Puts {
+    fn len(&self) -> usize {
+        1 + self.later.len()
+    }
+
+    fn get(&self, nth: usize) -> Revision {
+        nth.checked_sub(1).map_or(self.first, |nth| self.later[nth])
+    }
+
+    /// How many are not above a revision.
+    fn upto(&self, revision: Revision) -> usize {
+        match self.first <= revision {
+            true => 1 + self.later.partition_point(|put| *put <= revision),
+            false => 0,
+        }
+    }
+
+    /// Forgets the first so many, which are not all.
+    fn forget(&mut self, count: usize) {
+        if count > 0 {
+            self.first = self.get(count);
+            self.later.drain(..count);
+            self.later.shrink_to(2 * self.later.len());
+        }
     }
 }

@@ -18,12 +18,12 @@ impl Index {
         self.keys.live()
     }
 
-    pub fn current(&self, key: &[u8]) -> Option<&Current> {
+    pub fn current(&self, key: &[u8]) -> Option<Current> {
         self.keys.get(key)?.entry.current()
     }
 
     /// The live keys of a range with their current versions.
-    pub fn iter(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], &Current)> {
+    pub fn iter(&self, keys: &KeyRange) -> impl Iterator<Item = (&[u8], Current)> {
         self.slots(keys).filter_map(|slot| Some((slot.key.as_ref(), slot.entry.current()?)))
     }
 

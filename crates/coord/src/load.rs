@@ -6,6 +6,7 @@
 use crate::alarms::Alarms;
 use crate::clock::Clock;
 use crate::compaction;
+use crate::documents::Documents;
 use crate::entry::{Current, Line};
 use crate::index::Index;
 use crate::leases::{self, Lease, Leases};
@@ -51,6 +52,7 @@ impl State {
             clock: Clock::load(view)?,
             skeletons: Skeletons::load(view)?,
             quota: Quota::load(view)?,
+            documents: Documents::load(view)?,
             stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,

@@ -4,6 +4,7 @@
 //! go back. The log then ends below the state's revision, which the row `raised` explains.
 
 use crate::compaction::sweep_row;
+use crate::documents;
 use crate::rows::{Corrupt, Emit, FORMAT, META_KEY, Meta, formatted};
 use crate::unindexed::INDEXED_KEY;
 use base::codec::put_signed;
@@ -42,12 +43,16 @@ impl Raised {
 /// member kept for its cluster, means nothing in another one.
 pub fn goes_along(table: Table, key: &[u8]) -> bool {
     match table {
-        Table::Meta => [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key),
+        Table::Meta => {
+            let own = [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key);
+            own || documents::goes_along(key)
+        }
         // The revision is raised by a leap, and nobody knows when.
         Table::Clock | Table::History => false,
         Table::Origins => false,
         Table::Versions | Table::Log | Table::Index => true,
         Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,
+        Table::Mesh => false,
     }
 }
 

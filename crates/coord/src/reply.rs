@@ -35,6 +35,10 @@ pub enum Body {
     Noted,
     /// Who belongs to the cluster after the change, ordered by id.
     Members(Vec<Member>),
+    /// The version that the document has now.
+    Document {
+        version: u64,
+    },
     /// The ids of all leases, in their order.
     Leases(Vec<LeaseId>),
     /// The TTL in seconds that the lease has again; zero when there is no such lease.

@@ -6,6 +6,7 @@ use crate::alarms::{Alarm, Alarms};
 use crate::change::{Change, ChangeKind, Records};
 use crate::clock::Clock;
 use crate::command::Command;
+use crate::documents::{Documents, SetDocument};
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
 use crate::kept::Answer;
@@ -38,6 +39,7 @@ pub struct State {
     pub(crate) clock: Clock,
     pub(crate) quota: Quota,
     pub(crate) skeletons: Skeletons,
+    pub(crate) documents: Documents,
     /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
     /// no part of what they must agree on.
     pub(crate) stored_bytes: u64,
@@ -74,6 +76,7 @@ impl State {
             clock: Clock::default(),
             quota: Quota::default(),
             skeletons: Skeletons::default(),
+            documents: Documents::default(),
             stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
@@ -134,6 +137,9 @@ impl State {
         if let Command::Members(change) = command {
             return (self.change_members(change), Vec::new(), Vec::new());
         }
+        if let Command::Document(set) = command {
+            return (self.set_document(set), Vec::new(), Vec::new());
+        }
         let mut draft = self.draft(records);
         let outcome = match self.alarms.refusal(command) {
             Some(code) => Err(code),
@@ -161,6 +167,16 @@ impl State {
         self.hash = hash64(&self.members.encode(), self.hash);
         let members = self.members.iter().cloned().collect();
         Ok(Reply { revision: self.revision, body: Body::Members(members) })
+    }
+
+    fn set_document(&mut self, set: &SetDocument) -> Answer {
+        let version = self.documents.set(set)?;
+        self.hash = hash64(&set.bytes, hash_row(self.hash, 28, set.name.as_bytes(), |_| {}));
+        Ok(Reply { revision: self.revision, body: Body::Document { version } })
+    }
+
+    pub fn documents(&self) -> &Documents {
+        &self.documents
     }
 
     /// Who belongs to the cluster.

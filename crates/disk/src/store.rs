@@ -225,6 +225,7 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Sessions => "6-sessions",
         Table::Claims => "7-claims",
         Table::Fences => "8-fences",
+        Table::Mesh => "9-mesh",
         Table::Clock => "10-clock",
         Table::History => "11-history",
     })

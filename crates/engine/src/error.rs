@@ -29,6 +29,21 @@ pub enum Error {
     UnknownRecord,
 
     #[error(
+        "the store of the mesh is missing although its other files are there: move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    MeshStoreMissing,
+
+    #[error(
+        "the file `life` of the mesh is damaged: move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    LifeIllegible,
+
+    #[error(
+        "the mesh holds a row that no node writes: {row:02x?}. Move the directory `mesh` away; the node is then filled from its replicas"
+    )]
+    MeshRow { row: Vec<u8> },
+
+    #[error(
         "the write-ahead log begins at entry {log_first} but the store ends at entry {store}: entries between \
          them are missing. Replace this member: stop it, move its data directory away, and start it empty so \
          that it is rebuilt from its peers"

@@ -1,35 +1,136 @@
-//! A last write that lost against one that had not seen it, kept so that people can look at it and bring it back.
-//! Every replica that merges the two writes the same conflict under the same identity.
+//! A write that lost against one that had not seen it, kept so that people can look at it and bring it back.
+//! Every replica that merges the two writes the same conflict under the same identity. Both sides are kept as they
+//! were before they met, so that their clocks tell how it came to it.
 
+#[cfg(test)]
+mod tests;
+
+use crate::actor::RegionId;
 use crate::key::Key;
-use crate::record::Record;
+use crate::op::{Attributes, Op};
+use crate::record::{Body, Record};
+use crate::request::Write;
 use crate::rows::{self, Row};
+use base::Code;
 use base::checksum::hash64;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
+
+const VERSION: u8 = 1;
+
+/// What decided, in the order in which it is asked. The number is part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Rule {
+    /// The key was deleted and created again as another kind of thing.
+    Era = 0,
+    /// Created as two kinds of thing at once: one kind goes before the other.
+    Kind = 1,
+    /// The later fencing token.
+    Fence = 2,
+    LaterStamp = 3,
+    /// At the same stamp, the larger actor.
+    Actor = 4,
+    /// The same actor has written twice at one stamp: the larger hash.
+    Bytes = 5,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     pub key: Key,
     pub winner: Record,
     pub loser: Record,
+    pub rule: Rule,
+    /// The region whose write met the other here.
+    pub source: RegionId,
     /// When this replica resolved it.
     pub at_ms: u64,
 }
 
-const VERSION: u8 = 1;
+impl Rule {
+    const ALL: [Rule; 6] = [Rule::Era, Rule::Kind, Rule::Fence, Rule::LaterStamp, Rule::Actor, Rule::Bytes];
+
+    /// Why the first of two goes before the second.
+    pub fn between(winner: &Record, loser: &Record) -> Rule {
+        match () {
+            _ if winner.era != loser.era => Rule::Era,
+            _ if winner.kind != loser.kind => Rule::Kind,
+            _ if winner.header.token() != loser.header.token() => Rule::Fence,
+            _ if winner.header.stamp != loser.header.stamp => Rule::LaterStamp,
+            _ if winner.header.dot.actor != loser.header.dot.actor => Rule::Actor,
+            _ => Rule::Bytes,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Rule::Era => "recreated",
+            Rule::Kind => "type_precedence",
+            Rule::Fence => "fencing_token",
+            Rule::LaterStamp => "last_write_wins",
+            Rule::Actor => "last_write_wins_by_node",
+            Rule::Bytes => "last_write_wins_by_hash",
+        }
+    }
+}
 
 /// Where the conflict of two writes lies: by the winner's stamp, then by its identity, the same on every replica.
 pub fn row_key(key: &Key, winner: &Record, loser: &Record) -> Bytes {
+    rows::conflict(winner.header.stamp, id(key, winner, loser))
+}
+
+fn id(key: &Key, winner: &Record, loser: &Record) -> u64 {
     let mut out = key.bytes().to_vec();
     winner.header.dot.encode(&mut out);
     loser.header.dot.encode(&mut out);
-    rows::conflict(winner.header.stamp, hash64(&out, 0))
+    hash64(&out, 0)
 }
 
 impl Conflict {
+    pub fn new(key: &Key, winner: &Record, loser: &Record, source: RegionId, at_ms: u64) -> Conflict {
+        let (key, winner, loser) = (key.clone(), winner.clone(), loser.clone());
+        let rule = Rule::between(&winner, &loser);
+        Conflict { key, winner, loser, rule, source, at_ms }
+    }
+
+    pub fn id(&self) -> u64 {
+        id(&self.key, &self.winner, &self.loser)
+    }
+
+    /// Where it lies among all conflicts; those after it come later.
+    pub fn place(&self) -> Bytes {
+        row_key(&self.key, &self.winner, &self.loser)
+    }
+
     pub fn row(&self) -> Row {
-        Row { key: row_key(&self.key, &self.winner, &self.loser), value: Some(self.encode()) }
+        Row { key: self.place(), value: Some(self.encode()) }
+    }
+
+    /// The write that puts the loser back, over what won and all that was seen of both.
+    pub fn restore(&self) -> Result<Write, Code> {
+        let op = match (&self.loser.body, self.loser.header.tombstone) {
+            (_, true) => Op::Delete,
+            (Body::Register(value), _) => Op::Put(value.clone()),
+            // It is not one value, and its key is something else now.
+            _ => return Err(Code::WrongType),
+        };
+        if self.winner.kind != self.loser.kind {
+            return Err(Code::WrongType);
+        }
+        let mut context = self.winner.context.clone();
+        context.join(&self.loser.context);
+        let rare = self.loser.header.rare.as_deref().cloned().unwrap_or_default();
+        let attributes = Attributes {
+            context: Some(context),
+            expires_ms: self.loser.header.expires_ms,
+            home: rare.home,
+            metadata: rare.metadata,
+            schema: rare.schema,
+            after: self.winner.header.stamp,
+            ..Attributes::default()
+        };
+        let (key, kind) = (self.key.clone(), self.loser.kind);
+        Ok(Write { key, kind, op, attributes, expect: None, w: None, sloppy: false })
     }
 
     fn encode(&self) -> Bytes {
@@ -38,6 +139,8 @@ impl Conflict {
         put_bytes(&mut out, self.key.bytes());
         put_bytes(&mut out, &self.winner.encode());
         put_bytes(&mut out, &self.loser.encode());
+        out.push(self.rule as u8);
+        put_varint(&mut out, u64::from(self.source.0));
         out.into()
     }
 
@@ -49,6 +152,9 @@ impl Conflict {
         let at_ms = reader.varint()?;
         let key = Key::from_bytes(reader.bytes()?)?;
         let (winner, loser) = (Record::decode(reader.bytes()?)?, Record::decode(reader.bytes()?)?);
-        reader.is_empty().then_some(Conflict { key, winner, loser, at_ms })
+        let number = reader.u8()?;
+        let rule = Rule::ALL.into_iter().find(|rule| *rule as u8 == number)?;
+        let source = RegionId(u32::try_from(reader.varint()?).ok()?);
+        reader.is_empty().then_some(Conflict { key, winner, loser, rule, source, at_ms })
     }
 }

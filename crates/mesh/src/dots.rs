@@ -30,6 +30,11 @@ impl Dots {
         })
     }
 
+    /// The last number that was given, or could have been in an earlier life.
+    pub fn last(&self) -> u64 {
+        self.next - 1
+    }
+
     /// The bound to persist now, if it is time: long before the last number is given.
     pub fn wants(&mut self) -> Option<u64> {
         let low = self.asked.saturating_sub(self.next) < BLOCK / 2;

@@ -2,19 +2,26 @@
 //! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
 //! dropped by the receiver; nothing in one is believed beyond its form.
 
+pub mod page;
+pub mod pulse;
 #[cfg(test)]
 mod tests;
 
 use crate::actor::Actor;
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
+use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
 use crate::topology::Epoch;
-use crate::tree::{Buckets, LEAVES};
+use crate::tree::LEAVES;
 use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
+pub use page::{Answer, Entry, Page};
+use page::{decode_answer, decode_page, encode_answer, encode_page};
+use pulse::Pulse;
 
 /// Actors that a shard is said to know.
 const KNOWN_MAX: usize = 1_024;
@@ -72,11 +79,11 @@ pub enum Frame {
         ask: Ask,
         key: Key,
     },
-    /// With nothing there, up to which stamp what is missing was deleted everywhere.
+    /// With nothing there, up to where what is missing was deleted everywhere.
     Fetched {
         ask: Ask,
         record: Option<Bytes>,
-        mark: Stamp,
+        marks: Marks,
     },
     /// Records of a namespace from a name on, of all partitions that the receiver keeps.
     Collect {
@@ -113,7 +120,7 @@ pub enum Frame {
         ask: Ask,
         leaves: Vec<u64>,
         known: Known,
-        mark: Stamp,
+        marks: Marks,
     },
     Page(Box<Page>),
     Answer(Box<Answer>),
@@ -121,7 +128,29 @@ pub enum Frame {
     Settled {
         shard: Shard,
         known: Known,
-        mark: Stamp,
+        marks: Marks,
+    },
+    /// An entry of another region's log, to be stored by a quorum here; `Stored` when it is.
+    Replicate {
+        ask: Ask,
+        entry: Bytes,
+    },
+    /// A read by a quorum here, for another region, if everything is here that a session has seen.
+    Seek {
+        ask: Ask,
+        key: Key,
+        session: Bytes,
+    },
+    Sought {
+        ask: Ask,
+        record: Option<Bytes>,
+    },
+    /// A sign of life from another region.
+    Pulse(Box<Pulse>),
+    /// Records by what they are, of all partitions that the receiver keeps; answered by `Collected`.
+    Select {
+        ask: Ask,
+        query: Box<Query>,
     },
 }
 
@@ -148,39 +177,6 @@ pub enum Outcome {
     Misfit,
 }
 
-/// What the sender has in the differing buckets, in `(after, upto]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
-    pub ask: Ask,
-    pub shard: Shard,
-    pub buckets: Buckets,
-    pub mark: Stamp,
-    pub after: Option<Key>,
-    /// None to the end.
-    pub upto: Option<Key>,
-    pub entries: Vec<Entry>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    pub key: Key,
-    pub digest: u64,
-    pub stamp: Stamp,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    pub ask: Ask,
-    /// The answer is about keys up to here; none for the whole page.
-    pub upto: Option<Key>,
-    /// What the asker lacks or has otherwise.
-    pub records: Vec<(Key, Bytes)>,
-    /// What the answerer lacks or has otherwise.
-    pub wanted: Vec<Key>,
-    /// What was deleted everywhere and should not be with the asker any more.
-    pub purged: Vec<Key>,
-}
-
 impl Frame {
     /// A question that must not be served under an older epoch.
     pub fn question(&self) -> Option<Ask> {
@@ -190,6 +186,7 @@ impl Frame {
             | Frame::Keep { ask, .. }
             | Frame::Fetch { ask, .. }
             | Frame::Collect { ask, .. }
+            | Frame::Select { ask, .. }
             | Frame::Compare { ask, .. } => Some(*ask),
             Frame::Page(page) => Some(page.ask),
             _ => None,
@@ -255,10 +252,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 5, ask);
             put_bytes(out, key.bytes());
         }
-        Frame::Fetched { ask, record, mark } => {
+        Frame::Fetched { ask, record, marks } => {
             begin(out, 6, ask);
             put_optional(out, record.as_ref());
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
         Frame::Collect { ask, space, start, end, limit } => {
             begin(out, 7, ask);
@@ -286,54 +283,48 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             out.extend(root.to_le_bytes());
             put_known(out, known);
         }
-        Frame::Leaves { ask, leaves, known, mark } => {
+        Frame::Leaves { ask, leaves, known, marks } => {
             begin(out, 15, ask);
             put_varint(out, leaves.len() as u64);
             leaves.iter().for_each(|leaf| out.extend(leaf.to_le_bytes()));
             put_known(out, known);
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
         Frame::Page(page) => encode_page(page, out),
         Frame::Answer(answer) => encode_answer(answer, out),
-        Frame::Settled { shard, known, mark } => {
+        Frame::Settled { shard, known, marks } => {
             out.push(18);
             put_shard(out, *shard);
             put_known(out, known);
-            put_varint(out, mark.0);
+            marks.encode(out);
         }
-    }
-}
-
-fn encode_page(page: &Page, out: &mut Vec<u8>) {
-    out.push(16);
-    put_varint(out, page.ask.0);
-    put_shard(out, page.shard);
-    page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
-    put_varint(out, page.mark.0);
-    put_optional(out, page.after.as_ref().map(Key::bytes));
-    put_optional(out, page.upto.as_ref().map(Key::bytes));
-    put_varint(out, page.entries.len() as u64);
-    for Entry { key, digest, stamp } in &page.entries {
-        put_bytes(out, key.bytes());
-        out.extend(digest.to_le_bytes());
-        out.extend(stamp.0.to_le_bytes());
-    }
-}
-
-fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
-    out.push(17);
-    put_varint(out, answer.ask.0);
-    put_optional(out, answer.upto.as_ref().map(Key::bytes));
-    put_records(out, &answer.records);
-    for keys in [&answer.wanted, &answer.purged] {
-        put_varint(out, keys.len() as u64);
-        keys.iter().for_each(|key| put_bytes(out, key.bytes()));
+        Frame::Replicate { ask, entry } => {
+            begin(out, 20, ask);
+            put_bytes(out, entry);
+        }
+        Frame::Seek { ask, key, session } => {
+            begin(out, 21, ask);
+            put_bytes(out, key.bytes());
+            put_bytes(out, session);
+        }
+        Frame::Sought { ask, record } => {
+            begin(out, 22, ask);
+            put_optional(out, record.as_ref());
+        }
+        Frame::Pulse(pulse) => {
+            out.push(23);
+            pulse.encode(out);
+        }
+        Frame::Select { ask, query } => {
+            begin(out, 24, ask);
+            query.encode(out);
+        }
     }
 }
 
 fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
-    let ask = if (10..=13).contains(&number) || number == 18 { Ask(0) } else { Ask(reader.varint()?) };
+    let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
     Some(match number {
         1 => Frame::Forward { ask, write: Box::new(Write::decode(reader)?) },
         2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?) },
@@ -343,7 +334,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         }
         4 => Frame::Stored { ask, outcome: outcome(reader)? },
         5 => Frame::Fetch { ask, key: key(reader)? },
-        6 => Frame::Fetched { ask, record: optional(reader)?, mark: Stamp(reader.varint()?) },
+        6 => Frame::Fetched { ask, record: optional(reader)?, marks: Marks::decode(reader)? },
         7 => Frame::Collect {
             ask,
             space: u32::try_from(reader.varint()?).ok()?,
@@ -361,39 +352,25 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         15 => {
             let count = Some(reader.count()?).filter(|count| *count == 0 || *count == LEAVES)?;
             let leaves = (0..count).map(|_| reader.u64()).collect::<Option<Vec<_>>>()?;
-            Frame::Leaves { ask, leaves, known: known(reader)?, mark: Stamp(reader.varint()?) }
+            Frame::Leaves { ask, leaves, known: known(reader)?, marks: Marks::decode(reader)? }
         }
         16 => Frame::Page(Box::new(decode_page(ask, reader)?)),
         17 => Frame::Answer(Box::new(decode_answer(ask, reader)?)),
-        18 => Frame::Settled { shard: shard(reader)?, known: known(reader)?, mark: Stamp(reader.varint()?) },
+        18 => {
+            let shard = shard(reader)?;
+            Frame::Settled { shard, known: known(reader)?, marks: Marks::decode(reader)? }
+        }
         19 => {
             let target = NodeId(reader.varint()?);
             Frame::Keep { ask, target, key: key(reader)?, record: reader.bytes()? }
         }
+        20 => Frame::Replicate { ask, entry: reader.bytes()? },
+        21 => Frame::Seek { ask, key: key(reader)?, session: reader.bytes()? },
+        22 => Frame::Sought { ask, record: optional(reader)? },
+        23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
+        24 => Frame::Select { ask, query: Box::new(Query::decode(reader)?) },
         _ => return None,
     })
-}
-
-fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
-    let shard = shard(reader)?;
-    let mut words = [0; LEAVES / 64];
-    for word in &mut words {
-        *word = reader.u64()?;
-    }
-    let mark = Stamp(reader.varint()?);
-    let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
-    let entry = |reader: &mut Reader| {
-        Some(Entry { key: key(reader)?, digest: reader.u64()?, stamp: Stamp(reader.u64()?) })
-    };
-    let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
-    Some(Page { ask, shard, buckets: Buckets::from_words(words), mark, after, upto, entries })
-}
-
-fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {
-    let upto = optional_key(reader)?;
-    let records = records(reader)?;
-    let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
-    Some(Answer { ask, upto, records, wanted: keys()?, purged: keys()? })
 }
 
 fn outcome(reader: &mut Reader) -> Option<Outcome> {

@@ -3,129 +3,58 @@
 //! must hold that nothing which vouches for durable rows leaves before they are durable: such effects are held
 //! here by the batch they wait for, not by the caller's good will.
 
+mod abroad;
+mod adopt;
+mod custom;
 mod exchange;
+mod forward;
+mod global;
 mod hints;
+mod identity;
 mod membership;
 mod purge;
+mod queries;
 mod reads;
 mod replica;
 mod scans;
+mod sessions;
 mod shards;
 pub mod status;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod words;
 mod writes;
 
-use crate::actor::Actor;
-use crate::conflict::Conflict;
+pub use abroad::RegionState;
+pub use words::{Input, Note, Now, Output, Params, Persist};
+
+use crate::actor::RegionId;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
+use crate::handler::{Handlers, NoScript, Script};
 use crate::hlc::{Clock, Stamp};
+use crate::marks::Marks;
 use crate::moves::Report;
-use crate::overlay::{Flush, Overlay, Seq};
+use crate::overlay::{Overlay, Seq};
 use crate::peers::Peers;
 use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
-use base::codec::{Reader, put_varint};
+use abroad::Abroad;
 use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
 use hints::Hints;
+use identity::Identity;
 use membership::{Routes, Wakening};
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-#[derive(Clone, Debug)]
-pub struct Params {
-    /// Who this node is in this life; another incarnation at every start on an empty disk.
-    pub actor: Actor,
-    /// Counts starts, so that answers to an earlier one are not taken for answers to this one.
-    pub boot: u64,
-    /// The disk is empty although others count on this node: it serves when it has caught up.
-    pub wiped: bool,
-    /// How far ahead of this node's clock another's is believed.
-    pub drift_max: Duration,
-    /// How long replicas are waited for when the request does not say.
-    pub timeout: Duration,
-    pub flush_every: Duration,
-    /// How often each pair of replicas compares what it holds.
-    pub round_every: Duration,
-}
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 16 * 1024 * 1024;
-
-/// The two clocks of a node: one for waiting, one for people and stamps.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    pub at: Instant,
-    pub wall_ms: u64,
-}
-
-#[derive(Debug)]
-pub enum Input {
-    Tick,
-    Received {
-        from: NodeId,
-        envelope: Envelope,
-    },
-    Request {
-        token: Token,
-        deadline: Instant,
-        request: Request,
-    },
-    Persisted(Seq),
-    Flushed(u64),
-    /// What was agreed on, or what a peer has handed over.
-    Topology(Topology),
-    /// The connection to a peer broke.
-    Lost(NodeId),
-    /// Other regions have heard of everything up to this stamp; nothing later is forgotten.
-    PurgeBound(Stamp),
-}
-
-/// Rows to be made durable in this order; `Persisted` tells when.
-#[derive(Clone, Debug)]
-pub struct Persist {
-    pub seq: Seq,
-    pub rows: Vec<Row>,
-}
-
-#[derive(Debug, Default)]
-pub struct Output {
-    pub send: Vec<(NodeId, Envelope)>,
-    pub persist: Option<Persist>,
-    pub flush: Option<Flush>,
-    pub replies: Vec<(Token, Reply)>,
-    /// For whoever decides about the topology.
-    pub reports: Vec<Report>,
-    pub notes: Vec<Note>,
-}
-
-/// Facts worth a log line or a count.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    Conflict(Box<Conflict>),
-    /// A record whose clock is further ahead than is believed.
-    ClockAhead {
-        actor: Actor,
-        stamp: Stamp,
-    },
-    Hinted(NodeId),
-    /// Replicas of a shard hold the same again.
-    Repaired {
-        shard: Shard,
-        with: NodeId,
-        records: usize,
-    },
-    Purged(usize),
-    /// A node that was not in step serves.
-    Awake,
-}
 
 /// Everything that a step has at hand.
 struct Turn<'a> {
@@ -142,6 +71,12 @@ enum Client {
     Peer(NodeId, Ask),
     /// One of several writes of a request.
     Part(u64, usize),
+    /// A read that must not show less than a session has seen.
+    Guard(Ask),
+    /// A read over several regions: this one's part.
+    Region(Ask),
+    /// A node of another region.
+    Abroad(NodeId, Ask),
 }
 
 /// What waits until a batch is durable.
@@ -154,10 +89,16 @@ enum Then {
     Spread(Ask),
     /// What a read wants to see of this node may be seen.
     Show(Ask),
+    /// What a read has merged may be given to those who lack it.
+    Repair(Ask),
+    RepairRegions(Ask),
     /// Everything that an exchange brought is durable.
     Exchanged(Ask),
     /// What a peer vouched for holds here too.
-    Settled(Shard, Known, Stamp),
+    Settled(Shard, Known, Marks),
+    SettledAbroad(RegionId, Shard, Marks),
+    /// An entry of the log may leave.
+    Logged(u64),
     Identity {
         dots: u64,
         floor: Stamp,
@@ -168,13 +109,17 @@ enum Then {
 #[derive(Debug)]
 enum Operation {
     Write(Box<writes::Writing>),
-    Forward(Box<writes::Forwarding>),
+    Forward(Box<forward::Forwarding>),
     Read(Box<reads::Reading>),
     Scan(Box<scans::Scanning>),
     Exchange(Box<exchange::Exchanging>),
     /// A record on its way to the peer of an exchange.
     Give(Ask),
     Hint(hints::Hinting),
+    Replicate(streams::Replicating),
+    Adopt(Box<adopt::Adopting>),
+    Guard(Box<sessions::Guarding>),
+    Global(Box<global::Globally>),
 }
 
 #[derive(Debug)]
@@ -213,7 +158,12 @@ pub struct Mesh {
     exchanges: Exchanges,
     wakening: Wakening,
     purge_bound: Stamp,
+    abroad: Abroad,
+    handlers: Handlers,
+    script: Box<dyn Script + Send>,
     flush_at: Instant,
+    /// With the end of this turn.
+    flush_due: bool,
 }
 
 impl Mesh {
@@ -221,7 +171,7 @@ impl Mesh {
     pub fn new(params: Params, topology: Topology, rows: &dyn Rows, replayed: Vec<Vec<Row>>) -> Mesh {
         let mut overlay = Overlay::default();
         replayed.iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
-        let identity = overlay.get(rows, rows::IDENTITY).0.and_then(decode_identity);
+        let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
         // What is newer than what the node knew in its last life comes to it as it would have then.
@@ -230,6 +180,7 @@ impl Mesh {
         let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
+        let abroad = Abroad::load(params.actor.region, &overlay, rows);
         Mesh {
             me,
             clock: Clock::new(floor, params.drift_max),
@@ -254,7 +205,11 @@ impl Mesh {
             shards,
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
+            abroad,
+            handlers: Handlers::default(),
+            script: Box::new(NoScript),
             flush_at: Instant::ZERO,
+            flush_due: false,
             params,
         }
     }
@@ -274,14 +229,22 @@ impl Mesh {
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Lost(peer) => self.peers.silent(peer, now.at),
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
+            Input::Regions(regions) => self.step_regions(t, regions),
+            Input::Handlers(handlers) => self.step_handlers(handlers),
+            Input::Abroad { region, from, envelope } => self.step_abroad(t, region, from, envelope),
         }
     }
 
-    /// Ends a turn: rows gathered in it become one batch.
+    /// Ends a turn: rows gathered in it become one batch. A flush is cut here, so that it holds whole batches and its
+    /// bound is the last of them: what comes later is not in it, and must stay in the log.
     pub fn collect(&mut self, out: &mut Output) {
+        self.write_log_head();
         if !self.gathering.is_empty() {
             self.seq = self.next_seq();
             out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
+        }
+        if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
+            out.flush = Some(self.overlay.freeze(self.seq));
         }
     }
 
@@ -299,15 +262,11 @@ impl Mesh {
         self.step_shards(t);
         self.step_exchanges(t);
         self.step_purge(t);
+        self.step_streams(t);
+        self.step_pulses(t);
         if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
-            self.flush(t);
-        }
-    }
-
-    fn flush(&mut self, t: &mut Turn<'_>) {
-        self.flush_at = t.now.at.after(self.params.flush_every);
-        if self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
-            t.out.flush = Some(self.overlay.freeze(self.next_seq()));
+            self.flush_at = t.now.at.after(self.params.flush_every);
+            self.flush_due = true;
         }
     }
 
@@ -318,7 +277,9 @@ impl Mesh {
         }
         match request {
             Request::Write(write) => self.start_write(t, Client::Here(token), write, deadline),
-            Request::Read { key, r } => self.start_read(t, token, key, r, deadline),
+            Request::Read { key, r } => self.start_read(t, Client::Here(token), key, r, deadline),
+            Request::Query(query) => self.start_query(t, token, *query, deadline),
+            Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
         }
@@ -331,7 +292,10 @@ impl Mesh {
             self.send(t, from, Frame::Which);
             // Whoever is behind may have been given up by the others, and must not answer as if it were not.
             match frame {
-                Frame::Fetch { ask, .. } | Frame::Collect { ask, .. } | Frame::Forward { ask, .. } => {
+                Frame::Fetch { ask, .. }
+                | Frame::Collect { ask, .. }
+                | Frame::Select { ask, .. }
+                | Frame::Forward { ask, .. } => {
                     return self.send(t, from, Frame::Declined { ask });
                 }
                 Frame::Welcome => return,
@@ -351,10 +315,11 @@ impl Mesh {
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
-            Frame::Fetched { ask, record, mark } => self.step_fetched(t, from, ask, record, mark),
+            Frame::Fetched { ask, record, marks } => self.step_fetched(t, from, ask, record, marks),
             Frame::Collect { ask, space, start, end, limit } => {
                 self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });
             }
+            Frame::Select { ask, query } => self.step_select(t, from, ask, &query),
             Frame::Collected { ask, records, upto } => self.step_collected(t, from, ask, records, upto),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
@@ -368,12 +333,14 @@ impl Mesh {
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
             }
-            Frame::Leaves { ask, leaves, known, mark } => {
-                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, mark });
+            Frame::Leaves { ask, leaves, known, marks } => {
+                self.step_leaves(t, from, exchange::Opening { ask, epoch, leaves, known, marks });
             }
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
-            Frame::Settled { shard, known, mark } => self.step_settled(t, from, shard, known, mark),
+            Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
+            // What regions say to each other.
+            Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
         }
     }
 
@@ -384,6 +351,7 @@ impl Mesh {
         {
             entry.remove().into_iter().for_each(|then| self.perform(t, then));
         }
+        self.pump_all(t);
     }
 
     fn perform(&mut self, t: &mut Turn<'_>, then: Then) {
@@ -392,8 +360,12 @@ impl Mesh {
             Then::Stored(ask, outcome) => self.step_stored(t, self.me, ask, outcome),
             Then::Spread(ask) => self.spread(t, ask),
             Then::Show(ask) => self.fetch_here(t, ask),
+            Then::Repair(ask) => self.repair(t, ask),
+            Then::RepairRegions(ask) => self.repair_regions(t, ask),
             Then::Exchanged(ask) => self.step_exchanged(t, ask),
-            Then::Settled(shard, known, mark) => self.settle(shard, &known, mark),
+            Then::Settled(shard, known, marks) => self.settle(shard, &known, &marks),
+            Then::SettledAbroad(region, shard, marks) => self.settle_abroad(region, shard, &marks),
+            Then::Logged(seq) => self.abroad.durable = self.abroad.durable.max(seq),
             Then::Identity { dots, floor } => {
                 self.dots.reserved(dots);
                 self.floor = floor;
@@ -427,17 +399,36 @@ impl Mesh {
     }
 
     fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
-        t.out.send.push((to, Envelope { epoch: self.topology.epoch, frame }));
+        let envelope = Envelope { epoch: self.topology.epoch, frame };
+        match self.abroad.home(to) {
+            Some(region) => t.out.abroad.push((region, to, envelope)),
+            None => t.out.send.push((to, envelope)),
+        }
     }
 
     fn reply(&mut self, t: &mut Turn<'_>, client: Client, reply: Reply) {
         match client {
-            Client::Here(token) => t.out.replies.push((token, reply)),
+            Client::Here(token) => {
+                let reply = self.present(t, reply);
+                t.out.replies.push((token, reply));
+            }
             Client::Peer(node, ask) => self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply) }),
             Client::Part(batch, idx) => {
+                let reply = self.present(t, reply);
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {
                     t.out.replies.push((token, Reply::Batch(replies)));
                 }
+            }
+            Client::Guard(ask) => self.guarded(t, ask, reply),
+            Client::Region(ask) => self.global_here(t, ask, reply),
+            Client::Abroad(node, ask) => {
+                let frame = match reply {
+                    Reply::Found(record) => {
+                        Frame::Sought { ask, record: record.map(|record| record.encode()) }
+                    }
+                    _ => Frame::Declined { ask },
+                };
+                self.send(t, node, frame);
             }
         }
     }
@@ -473,6 +464,7 @@ impl Mesh {
             match self.operations.get(&ask) {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
+                Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
                 _ => {}
             }
         }
@@ -488,6 +480,10 @@ impl Mesh {
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
             Operation::Give(exchange) => self.expire(t, exchange),
             Operation::Hint(hinting) => self.expire_hint(t, hinting),
+            Operation::Replicate(replicating) => self.expire_replicate(t, replicating),
+            Operation::Adopt(adopting) => self.expire_adopt(t, *adopting),
+            Operation::Guard(guarding) => self.expire_guard(t, ask, *guarding),
+            Operation::Global(globally) => self.expire_global(t, *globally),
         }
     }
 
@@ -498,7 +494,10 @@ impl Mesh {
             Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
             Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
-            None => {}
+            Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
+            Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),
+            // Others may answer yet.
+            Some(Operation::Adopt(_) | Operation::Global(_)) | None => {}
         }
     }
 
@@ -510,47 +509,14 @@ impl Mesh {
             Some(Operation::Read(_)) => self.read_stored(t, from, ask),
             Some(Operation::Give(_)) => self.exchange_stored(t, ask),
             Some(Operation::Hint(_)) => self.hint_stored(t, ask),
+            Some(Operation::Replicate(_)) => self.replicate_stored(t, ask, outcome),
+            Some(Operation::Adopt(_)) => self.adopt_stored(t, from, ask, outcome),
+            Some(Operation::Global(_)) => {
+                if let Some(region) = self.abroad.home(from) {
+                    self.global_stored(t, region, ask);
+                }
+            }
             _ => {}
         }
     }
-
-    /// Dots and the floor of the clock, durable before they are used.
-    fn reserve(&mut self, t: &mut Turn<'_>) {
-        let Some(dots) = self.dots.wants() else { return };
-        self.write_identity(t, dots);
-    }
-
-    fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {
-        let floor = self.clock.tick(t.now.wall_ms);
-        let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
-        self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
-        let seq = self.next_seq();
-        self.after(t, seq, Then::Identity { dots, floor });
-    }
-}
-
-/// The row of who this node is.
-struct Identity {
-    incarnation: u32,
-    dots: u64,
-    floor: Stamp,
-}
-
-impl Identity {
-    fn encode(&self) -> Bytes {
-        let mut out = vec![1];
-        put_varint(&mut out, u64::from(self.incarnation));
-        put_varint(&mut out, self.dots);
-        put_varint(&mut out, self.floor.0);
-        out.into()
-    }
-}
-
-fn decode_identity(bytes: Bytes) -> Option<Identity> {
-    let mut reader = Reader::new(bytes);
-    if reader.u8()? != 1 {
-        return None;
-    }
-    let incarnation = u32::try_from(reader.varint()?).ok()?;
-    Some(Identity { incarnation, dots: reader.varint()?, floor: Stamp(reader.varint()?) })
 }

@@ -38,6 +38,8 @@ pub enum Report {
 pub struct Progress {
     epochs: BTreeMap<NodeId, Epoch>,
     filled: BTreeSet<(Partition, u8, NodeId)>,
+    /// Who will never answer again.
+    gone: BTreeSet<NodeId>,
 }
 
 /// Partitions that may take their next step.
@@ -67,6 +69,12 @@ impl Progress {
         }
     }
 
+    /// A node that the cluster has removed. It never serves again: every quorum is found among the others, so a
+    /// move waits neither until it has everything nor until it refuses the past.
+    pub fn leave_out(&mut self, node: NodeId) {
+        self.gone.insert(node);
+    }
+
     pub fn steps(&self, topology: &Topology, placement: &Placement) -> Steps {
         let mut steps = Steps::default();
         let copies = topology.copies_in_use();
@@ -86,12 +94,14 @@ impl Progress {
     }
 
     fn is_filled(&self, partition: Partition, copies: u8, placement: &Placement) -> bool {
-        newcomers(placement, partition, copies).all(|node| self.filled.contains(&(partition, copies, node)))
+        let has_it = |node| self.filled.contains(&(partition, copies, node)) || self.gone.contains(&node);
+        newcomers(placement, partition, copies).all(has_it)
     }
 
     fn is_heard(&self, partition: Partition, copies: u8, topology: &Topology, placement: &Placement) -> bool {
         let old = placement.now.of(partition, copies.into());
-        let heard = |node: &&NodeId| self.epochs.get(node).is_some_and(|epoch| *epoch >= topology.epoch);
+        let follows = |node: &NodeId| self.epochs.get(node).is_some_and(|epoch| *epoch >= topology.epoch);
+        let heard = |node: &&NodeId| follows(node) || self.gone.contains(node);
         planted(Mutant::EpochSkipped) || old.iter().filter(heard).count() >= blocking(old.len())
     }
 }

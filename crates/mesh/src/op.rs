@@ -7,6 +7,7 @@ use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::merge::join_recent;
 use crate::record::{Body, Fence, Header, Kind, Rare, Recent, Record};
+use crate::request::Level;
 use crate::set::Set;
 use crate::siblings::{Sibling, Siblings};
 use crate::tally::Tally;
@@ -39,8 +40,14 @@ pub struct Attributes {
     /// By name.
     pub metadata: Vec<(Bytes, Bytes)>,
     pub schema: u32,
+    /// Who brings the values of a `custom` record together; the last one named stays.
+    pub handler: Option<Bytes>,
     /// The hash of the client's request id.
     pub request: Option<u64>,
+    /// Who must have it before the client is told.
+    pub level: Level,
+    /// The write comes after everything that its session has seen: its stamp is larger than this.
+    pub after: Stamp,
 }
 
 /// The name and the time of a write.
@@ -85,7 +92,8 @@ pub fn apply(
     }
     let span = full.context.extend(birth.dot);
     seen.add(birth.dot.actor, span);
-    if let (Some(context), Kind::Register | Kind::Siblings) = (&attributes.context, full.kind) {
+    if let (Some(context), Kind::Register | Kind::Siblings | Kind::Custom) = (&attributes.context, full.kind)
+    {
         seen.join(context);
     }
     full.context.join(&seen);
@@ -126,8 +134,10 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Header {
     let anew = matches!(op, Op::Put(_) | Op::Delete);
     let mut rare = old.rare.as_deref().filter(|_| !anew).cloned().unwrap_or_default();
-    let Attributes { fence, home, metadata, schema, .. } = attributes;
+    let Attributes { fence, home, metadata, schema, handler, .. } = attributes;
     rare.fence = fence.clone();
+    let inherited = old.rare.as_ref().and_then(|rare| rare.handler.clone());
+    rare.handler = handler.clone().or(inherited);
     rare.home = home.or(rare.home);
     if !metadata.is_empty() {
         rare.metadata = metadata.clone();

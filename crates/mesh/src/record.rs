@@ -27,6 +27,8 @@ pub enum Kind {
     Numeric = 3,
     Set = 4,
     Siblings = 5,
+    /// Siblings whose values a handler brings together when they are shown.
+    Custom = 6,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Rare {
     pub metadata: Vec<(Bytes, Bytes)>,
     /// The application's own version of what it stores.
     pub schema: u32,
+    /// Who brings the values of a `custom` record together.
+    pub handler: Option<Bytes>,
     /// Fields of a later format, by tag: kept as they are.
     pub unknown: Vec<(u64, Bytes)>,
 }
@@ -96,8 +100,15 @@ pub struct Record {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 6] =
-        [Kind::Register, Kind::GrowingCounter, Kind::Counter, Kind::Numeric, Kind::Set, Kind::Siblings];
+    pub const ALL: [Kind; 7] = [
+        Kind::Register,
+        Kind::GrowingCounter,
+        Kind::Counter,
+        Kind::Numeric,
+        Kind::Set,
+        Kind::Siblings,
+        Kind::Custom,
+    ];
 
     pub fn from_number(number: u8) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == number)
@@ -114,7 +125,7 @@ impl Kind {
             Kind::Register => Body::Register(Bytes::new()),
             Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::default()),
             Kind::Set => Body::Set(Set::default()),
-            Kind::Siblings => Body::Siblings(Siblings::default()),
+            Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::default()),
         }
     }
 }
@@ -153,6 +164,15 @@ impl Record {
 
     pub fn is_live(&self, wall_ms: u64) -> bool {
         !self.is_tombstone() && !self.is_expired(wall_ms)
+    }
+
+    /// The regions whose writes went into it, each once.
+    pub fn writers(&self) -> Vec<RegionId> {
+        let mut writers = vec![self.header.dot.actor.region];
+        writers.extend(self.context.spans().iter().map(|(actor, _)| actor.region));
+        writers.sort_unstable();
+        writers.dedup();
+        writers
     }
 
     pub fn has_taken(&self, request: u64) -> bool {

@@ -4,19 +4,65 @@
 
 use crate::actor::RegionId;
 use crate::context::Context;
+use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::op::{Attributes, Op};
+use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
+use crate::session::Session;
 use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::{BufMut, Bytes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all requests are writes, and each is moved a few times only"
+)]
 pub enum Request {
     Write(Write),
-    Read { key: Key, r: Option<u8> },
+    Read {
+        key: Key,
+        r: Option<u8>,
+    },
     Batch(Vec<Write>),
     Scan(Scan),
+    Get(Box<Get>),
+    /// Answered by `Scanned`, whose `next` is the `after` of the next page.
+    Query(Box<Query>),
+}
+
+/// Who must have a write, or be heard by a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Level {
+    /// One replica of this region; a write takes it for a quorum.
+    LocalOne = 0,
+    /// A quorum of this region, or as many as are asked for.
+    #[default]
+    LocalQuorum = 1,
+    /// A quorum in a majority of regions; of two regions, in both.
+    GlobalQuorum = 2,
+}
+
+/// A read that must not show less than its session has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Get {
+    pub key: Key,
+    pub r: Option<u8>,
+    pub level: Level,
+    pub session: Session,
+    /// What the record must have seen; empty for nothing.
+    pub min: Context,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Got {
+    pub record: Option<Box<Record>>,
+    /// The region that it was read in.
+    pub from: RegionId,
+    /// How far this region is behind others, in milliseconds.
+    pub lag_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +111,11 @@ pub enum Reply {
     Refused(Code),
     Batch(Vec<Reply>),
     Scanned(Scanned),
+    Got(Box<Got>),
+    /// What the session has seen was not here in time, nor to be had elsewhere.
+    Lagging {
+        lag_ms: u64,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,7 +192,8 @@ fn decode_op(reader: &mut Reader) -> Option<Op> {
 }
 
 fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
-    let Attributes { context, expires_ms, fence, home, metadata, schema, request } = attributes;
+    let Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after } =
+        attributes;
     put_option(out, context.as_ref(), |out, context| context.encode(out));
     put_option(out, *expires_ms, put_varint_to);
     put_option(out, fence.as_ref(), |out, fence| {
@@ -155,7 +207,10 @@ fn encode_attributes(attributes: &Attributes, out: &mut Vec<u8>) {
         put_bytes(out, value);
     }
     put_varint(out, u64::from(*schema));
+    put_option(out, handler.as_ref(), |out, handler| put_bytes(out, handler));
     put_option(out, *request, put_varint_to);
+    out.push(*level as u8);
+    put_varint(out, after.0);
 }
 
 fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
@@ -166,15 +221,16 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
     let pair = |reader: &mut Reader| Some((reader.bytes()?, reader.bytes()?));
     let metadata = (0..reader.count()?).map(|_| pair(reader)).collect::<Option<Vec<_>>>()?;
     let schema = u32::try_from(reader.varint()?).ok()?;
-    Some(Attributes {
-        context,
-        expires_ms,
-        fence,
-        home,
-        metadata,
-        schema,
-        request: option(reader, Reader::varint)?,
-    })
+    let handler = option(reader, Reader::bytes)?;
+    let request = option(reader, Reader::varint)?;
+    let level = match reader.u8()? {
+        0 => Level::LocalOne,
+        1 => Level::LocalQuorum,
+        2 => Level::GlobalQuorum,
+        _ => return None,
+    };
+    let after = Stamp(reader.varint()?);
+    Some(Attributes { context, expires_ms, fence, home, metadata, schema, handler, request, level, after })
 }
 
 fn put_varint_to(out: &mut Vec<u8>, value: u64) {
@@ -206,9 +262,12 @@ impl Reply {
                 put_bytes(out, &record.encode());
             }
             Reply::Refused(code) => out.extend([4, *code as u8]),
-            Reply::Found(_) | Reply::Unavailable { .. } | Reply::Batch(_) | Reply::Scanned(_) => {
-                unreachable!("only writes are passed on")
-            }
+            Reply::Found(_)
+            | Reply::Unavailable { .. }
+            | Reply::Batch(_)
+            | Reply::Scanned(_)
+            | Reply::Got(_)
+            | Reply::Lagging { .. } => unreachable!("only writes are passed on"),
         }
     }
 

@@ -2,6 +2,7 @@
 //! Everything that a node must find again is a row; a batch of rows is what the log holds and what a flush
 //! writes. Which engine keeps them is the shell's business. See docs/formats/mesh-rows.md.
 
+use crate::actor::RegionId;
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::ring::Partition;
@@ -30,12 +31,60 @@ const RECORD: u8 = 1;
 const DUE: u8 = 2;
 const HINT: u8 = 3;
 const CONFLICT: u8 = 4;
+const LOG: u8 = 5;
+/// Indexes, see `index.rs`.
+pub(crate) const BY_KIND: u8 = 6;
+pub(crate) const BY_HOME: u8 = 7;
+pub(crate) const BY_TIME: u8 = 8;
+
+/// What a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Meta,
+    Record,
+    Due,
+    Hint,
+    Conflict,
+    /// Of the replication log.
+    Log,
+    Index,
+}
+
+/// None for a row that no node writes.
+pub fn sort(key: &[u8]) -> Option<Sort> {
+    Some(match *key.first()? {
+        META => Sort::Meta,
+        RECORD => Sort::Record,
+        DUE => Sort::Due,
+        HINT => Sort::Hint,
+        CONFLICT => Sort::Conflict,
+        LOG => Sort::Log,
+        BY_KIND | BY_HOME | BY_TIME => Sort::Index,
+        _ => return None,
+    })
+}
 
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
+/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+pub const FLUSHED: &[u8] = &[META, 3];
+/// The other regions.
+pub const REGIONS: &[u8] = &[META, 4];
+/// Where the replication log begins and ends.
+pub const LOG_HEAD: &[u8] = &[META, 5];
 
-/// Up to which stamp everything of a shard is known to be everywhere.
+/// How far another region has the replication log.
+pub fn stream(region: RegionId) -> Bytes {
+    join(&[META, 6], &region.0.to_be_bytes())
+}
+
+/// An entry of the replication log.
+pub fn log(seq: u64) -> Bytes {
+    join(&[LOG], &seq.to_be_bytes())
+}
+
+/// Up to where everything of a shard is known to be everywhere here.
 pub fn mark(partition: Partition, copies: u8) -> Bytes {
     Bytes::copy_from_slice(&[META, 2, partition.0, copies])
 }
@@ -109,6 +158,11 @@ fn hint_prefix(target: NodeId) -> Bytes {
 /// A conflict, by time and identity.
 pub fn conflict(stamp: Stamp, id: u64) -> Bytes {
     join(&[CONFLICT], &[stamp.0.to_be_bytes(), id.to_be_bytes()].concat())
+}
+
+/// All conflicts.
+pub fn conflict_range() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[CONFLICT]), Bytes::from_static(&[CONFLICT + 1]))
 }
 
 fn join(head: &[u8], tail: &[u8]) -> Bytes {

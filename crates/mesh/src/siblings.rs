@@ -58,6 +58,13 @@ impl Siblings {
         self.values.drain(..).for_each(|sibling| seen.join(&Context::of_dot(sibling.dot)));
     }
 
+    /// One value in the place of all, under the name of the last.
+    pub fn folded(&self, value: Bytes) -> Siblings {
+        let last = self.values.iter().max_by_key(|sibling| (sibling.stamp, sibling.dot));
+        let values = last.map(|last| Sibling { value, ..last.clone() }).into_iter().collect();
+        Siblings { values }
+    }
+
     pub fn join(left: (&Siblings, &Context), right: (&Siblings, &Context)) -> Siblings {
         let dots = |siblings: &Siblings| siblings.values.iter().map(|value| value.dot).collect::<Vec<_>>();
         let kept = join_dots((&dots(left.0), left.1), (&dots(right.0), right.1));

@@ -70,7 +70,7 @@ pub enum Phase {
 }
 
 const VERSION: u8 = 1;
-const MEMBERS_MAX: usize = 1_024;
+pub const MEMBERS_MAX: usize = 1_024;
 const SPACES_MAX: usize = 65_536;
 
 impl Topology {
@@ -181,6 +181,12 @@ impl Topology {
             member.stale = stale;
         }
         next
+    }
+
+    /// The same under a later epoch.
+    pub fn renewed(&self, epoch: Epoch) -> Topology {
+        assert!(epoch > self.epoch, "epochs only grow");
+        Topology { epoch, ..self.clone() }
     }
 
     pub fn add_space(&self, epoch: Epoch, space: Space) -> Result<Topology, Code> {

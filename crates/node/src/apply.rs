@@ -22,7 +22,9 @@ use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, T
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
-use coord::{Applied, Claim, Command, Corrupt, Member, MemberChange, Members, State, Window, rows};
+use coord::{
+    Applied, Claim, Command, Corrupt, Documents, Member, MemberChange, Members, State, Window, rows,
+};
 use raft::Entry;
 use std::time::Duration;
 
@@ -93,6 +95,8 @@ pub struct Output {
     pub locks: Vec<(WaitId, News)>,
     /// Who belongs to the cluster from these indexes on.
     pub members: Vec<(Index, Members)>,
+    /// Some document was replaced.
+    pub documents_changed: bool,
     /// In the order in which they happened.
     pub lease_events: Vec<LeaseEvent>,
 }
@@ -312,6 +316,7 @@ impl Apply {
             if matches!(command, Command::Members(_)) && reply.is_ok() {
                 out.members.push((entry.at.index, self.state.members().clone()));
             }
+            out.documents_changed |= matches!(command, Command::Document(_)) && reply.is_ok();
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
             self.with_lessor(out, |lessor, state, said| {
                 lessor.on_applied(now, command, &reply, state, said);
@@ -528,6 +533,11 @@ impl Apply {
     /// Who belongs to the cluster, as far as this member has applied.
     pub fn members(&self) -> &Members {
         self.state.members()
+    }
+
+    /// What the cluster has agreed on beside the keys, as far as this member has applied.
+    pub fn documents(&self) -> &Documents {
+        self.state.documents()
     }
 
     pub fn revision(&self) -> Revision {

@@ -169,7 +169,11 @@ impl Lessor {
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Compact(_) => {}
             Command::LockAcquire(_) | Command::LockRelease(_) | Command::LockLeave(_) => {}
             Command::Fenced(_) | Command::FenceCheck(_) => {}
-            Command::Alarm(_) | Command::Members(_) | Command::Mark { .. } | Command::Quota(_) => {}
+            Command::Alarm(_)
+            | Command::Members(_)
+            | Command::Mark { .. }
+            | Command::Quota(_)
+            | Command::Document(_) => {}
         }
     }
 

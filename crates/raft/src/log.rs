@@ -90,6 +90,11 @@ impl Log {
         (self.base.index > before).then_some(self.base.index)
     }
 
+    /// Nobody else has the log.
+    pub fn is_of_one(&self) -> bool {
+        self.config.voters.len() + self.config.learners.len() == 1
+    }
+
     /// No more can be taken in until the store has flushed and the log is cut.
     pub fn is_full(&self) -> bool {
         self.bytes >= LOG_BYTES_MAX

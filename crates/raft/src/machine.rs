@@ -420,7 +420,8 @@ impl Raft {
     }
 
     fn step_flushed(&mut self, at: Position) {
-        let keep = self.params.log_keep_entries;
+        // Entries are kept for others, if there are any.
+        let keep = if self.node.raft.store().is_of_one() { 0 } else { self.params.log_keep_entries };
         let held = self.oldest_snapshot_on_its_way();
         let cut = self.node.raft.mut_store().flush_to(at, keep, held);
         self.released = cut.or(self.released);

@@ -8,7 +8,7 @@ use crate::fatal::fatal;
 use crate::seat::{Machine, Next};
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
-use crate::{consensus, pieces, storage};
+use crate::{consensus, mesh, pieces, storage};
 use base::{Index, Instant, NodeId, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
@@ -148,6 +148,7 @@ impl Loop {
             room,
             fenced: false,
         };
+        new.tell_documents();
         new.show();
         new
     }
@@ -338,6 +339,9 @@ impl Loop {
         if news {
             self.show();
         }
+        if std::mem::take(&mut self.out.documents_changed) {
+            self.tell_documents();
+        }
         let members = std::mem::take(&mut self.out.members);
         if let Some((at, _)) = members.last() {
             self.tell_members(*at);
@@ -378,6 +382,11 @@ impl Loop {
         }
     }
 
+    fn tell_documents(&self) {
+        self.core.documents.set(self.machine.documents().clone());
+        self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
+    }
+
     fn tell_lease_events(&mut self) {
         for event in self.out.lease_events.drain(..) {
             // Often nobody listens.
@@ -404,6 +413,7 @@ impl Loop {
             .unwrap_or_else(|error| fatal("reading the store that a snapshot brought", &error));
         self.tell_lease_events();
         self.tell_members(at.index);
+        self.tell_documents();
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

@@ -42,6 +42,8 @@ pub struct Config {
     pub log_keep_entries: u64,
     /// After so long without an event, a watch that asked for it is told how far it is.
     pub watch_progress_interval: Duration,
+    /// How the node takes part in the mesh.
+    pub mesh: Mesh,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }
@@ -57,6 +59,46 @@ pub struct Compaction {
     /// Nothing is kept for a watch or a large read that needs something older than this, or further back.
     pub lag_age_max: Duration,
     pub lag_revisions_max: u64,
+}
+
+impl Config {
+    /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
+    pub fn shares_a_port(&self) -> bool {
+        self.client_addr == self.peer_addr && self.client_addr.port() != 0
+    }
+}
+
+/// The data plane's own settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mesh {
+    /// The name of the region that the cluster is.
+    pub region: String,
+    /// Nodes of one zone fail together, and copies are kept apart; empty for a zone of the node's own.
+    pub zone: String,
+    /// Points on the ring.
+    pub points: u32,
+    /// Keeps data and nothing of the coordination store.
+    pub data_only: bool,
+    /// How long replicas are waited for when a request does not say.
+    pub timeout: Duration,
+    /// How often each pair of replicas compares what it holds.
+    pub round_every: Duration,
+    /// How far ahead of this node's clock another's is believed.
+    pub drift_max: Duration,
+}
+
+impl Default for Mesh {
+    fn default() -> Mesh {
+        Mesh {
+            region: "default".to_owned(),
+            zone: String::new(),
+            points: mesh::controller::POINTS,
+            data_only: false,
+            timeout: Duration::from_secs(5),
+            round_every: Duration::from_secs(10),
+            drift_max: Duration::from_millis(500),
+        }
+    }
 }
 
 /// Whom to ask for a place in the cluster. A member that has one already asks nobody.

@@ -5,7 +5,9 @@
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::documents::Shelf;
 use crate::members::Members;
+use crate::mesh::Desk;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::seat::Seat;
@@ -25,10 +27,16 @@ pub(crate) struct Core {
     pub persist: Queue<persist::Mail>,
     pub apply: Seat<apply::Loop>,
     pub storage: Queue<storage::Mail>,
+    /// The data plane.
+    pub mesh: Arc<Desk>,
+    /// This node is no member of coord: it keeps data alone.
+    pub data_only: bool,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
     pub members: Members,
+    /// What the cluster agrees on beside the keys.
+    pub documents: Shelf,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -53,17 +61,20 @@ const READERS_MAX: usize = 4;
 const CALM_REQUESTS_MAX: usize = 4;
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config) -> Core {
+    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config, data_only: bool) -> Core {
         Core {
             clock,
             consensus: Seat::new(),
             persist: Queue::new(),
             apply: Seat::new(),
             storage: Queue::new(),
+            mesh: Arc::new(Desk::new(config.mesh.timeout)),
+            data_only,
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,
             members,
+            documents: Shelf::default(),
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

@@ -8,6 +8,7 @@ use crate::lease_events::{LeaseEvents, Wanted};
 use crate::lock::LockCalls;
 use crate::mailbox::Mailbox;
 use crate::members::{MemberInfo, place};
+use crate::mesh::handle::MeshHandle;
 use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::pieces::{Encode, Keep, Pieces};
@@ -126,6 +127,11 @@ impl Handle {
     /// Asks what only the leader knows of a lease, wherever the leader is.
     pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
         self.wait_for(Work::Ask(question)).await
+    }
+
+    /// The data plane of this node.
+    pub fn mesh(&self) -> MeshHandle {
+        MeshHandle::new(self.shared.core.clone())
     }
 
     pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
@@ -256,9 +262,28 @@ impl Handle {
     /// The same, for a thread of the peer port; with a vote.
     pub(crate) fn add_member_blocking(&self, peer_urls: Vec<String>) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, false)?;
+        self.wait_blocking(work).map(|_| id)
+    }
+
+    pub(crate) fn propose_blocking(&self, command: &Command) -> Result<Reply, Code> {
+        self.wait_blocking(self.propose(command)?)
+    }
+
+    fn wait_blocking(&self, work: Work) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
         self.queue(self.usual_deadline(), work, || Caller::Alone(sender))?;
-        answer.blocking_recv().unwrap_or(Err(Code::Stopped)).map(|_| id)
+        answer.blocking_recv().unwrap_or(Err(Code::Stopped))
+    }
+
+    /// An id that no member and no node has had.
+    pub(crate) fn next_node_id(&self) -> NodeId {
+        let nth = self.shared.member_ids.fetch_add(1, Ordering::Relaxed);
+        node::member::added_id(self.shared.identity.member, self.shared.boot, nth)
+    }
+
+    /// This node keeps data and nothing of the coordination store.
+    pub fn is_data_only(&self) -> bool {
+        self.shared.core.data_only
     }
 
     fn addition(&self, peer_urls: Vec<String>, learner: bool) -> Result<(NodeId, Work), Code> {
@@ -267,8 +292,7 @@ impl Handle {
         if !learner && self.reachable(&voters) < quorum(voters.len() + 1) && voters.len() > 1 {
             return Err(Code::UnhealthyCluster);
         }
-        let nth = self.shared.member_ids.fetch_add(1, Ordering::Relaxed);
-        let id = node::member::added_id(self.shared.identity.member, self.shared.boot, nth);
+        let id = self.next_node_id();
         let member = Member { id, name: String::new(), peer_urls, client_urls: Vec::new(), learner };
         Ok((id, self.propose(&Command::Members(MemberChange::Add(member)))?))
     }
@@ -303,6 +327,14 @@ impl Handle {
         let Some(peers) = self.shared.peers.upgrade() else { return 0 };
         let me = self.shared.identity.member;
         members.iter().filter(|id| **id == me || peers.connected(**id)).count()
+    }
+
+    /// Takes over a connection of a peer that came by the port of clients. One that cannot be served is closed.
+    pub fn adopt_peer(&self, stream: std::net::TcpStream) {
+        let Some(peers) = self.shared.peers.upgrade() else { return };
+        if let Err(error) = peers.adopt(stream) {
+            tracing::warn!(%error, "cannot take over a peer's connection");
+        }
     }
 
     /// Ends when the cluster has removed this member.
@@ -375,6 +407,7 @@ impl Handle {
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
+            mesh: core.mesh.board.status(),
         };
         core.metrics.render(&reading)
     }

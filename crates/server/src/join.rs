@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 const FORMAT: u8 = 1;
 const KNOWN: u8 = 1;
 const REFUSED: u8 = 2;
+const KNOWN_NODE: u8 = 3;
+/// With so many votes a cluster has enough of them: who joins keeps data alone.
+const VOTERS_ENOUGH: usize = 5;
 /// For one member to answer, and for the whole search.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,13 +30,31 @@ const PAUSE: Duration = Duration::from_millis(300);
 pub(crate) struct Place {
     pub identity: Identity,
     pub members: Members,
+    /// It keeps data, and is no member.
+    pub data_only: bool,
+}
+
+/// What a node wants that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Wish {
+    /// To know its place; somebody has given it one.
+    Known = 0,
+    Added = 1,
+    /// To keep data alone.
+    DataOnly = 2,
 }
 
 /// Asks until a member knows this node.
 pub(crate) fn find_place(config: &Config, join: &Join) -> Result<Place, Error> {
     let until = Instant::now() + PATIENCE;
     let mut trouble = String::from("nobody was asked");
-    let mut question = vec![FORMAT, u8::from(join.add)];
+    let wish = match (config.mesh.data_only, join.add) {
+        (true, _) => Wish::DataOnly,
+        (false, true) => Wish::Added,
+        (false, false) => Wish::Known,
+    };
+    let mut question = vec![FORMAT, wish as u8];
     put_bytes(&mut question, url(&config.advertise_peer).as_bytes());
     while Instant::now() < until {
         for address in &join.ask {
@@ -49,39 +70,46 @@ pub(crate) fn find_place(config: &Config, join: &Join) -> Result<Place, Error> {
 
 fn ask(address: &str, question: &[u8], config: &Config) -> Result<Place, String> {
     let answer = question::ask(address, question, ANSWER_TIMEOUT).map_err(|error| error.to_string())?;
-    let (cluster, members) = decode(answer)?;
+    let (cluster, node, members) = decode(answer)?;
     let own = |url: &String| place(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);
-    let Some(me) = me else { return Err("it does not know this node's peer address".to_owned()) };
+    let Some(me) = node.or(me) else { return Err("it does not know this node's peer address".to_owned()) };
     let identity = Identity { cluster, member: me, name: config.name.clone() };
-    Ok(Place { identity, members })
+    Ok(Place { identity, members, data_only: node.is_some() })
 }
 
-fn decode(answer: Bytes) -> Result<(ClusterId, Members), String> {
+/// The cluster, this node's id if it keeps data alone, and the members.
+type Answered = (ClusterId, Option<NodeId>, Members);
+
+fn decode(answer: Bytes) -> Result<Answered, String> {
+    let known = |mut reader: Reader, node_only: bool| {
+        let cluster = ClusterId(reader.u64()?);
+        let node = if node_only { Some(NodeId(reader.u64()?)) } else { None };
+        Some((cluster, node, Members::decode(reader.rest())?))
+    };
+    let illegible = || "its answer cannot be read".to_owned();
     let mut reader = Reader::new(answer);
     match reader.u8() {
-        Some(KNOWN) => {
-            let cluster = reader.u64().map(ClusterId);
-            let members = Members::decode(reader.rest());
-            cluster.zip(members).ok_or_else(|| "its answer cannot be read".to_owned())
-        }
+        Some(KNOWN) => known(reader, false).ok_or_else(illegible),
+        Some(KNOWN_NODE) => known(reader, true).ok_or_else(illegible),
         Some(REFUSED) => Err(String::from_utf8_lossy(&reader.rest()).into_owned()),
-        _ => Err("its answer cannot be read".to_owned()),
+        _ => Err(illegible()),
     }
 }
 
 /// The other side. Blocks until the node is added, if it asks for that.
 pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
-    let members = match parse(question) {
+    let admitted = match parse(question) {
         None => Err("the question cannot be read".to_owned()),
-        Some((add, peer_url)) => admit(handle, add, peer_url).map_err(|code| code.to_string()),
+        Some((wish, peer_url)) => admit(handle, wish, peer_url).map_err(|code| code.to_string()),
     };
     let mut out = Vec::new();
-    match members {
-        Ok(members) => {
-            out.push(KNOWN);
+    match admitted {
+        Ok(node) => {
+            out.push(if node.is_some() { KNOWN_NODE } else { KNOWN });
             out.put_u64_le(handle.identity().cluster.0);
-            out.extend(members.encode());
+            node.into_iter().for_each(|node| out.put_u64_le(node.0));
+            out.extend(handle.member_table().encode());
         }
         Err(why) => {
             out.push(REFUSED);
@@ -91,26 +119,35 @@ pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
     out.into()
 }
 
-fn parse(question: Bytes) -> Option<(bool, String)> {
+fn parse(question: Bytes) -> Option<(Wish, String)> {
     let mut reader = Reader::new(question);
     if reader.u8()? != FORMAT {
         return None;
     }
-    let add = reader.bool()?;
+    let wish = match reader.u8()? {
+        0 => Wish::Known,
+        1 => Wish::Added,
+        2 => Wish::DataOnly,
+        _ => return None,
+    };
     let peer_url = String::from_utf8(reader.bytes()?.into()).ok()?;
-    reader.is_empty().then_some((add, peer_url))
+    reader.is_empty().then_some((wish, peer_url))
 }
 
-fn admit(handle: &Handle, add: bool, peer_url: String) -> Result<Members, Code> {
+/// The id of a node that keeps data alone; none for a member.
+fn admit(handle: &Handle, wish: Wish, peer_url: String) -> Result<Option<NodeId>, Code> {
     let table = handle.member_table();
     if table.is_empty() {
         return Err(Code::NoLeader);
     }
     let is_known = |url: &String| place(url) == place(&peer_url);
-    if !add || table.iter().any(|member| member.peer_urls.iter().any(is_known)) {
-        return Ok(table);
+    if wish == Wish::Known || table.iter().any(|member| member.peer_urls.iter().any(is_known)) {
+        return Ok(None);
+    }
+    if wish == Wish::DataOnly || table.voters().len() >= VOTERS_ENOUGH {
+        return handle.enrol_blocking(place(&peer_url)).map(Some);
     }
     let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
     tracing::info!(peer = added.0, "added a node that asked to join");
-    Ok(handle.member_table())
+    Ok(None)
 }

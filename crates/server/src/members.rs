@@ -29,16 +29,14 @@ struct State {
     /// Where those are reached whom another member's table has and this one's does not, yet.
     heard: BTreeMap<NodeId, String>,
     published: Option<Instant>,
+    /// Nodes that keep data alone, by where they are reached.
+    nodes: BTreeMap<NodeId, String>,
 }
 
 /// Between two attempts to tell the cluster this member's name and client address.
 const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Members {
-    pub fn me(&self) -> NodeId {
-        self.me
-    }
-
     pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> Members {
         let own_url = url(&config.advertise_client);
         let state = State {
@@ -47,8 +45,13 @@ impl Members {
             client_urls: BTreeMap::from([(me, own_url.clone())]),
             heard: BTreeMap::new(),
             published: None,
+            nodes: BTreeMap::new(),
         };
         Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
+    }
+
+    pub fn me(&self) -> NodeId {
+        self.me
     }
 
     /// Where this member serves clients.
@@ -123,8 +126,21 @@ impl Members {
         let mut others: Vec<(NodeId, String)> = listed
             .filter_map(|member| Some((member.id, place(member.peer_urls.first()?).to_owned())))
             .collect();
-        others.extend(self.lock().heard.iter().map(|(id, address)| (*id, address.clone())));
+        let state = self.lock();
+        let known = |id: &NodeId| *id == self.me || others.iter().any(|(other, _)| other == id);
+        let more: BTreeMap<NodeId, String> =
+            state.heard.clone().into_iter().chain(state.nodes.clone()).collect();
+        let more: Vec<_> = more.into_iter().filter(|(id, _)| !known(id)).collect();
+        others.extend(more);
         others
+    }
+
+    /// These keep data alone. True if that is news.
+    pub fn set_nodes(&self, nodes: BTreeMap<NodeId, String>) -> bool {
+        let mut state = self.lock();
+        let news = state.nodes != nodes;
+        state.nodes = nodes;
+        news
     }
 
     /// What the cluster should be told of this member, if it does not know and was not told just now.
@@ -187,6 +203,7 @@ mod tests {
             client_urls: BTreeMap::from([(NodeId(1), url("a:2379"))]),
             heard: BTreeMap::new(),
             published: None,
+            nodes: BTreeMap::new(),
         };
         Members { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
     }

@@ -2,6 +2,7 @@
 //! Threads bump counters and observe durations of whole batches; everything that is on the status board or
 //! counted elsewhere is copied when somebody asks. Nothing here is touched per request.
 
+use crate::mesh::status::MeshStatus;
 use crate::peer::Counters;
 use crate::status::{Identity, Status};
 use base::NodeId;
@@ -30,6 +31,7 @@ pub(crate) struct Metrics {
     pub store_commit_seconds: Histogram,
     peer_round_trip_seconds: Family<Labels, Histogram, fn() -> Histogram>,
     pub tallies: Tallies,
+    pub mesh: crate::mesh::metrics::Metrics,
     copied: Copied,
 }
 
@@ -68,6 +70,7 @@ pub(crate) struct Reading {
     pub response_bytes: usize,
     pub is_learner: bool,
     pub peers: Vec<(NodeId, Counters)>,
+    pub mesh: MeshStatus,
 }
 
 impl Metrics {
@@ -76,6 +79,7 @@ impl Metrics {
         let copied = Copied::registered(&mut registry);
         registered_identity(&mut registry, identity);
         let tallies = Tallies::registered(&mut registry);
+        let mesh = crate::mesh::metrics::Metrics::registered(&mut registry);
         // As in etcd: from one millisecond, doubling, up to eight seconds.
         let durations = || Histogram::new(exponential_buckets(0.001, 2.0, 14));
         let mut metrics = Metrics {
@@ -91,6 +95,7 @@ impl Metrics {
                 Histogram::new(exponential_buckets(0.0001, 2.0, 16))
             }),
             tallies,
+            mesh,
             copied,
         };
         let registry = &mut metrics.registry;
@@ -146,6 +151,7 @@ impl Metrics {
     /// Everything as text for Prometheus, without the mark of its end: others may have more to say.
     pub fn render(&self, reading: &Reading) -> String {
         self.copied.set(reading);
+        self.mesh.copy(&reading.mesh);
         let mut out = String::new();
         text::encode_registry(&mut out, &self.registry).expect("a string takes all text");
         out
@@ -224,7 +230,7 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, is_learner, waiting, response_bytes, peers } = reading;
+        let Reading { status, is_learner, waiting, response_bytes, peers, mesh: _ } = reading;
         self.is_learner.set(i64::from(*is_learner));
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));

@@ -3,15 +3,17 @@
 
 use crate::error::Error;
 use crate::identity;
-use crate::server::{Directory, Roster, STORE_CACHE_BYTES, UNINDEXED_KEYS_MAX};
+use crate::server::{Directory, MESH_CACHE_BYTES, MESH_DIR, Roster, STORE_CACHE_BYTES, UNINDEXED_KEYS_MAX};
 use crate::status::Identity;
 use base::limits::SNAPSHOT_CHUNK_BYTES;
+use disk::RealDisk;
 use engine::VaultParams;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use engine::backup::{Summary, read as read_backup};
-pub use engine::{Faults, Report, Restored};
+pub use engine::{Faults, MeshReport, Report, Restored};
 
 /// The cluster that begins with a backup, as one of its members sees it.
 #[derive(Clone, Debug)]
@@ -37,7 +39,8 @@ pub fn restore(
         path: member.data_dir.clone(),
         source,
     })?;
-    if !found.is_empty() {
+    // What an earlier cluster left of its mesh would be taken for this one's.
+    if !found.is_empty() || member.data_dir.join(MESH_DIR).exists() {
         return Err(Error::NotEmpty { path: member.data_dir.clone() });
     }
     let vault = VaultParams {
@@ -52,13 +55,34 @@ pub fn restore(
     Ok((restored, roster.identity))
 }
 
-/// Checks every checksum of log and store, and that they fit together; changes nothing.
-pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<Report, Faults>, Error> {
+/// What a sound directory holds; the mesh's part is missing where there never was one.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    pub member: Report,
+    pub mesh: Option<MeshReport>,
+}
+
+/// Checks every checksum of the logs and stores, and that they fit together; changes nothing.
+pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<Verified, Faults>, Error> {
     if !data_dir.is_dir() {
         return Err(Error::NoDirectory { path: data_dir.to_owned() });
     }
     let Directory { disk, lock } = Directory::open(data_dir)?;
-    let outcome = engine::verify(disk, STORE_CACHE_BYTES, step);
+    let member = engine::verify(disk, STORE_CACHE_BYTES, step);
+    step("the mesh");
+    let mesh = verify_mesh(&data_dir.join(MESH_DIR))?;
     drop(lock);
-    Ok(outcome)
+    Ok(match (member, mesh) {
+        (Ok(member), Ok(mesh)) => Ok(Verified { member, mesh }),
+        (member, mesh) => Err(member.err().into_iter().flatten().chain(mesh.err()).collect()),
+    })
+}
+
+fn verify_mesh(path: &Path) -> Result<Result<Option<MeshReport>, engine::Error>, Error> {
+    if !path.is_dir() {
+        return Ok(Ok(None));
+    }
+    let trouble = |source| Error::DataDir { action: "open files", path: path.to_owned(), source };
+    let disk = RealDisk::open(path.to_owned()).map_err(trouble)?;
+    Ok(engine::verify_mesh(Arc::new(disk), MESH_CACHE_BYTES))
 }

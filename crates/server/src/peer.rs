@@ -22,6 +22,7 @@ mod tests;
 mod writer;
 
 pub use counters::Counters;
+pub use handshake::GREETINGS;
 
 use crate::peer::counters::Tally;
 use crate::peer::inbound::Inbound;
@@ -42,8 +43,9 @@ use std::{io, mem};
 pub struct Params {
     pub cluster: ClusterId,
     pub me: NodeId,
-    /// Already bound, so that a taken port is the caller's to report.
-    pub listen: TcpListener,
+    /// Already bound, so that a taken port is the caller's to report; none if somebody else accepts, and hands over
+    /// what is ours.
+    pub listen: Option<TcpListener>,
     /// The other members, each with its `host:port`, which is resolved at each attempt.
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
@@ -131,7 +133,7 @@ struct Shared {
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
     on_question: OnQuestion,
-    listen: TcpListener,
+    listen: Option<TcpListener>,
     half_open: accept::HalfOpen,
     peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
     /// Who belonged to the cluster once and is turned away for good.
@@ -177,8 +179,10 @@ impl Peers {
         });
         // Built first, so that threads already started are stopped if a later one cannot be.
         let running = Peers { shared: shared.clone(), threads: Mutex::default() };
-        let acceptor = shared.clone();
-        running.spawn("peer-accept".into(), move || accept::run(&acceptor))?;
+        if shared.listen.is_some() {
+            let acceptor = shared.clone();
+            running.spawn("peer-accept".into(), move || accept::run(&acceptor))?;
+        }
         running.set_peers(peers)?;
         Ok(running)
     }
@@ -187,6 +191,16 @@ impl Peers {
         let mut threads = self.threads.lock().expect("no thread panics while it holds the others");
         threads.retain(|thread| !thread.is_finished());
         threads.push(thread::Builder::new().name(name).spawn(body)?);
+        Ok(())
+    }
+
+    /// Takes over a connection that somebody else has accepted, and that begins as `greetings` do.
+    pub fn adopt(&self, stream: TcpStream) -> io::Result<()> {
+        let remote = stream.peer_addr()?;
+        let connection = accept::begin(&self.shared, stream, remote)?;
+        let mut threads = self.threads.lock().expect("no thread panics while it holds the others");
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(connection);
         Ok(())
     }
 
@@ -228,6 +242,20 @@ impl Peers {
         let queued = peer.send(frames, !small);
         if queued && small {
             peer.write_at_once();
+        }
+        queued
+    }
+
+    /// The same for frames of the data plane, which wait behind the others; what is refused is lost.
+    pub fn send_data(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
+        let Some(peer) = self.shared.peer(to) else { return false };
+        let (count, small) =
+            (frames.len(), frames.iter().map(Bytes::len).sum::<usize>() <= AT_ONCE_BYTES_MAX);
+        let queued = peer.outbox.send_data(frames, !small);
+        match queued {
+            true if small => peer.write_at_once(),
+            true => {}
+            false => peer.tally.add_refused(count),
         }
         queued
     }
@@ -325,7 +353,7 @@ impl Peer {
             let done = writer.is_done() || writer.write_at_once(&self.tally);
             // Before the outbox is looked at again: whoever puts something in afterwards finds the writer free.
             drop(guard);
-            if done && !self.outbox.has_urgent() {
+            if done && !self.outbox.has_ready() {
                 return;
             }
             if !done {
@@ -371,7 +399,7 @@ impl Shared {
     /// that none is missed between the two.
     fn halt(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        accept::wake(&self.listen);
+        self.listen.as_ref().inspect(|listen| accept::wake(listen));
         self.half_open.cut_all();
         self.read_peers().values().for_each(|peer| peer.cut());
     }

@@ -3,11 +3,13 @@
 
 use crate::consensus::Mail;
 use crate::core::Core;
+use crate::mesh::node::Mail as MeshMail;
+use crate::mesh::wire::{self, Assembled, Assembly, Message};
 use crate::peer::{Deliver, Event, Peers};
 use base::NodeId;
 use bytes::Bytes;
 use node::{Frame, Input, Part};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What one turn sends, by peer: one call to the transport for each.
 #[derive(Default)]
@@ -37,12 +39,27 @@ impl Outgoing {
 
 /// Brings what the transport hears into the consensus queue, and holds it back while that is full.
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
+    let assembly = Mutex::new(Assembly::default());
     Arc::new(move |event| match event {
-        Event::Frames { from, frames } => on_frames(&core, from, frames),
+        Event::Frames { from, mut frames } => {
+            let of_the_mesh: Vec<Bytes> =
+                frames.extract_if(.., |frame| wire::is_of_the_mesh(frame)).collect();
+            if !frames.is_empty() {
+                on_frames(&core, from, frames);
+            }
+            if !of_the_mesh.is_empty() {
+                on_mesh_frames(&core, &assembly, from, of_the_mesh);
+            }
+        }
         Event::Connected { peer } => {
             core.consensus.queue.push(Mail::Connected(peer));
+            core.mesh.seat.queue.push(MeshMail::Connected(peer));
         }
-        Event::Lost { peer } => core.report(Input::Lost(peer)),
+        Event::Lost { peer } => {
+            core.report(Input::Lost(peer));
+            core.mesh.seat.queue.push(MeshMail::Lost(peer));
+            assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+        }
         Event::Removed { by } => {
             if !core.removed.send_replace(true) {
                 tracing::error!(peer = by.0, "a member says that this one was removed from the cluster");
@@ -79,4 +96,30 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     }
     core.consensus.queue.wait_for_room();
     core.consult(Mail::Frames { from, frames }, bytes);
+}
+
+/// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.
+fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
+    let bytes = frames.iter().map(Bytes::len).sum();
+    let mut envelopes = Vec::new();
+    for frame in frames {
+        let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
+        match assembled {
+            Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Message(Message::Tidings(tidings)) => {
+                core.mesh.seat.queue.push(MeshMail::Tidings { from, tidings });
+            }
+            Assembled::Message(Message::Document(name, document)) => {
+                core.mesh.seat.queue.push(MeshMail::Told(vec![(name, document)]));
+            }
+            Assembled::Incomplete => {}
+            Assembled::Malformed => {
+                core.metrics.frames_malformed.inc();
+            }
+        }
+    }
+    if !envelopes.is_empty() {
+        core.mesh.seat.queue.wait_for_room();
+        core.mesh.tell(MeshMail::Frames { from, envelopes }, bytes);
+    }
 }

@@ -16,26 +16,29 @@ use crate::peer::{self, OnQuestion, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
-use crate::{apply, identity, persist, post, storage};
+use crate::{apply, identity, mesh, persist, post, storage};
+use ::mesh::RegionId;
 use base::NodeId;
+use base::checksum::hash64;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk, Reserve};
-use engine::Member;
+use engine::{Member, MeshFiles, MeshParams};
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The store keeps this much of its file in memory.
-pub(crate) const STORE_CACHE_BYTES: usize = 48 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
@@ -44,6 +47,11 @@ const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// Nothing is kept for the readers of a member that has not been heard for so long.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
+/// Where the files of the mesh lie, below the member's directory.
+pub(crate) const MESH_DIR: &str = "mesh";
+pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
+/// Its log is short: everything is flushed within moments.
+const MESH_SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What the store may need of the reserve until everybody knows that there is no space.
 const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// How often a drain looks whether it is done.
@@ -65,6 +73,9 @@ struct Threads {
     persist: Thread,
     apply: Thread,
     storage: Thread,
+    mesh: Thread,
+    mesh_log: Thread,
+    mesh_store: Thread,
 }
 
 /// Whether the store is brought up to date at the end.
@@ -77,18 +88,27 @@ enum End {
 impl Server {
     pub fn start(config: Config) -> Result<Server, Error> {
         let address = config.peer_addr;
+        if config.shares_a_port() {
+            return Server::launch(None, config);
+        }
         let listen = TcpListener::bind(address).map_err(|source| Error::PeerAddress { address, source })?;
         Server::start_on(listen, config)
     }
 
     /// Starts with a port that is bound already.
     pub fn start_on(listen: TcpListener, config: Config) -> Result<Server, Error> {
+        Server::launch(Some(listen), config)
+    }
+
+    /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
+    fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
-        let roster = Roster::find(&config, founder, &*disk)?;
+        let mut roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
+        let mesh_files = open_mesh(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
@@ -97,10 +117,10 @@ impl Server {
         if known.is_removed(me) {
             return Err(Error::Removed);
         }
-        let table = if known.is_empty() { roster.told(&config)? } else { known.clone() };
+        let table = if known.is_empty() { roster.be_told(&config)? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
-        let core = Arc::new(Core::new(clock, metrics, members, &config));
+        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -126,7 +146,7 @@ impl Server {
         };
         let handle = Handle::new(core.clone(), &peers, params);
         asked.get_or_init(|| handle.clone());
-        let threads = Threads::start(&core, &peers, member, &config).map_err(Error::Thread)?;
+        let threads = Threads::start(&core, &peers, member, mesh_files, &config).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
         Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), _lock: lock })
     }
@@ -141,9 +161,10 @@ impl Server {
         self.core.draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + self.drain_timeout;
         self.hand_over(deadline);
-        let answered = poll(deadline, || self.core.waiters.count() == 0);
+        let waiting = || self.core.waiters.count() + self.core.mesh.board.waiting();
+        let answered = poll(deadline, || waiting() == 0);
         if !answered {
-            let waiting = self.core.waiters.count();
+            let waiting = waiting();
             tracing::warn!(waiting, "stopping although requests still wait");
         }
         self.end(End::Flushed);
@@ -170,6 +191,12 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
+        self.core.mesh.seat.queue.close();
+        threads.mesh.join();
+        self.core.mesh.store.close();
+        threads.mesh_store.join();
+        self.core.mesh.log.close();
+        threads.mesh_log.join();
         self.core.consensus.queue.close();
         threads.consensus.join();
         self.peers.halt();
@@ -191,7 +218,13 @@ impl Drop for Server {
 }
 
 impl Threads {
-    fn start(core: &Arc<Core>, peers: &Arc<Peers>, member: Member, config: &Config) -> io::Result<Threads> {
+    fn start(
+        core: &Arc<Core>,
+        peers: &Arc<Peers>,
+        member: Member,
+        mesh_files: MeshFiles,
+        config: &Config,
+    ) -> io::Result<Threads> {
         let Member { consensus, apply, journal, vault, .. } = member;
         let view = vault.shared_view();
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
@@ -201,11 +234,18 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let settings = mesh_settings(config, core);
+        let (node, mesh_log, mesh_store) =
+            mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
+        let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
         let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
+            mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
+            mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
+            mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,
             apply: Thread::spawn("apply", apply_thread)?,
             persist: Thread::spawn("persist", || persist.run())?,
@@ -221,6 +261,8 @@ pub(crate) struct Roster {
     founders: Vec<coord::Member>,
     /// What a node that joins was told.
     members: coord::Members,
+    /// It keeps data, and is no member.
+    data_only: bool,
 }
 
 impl Roster {
@@ -236,25 +278,28 @@ impl Roster {
         match owner {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
-                Ok(Roster { identity, founders: Vec::new(), members: coord::Members::default() })
+                let members = coord::Members::default();
+                Ok(Roster { identity, founders: Vec::new(), members, data_only: false })
             }
             None => {
-                let Place { identity, members } = join::find_place(config, join)?;
+                let Place { identity, members, data_only } = join::find_place(config, join)?;
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
-                Ok(Roster { identity, founders: Vec::new(), members })
+                Ok(Roster { identity, founders: Vec::new(), members, data_only })
             }
         }
     }
 
     /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
     /// asks again.
-    fn told(&self, config: &Config) -> Result<coord::Members, Error> {
-        match &config.join {
-            Some(join) if self.founders.is_empty() && self.members.is_empty() => {
-                Ok(join::find_place(config, join)?.members)
-            }
-            _ => Ok(self.members.clone()),
+    fn be_told(&mut self, config: &Config) -> Result<coord::Members, Error> {
+        if let Some(join) = &config.join
+            && self.founders.is_empty()
+            && self.members.is_empty()
+        {
+            let place = join::find_place(config, join)?;
+            (self.members, self.data_only) = (place.members, place.data_only);
         }
+        Ok(self.members.clone())
     }
 
     /// A member of the cluster that begins with these.
@@ -266,7 +311,7 @@ impl Roster {
             return Err(Error::NotAMember { name: name.to_owned() });
         }
         let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
-        Ok(Roster { identity, founders, members: coord::Members::default() })
+        Ok(Roster { identity, founders, members: coord::Members::default(), data_only: false })
     }
 }
 
@@ -381,6 +426,52 @@ fn compaction_params(config: &Config) -> compactor::Params {
         interval: compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
         patience: config.election,
         grace: MEMBER_GRACE,
+    }
+}
+
+/// The mesh has a directory of its own below the member's.
+fn open_mesh(config: &Config) -> Result<MeshFiles, Error> {
+    let path = config.data_dir.join(MESH_DIR);
+    let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
+    let disk = RealDisk::open(path.clone()).map_err(trouble)?;
+    let params = MeshParams {
+        log_segment_bytes: config.wal_segment_bytes.min(MESH_SEGMENT_BYTES_MAX),
+        cache_bytes: MESH_CACHE_BYTES,
+        fresh_incarnation: fresh_incarnation(),
+    };
+    let files = engine::open_mesh(Arc::new(disk), &params)?;
+    let (life, replayed) = (files.life.life(), files.replayed.len());
+    tracing::info!(
+        incarnation = life.incarnation,
+        boot = life.boot,
+        replayed,
+        "opened the files of the mesh"
+    );
+    Ok(files)
+}
+
+/// Names a life that has never been before: randomness of the process, and the time.
+fn fresh_incarnation() -> u32 {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u128(time.as_nanos());
+    (hasher.finish() as u32).max(1)
+}
+
+fn mesh_settings(config: &Config, core: &Core) -> mesh::node::Settings {
+    let me = core.members.me();
+    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
+    mesh::node::Settings {
+        me,
+        region: RegionId::of(&region),
+        // As the controller takes it for those who have not told.
+        zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
+        points,
+        address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
+        timeout,
+        flush_every: config.flush_interval,
+        round_every,
+        drift_max,
     }
 }
 

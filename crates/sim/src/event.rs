@@ -41,6 +41,7 @@ impl Event {
             Event::Session { client } => (24, *client),
             Event::Nemesis => (10, 0),
             Event::Operate => (25, 0),
+            Event::Clerk => (40, 0),
             Event::Retire { host } => (26, *host),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),

@@ -4,6 +4,7 @@
 
 mod agenda;
 pub mod campaign;
+mod clerks;
 mod clients;
 mod contenders;
 pub mod crash_points;

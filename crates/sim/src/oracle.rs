@@ -35,6 +35,7 @@ pub enum Checker {
     Register,
     Config,
     History,
+    Document,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -55,6 +56,7 @@ impl Checker {
             Checker::Register => "leases and compaction in real time",
             Checker::Config => "configuration",
             Checker::History => "history",
+            Checker::Document => "documents",
             Checker::Assertion => "assertion",
         }
     }

@@ -102,6 +102,7 @@ fn live_through(world: &mut World) -> Checked {
     same_everywhere(world)?;
     world.check_all_ended()?;
     world.check_remembered()?;
+    world.check_documents()?;
     judge(world)?;
     watched::check(&world.watchers, &world.truth)
 }
@@ -130,7 +131,8 @@ fn fight_through(world: &mut World) -> Checked {
     // The last leases end, and then there is nothing left to say.
     world.run_until(until + 2 * SETTLE_US)?;
     world.check_all_ended()?;
-    same_everywhere(world)
+    same_everywhere(world)?;
+    world.check_documents()
 }
 
 /// One linearizable read through every member, after which the history shows whether anything was lost.

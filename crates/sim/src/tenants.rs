@@ -69,6 +69,8 @@ enum What {
     Compaction(usize),
     /// A change of the cluster.
     Change,
+    /// A document that a clerk replaces, by the clerk's number.
+    Document(usize),
 }
 
 impl Errand {
@@ -80,6 +82,10 @@ impl Errand {
     /// A change of the cluster.
     pub fn of_operator(sent: u64) -> Errand {
         Errand { id: LeaseId::NONE, sent, what: What::Change }
+    }
+
+    pub fn of_clerk(sent: u64, number: usize) -> Errand {
+        Errand { id: LeaseId::NONE, sent, what: What::Document(number) }
     }
 }
 
@@ -279,6 +285,7 @@ impl World {
             }
             What::Compaction(number) if reply.is_ok() => self.registers.compacted(number, now),
             What::Compaction(_) => {}
+            What::Document(number) => self.clerks.answered(number, reply),
             What::Change => self.operators.answered(outcome_of(reply.clone()) != Outcome::Unknown),
         }
         if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = reply {

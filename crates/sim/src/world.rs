@@ -3,6 +3,7 @@
 //! rolling hash of the events proves it. See `run` for what is checked.
 
 use crate::agenda::Agenda;
+use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
 use crate::crash_points::{CrashPoints, Point};
@@ -51,6 +52,7 @@ pub struct World {
     pub rounds: Rounds,
     pub crash_points: CrashPoints,
     pub operators: Operators,
+    pub clerks: Clerks,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -91,6 +93,7 @@ pub enum Event {
     Whim { watcher: usize },
     Nemesis,
     Operate,
+    Clerk,
     Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
@@ -129,6 +132,7 @@ impl World {
             rounds: Rounds::default(),
             crash_points: CrashPoints::default(),
             operators: Operators::default(),
+            clerks: Clerks::default(),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -163,6 +167,7 @@ impl World {
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
+        world.agenda.after(3_600_000, Event::Clerk);
         world
     }
 
@@ -215,6 +220,7 @@ impl World {
             Event::Whim { watcher } => self.have_whim(watcher),
             Event::Nemesis => self.nemesis(),
             Event::Operate => self.operate(),
+            Event::Clerk => self.write_document(),
             Event::Retire { host } => {
                 self.retire(host);
                 Ok(())
@@ -347,6 +353,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
+            self.clerks.committed(entry);
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;

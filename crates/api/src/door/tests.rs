@@ -49,3 +49,33 @@ async fn who_has_greeted_may_be_silent() {
     guest.read_exact(&mut [0; GREETING_BYTES]).await.unwrap();
     assert!(guest.greeting.is_none());
 }
+
+#[tokio::test]
+async fn a_greeting_is_recognised_however_slowly_it_comes_and_is_read_again() {
+    let greetings = [b"ALTHINGP"];
+    for (words, expected) in
+        [(&b"ALTHINGP and more"[..], true), (b"ALT, or not", false), (b"GET / HTTP/1.1", false)]
+    {
+        let (mut door, address) = open(1).await;
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let mut guest = door.next().await.unwrap().unwrap();
+        let (first, rest) = words.split_at(3);
+        client.write_all(first).await.unwrap();
+        let (found, ()) = tokio::join!(guest.begins_with(&greetings), async {
+            tokio::task::yield_now().await;
+            client.write_all(rest).await.unwrap();
+        });
+        assert_eq!(found.unwrap(), expected);
+        let mut read = vec![0; words.len()];
+        guest.read_exact(&mut read).await.unwrap();
+        assert_eq!(read, words);
+    }
+}
+
+#[tokio::test]
+async fn whoever_leaves_before_greeting_is_gone() {
+    let (mut door, address) = open(1).await;
+    drop(TcpStream::connect(address).await.unwrap());
+    let guest = door.next().await.unwrap().unwrap();
+    assert!(guest.begins_with(&[b"ALTHINGP"]).await.is_err());
+}

@@ -2,8 +2,8 @@
 //! `althing-fence: lock=NAME,token=N` in the metadata of a call, the name percent-encoded; at the gateway the header
 //! `X-Fence` says the same. A refusal names both tokens.
 
+use crate::percent;
 use base::{Code, Revision};
-use bytes::Bytes;
 use coord::FencedBy;
 use coord::reply::FenceRefusal;
 use tonic::metadata::MetadataMap;
@@ -23,29 +23,12 @@ pub fn parse(metadata: &MetadataMap) -> Result<Option<FencedBy>, Code> {
     }
 }
 
-fn parse_value(value: &[u8]) -> Option<FencedBy> {
+pub fn parse_value(value: &[u8]) -> Option<FencedBy> {
     let value = std::str::from_utf8(value).ok()?;
     let (lock, token) = value.split_once(',')?;
-    let lock = decode(lock.trim().strip_prefix("lock=")?)?;
+    let lock = percent::decode(lock.trim().strip_prefix("lock=")?)?.into();
     let token = token.trim().strip_prefix("token=")?.parse().ok()?;
     (token > 0).then_some(FencedBy { lock, token: Revision(token) })
-}
-
-fn decode(text: &str) -> Option<Bytes> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        rest = tail;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, tail) = rest.split_at_checked(2)?;
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-        bytes.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = tail;
-    }
-    Some(Bytes::from(bytes))
 }
 
 /// A write whose token does not hold the lock.

@@ -78,7 +78,8 @@ impl Maintenance for MaintenanceService {
         &self,
         _: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
-        Ok(Response::new(DefragmentResponse { header: self.header() }))
+        // As etcd answers it.
+        Ok(Response::new(DefragmentResponse { header: None }))
     }
 
     async fn hash(&self, _: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
@@ -110,7 +111,8 @@ impl Maintenance for MaintenanceService {
     ) -> Result<Response<MoveLeaderResponse>, Status> {
         let target = NodeId(request.get_ref().target_id);
         self.handle.move_leader(target).await.map_err(refusal::render)?;
-        Ok(Response::new(MoveLeaderResponse { header: self.header() }))
+        // As etcd answers it.
+        Ok(Response::new(MoveLeaderResponse { header: None }))
     }
 
     async fn downgrade(&self, _: Request<DowngradeRequest>) -> Result<Response<DowngradeResponse>, Status> {

@@ -63,11 +63,13 @@ impl World {
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(5),
+            mesh: server::config::Mesh::default(),
         };
         let settings = Settings {
             request_bytes_max: config.request_bytes_max,
             txn_ops_max: config.txn_ops_max,
             timed: true,
+            with_peers: false,
         };
         let mut peers = peers.into_iter();
         let server = Server::start_on(peers.next().unwrap(), config).unwrap();

@@ -28,6 +28,11 @@ pub enum Error {
     Digest,
     #[error(transparent)]
     Offline(#[from] server::Error),
+    /// The data API has refused.
+    #[error("{message} ({status})")]
+    Rest { status: u16, message: String },
+    #[error("no node of the data API has answered: {0}")]
+    RestUnavailable(String),
     #[error("cannot read standard input: {0}")]
     Input(std::io::Error),
     #[error("cannot wait for signals: {0}")]
@@ -45,6 +50,11 @@ impl Error {
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
             Error::File { .. } | Error::Digest | Error::Offline(_) => 1,
             Error::Command { .. } | Error::Output(_) | Error::Input(_) | Error::Signals(_) => 1,
+            Error::Rest { status: 400..=428, .. } => USAGE,
+            Error::Rest { status: 429 | 503 | 504, .. } | Error::RestUnavailable(_) => {
+                Grpc::Unavailable.exit_code()
+            }
+            Error::Rest { .. } => 1,
             Error::Interrupted => INTERRUPTED,
         };
         ExitCode::from(number)

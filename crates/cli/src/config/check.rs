@@ -2,10 +2,12 @@
 //! Gathered texts go in; a configuration in which every value is usable comes out, or every problem at once,
 //! each saying what was found, where, and what would be right.
 
+use crate::config::gather::NONE;
 use crate::config::setting::{Id, Kind};
 use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
+use server::config::Mesh;
 use server::{Compaction, Config, Join, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,6 +20,9 @@ pub struct Checked {
     pub config: Config,
     /// Where clients are served; the first is the client address of the configuration.
     pub client_addrs: Vec<SocketAddr>,
+    /// Where the data API is served, and where clients are told that it is.
+    pub http_addr: Option<SocketAddr>,
+    pub advertise_http: String,
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<SocketAddr>,
     pub manner: Manner,
@@ -70,8 +75,10 @@ fn check_shape(id: Id, values: &Values) -> Option<String> {
 fn fits(kind: Kind, text: &str) -> bool {
     match kind {
         Kind::Word => is_word(text),
+        Kind::WordOrNothing => text.is_empty() || is_word(text),
         Kind::Path => !text.is_empty(),
         Kind::Listen => text.parse::<SocketAddr>().is_ok(),
+        Kind::ListenOrNone => text == NONE || text.parse::<SocketAddr>().is_ok(),
         Kind::HostPort => is_host_port(text),
         Kind::Members => parse_members(text).is_some(),
         Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
@@ -137,9 +144,18 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
+        mesh: Mesh {
+            region: values.text(Id::Region).to_owned(),
+            zone: values.text(Id::Zone).to_owned(),
+            points: u32::try_from(values.number(Id::Vnodes)).expect("bounded by the table"),
+            data_only: values.text(Id::DataOnly) == "true",
+            ..Mesh::default()
+        },
     };
     Checked {
         client_addrs: vec![config.client_addr],
+        http_addr: values.text(Id::HttpAddr).parse().ok(),
+        advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
         metrics_addrs: vec![],
         config,
         manner: Manner::Althing,
@@ -186,13 +202,16 @@ fn check_together(values: &Values, config: &Config) -> Vec<String> {
             config.heartbeat.as_millis() * u128::from(HEARTBEATS_PER_ELECTION_MIN),
         ));
     }
-    if config.client_addr == config.peer_addr && config.client_addr.port() != 0 {
-        problems.push(format!(
-            "{} and {} are both {}; clients and peers need a port each",
-            from(Id::ClientAddr),
-            from(Id::PeerAddr),
-            config.client_addr,
-        ));
+    let http_addr = values.text(Id::HttpAddr).parse::<SocketAddr>().ok().filter(|addr| addr.port() != 0);
+    for id in [Id::ClientAddr, Id::PeerAddr] {
+        if http_addr.is_some_and(|http_addr| values.text(id).parse() == Ok(http_addr)) {
+            problems.push(format!(
+                "{} and {} are both {}; the data API needs a port of its own",
+                from(Id::HttpAddr),
+                from(id),
+                values.text(id),
+            ));
+        }
     }
     problems.extend(check_members(values, config));
     problems

@@ -2,9 +2,14 @@
 //! The places are handed in as values, so that nothing here reads the process; what cannot be read from the
 //! file, or is not known, is refused by name.
 
+use crate::config::inherited;
 use crate::config::setting::{self, Fallback, Id, Setting};
 use crate::config::values::{Origin, Value, Values};
 use std::path::{Path, PathBuf};
+
+/// What stands for no address, and what clients are told then: nothing listens there.
+pub const NONE: &str = "none";
+const NOWHERE: &str = "localhost:0";
 
 /// What was given, by place.
 pub struct Sources<'a> {
@@ -64,6 +69,9 @@ fn pick(id: Id, sources: &Sources<'_>, from_file: &[(Id, Value)]) -> Value {
     if let Some(text) = (sources.variable)(&variable) {
         return Value { text, origin: Origin::Environment(variable) };
     }
+    if let Some(value) = inherited::value_of(id, sources.variable) {
+        return value;
+    }
     if let Some((_, value)) = from_file.iter().find(|(known, _)| *known == id) {
         return value.clone();
     }
@@ -100,6 +108,8 @@ fn read_entry(path: &Path, name: String, value: toml::Value) -> Result<(Id, Valu
 fn derive(values: &mut Values) {
     let client_addr = values.text(Id::ClientAddr).to_owned();
     fill(values, Id::AdvertiseClient, client_addr);
+    let http_addr = values.text(Id::HttpAddr).to_owned();
+    fill(values, Id::AdvertiseHttp, if http_addr == NONE { NOWHERE.to_owned() } else { http_addr });
     let listed = match values.get(Id::InitialCluster).origin {
         Origin::Derived => None,
         _ => own_address(values.text(Id::InitialCluster), values.text(Id::Name)),

@@ -17,9 +17,13 @@ pub struct Setting {
 pub enum Kind {
     /// A word that may stand in lists: without blanks, commas and equal signs.
     Word,
+    /// The same, or nothing.
+    WordOrNothing,
     Path,
     /// An IP address and a port, to listen on.
     Listen,
+    /// The same, or `none`.
+    ListenOrNone,
     /// A host and a port, to be reached at.
     HostPort,
     /// `name=host:port`, separated by commas.
@@ -86,7 +90,9 @@ settings! {
     ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
         "Where clients are served: the etcd API over gRPC and JSON, /health, /metrics, /version.";
     PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
-        "Where the other members of the cluster are listened to.";
+        "Where the other members of the cluster are listened to; may be client-addr, one port for both.";
+    HttpAddr "http-addr" Kind::ListenOrNone, Value("127.0.0.1:8080"),
+        "Where the data API is served over REST, with its description and a page to try it; none for nowhere.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
         "Every member of the cluster with its peer address, this one included; the same list on each.";
     Join "join" Kind::Places, Value(""),
@@ -97,6 +103,16 @@ settings! {
         "The address that clients are told to use.";
     AdvertisePeer "advertise-peer" Kind::HostPort, Derived("its own address in initial-cluster, or peer-addr"),
         "The address that other members are told to use.";
+    AdvertiseHttp "advertise-http" Kind::HostPort, Derived("http-addr"),
+        "The address of the data API that clients are told to use.";
+    Region "region" Kind::Word, Value("default"),
+        "The region that this cluster is, the same on every member.";
+    Zone "zone" Kind::WordOrNothing, Value(""),
+        "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
+    Vnodes "vnodes" number("points", 1, 1_024), Count(64),
+        "Points of this node on the ring of the data plane; more take a larger share of the data.";
+    DataOnly "data-only" Kind::Choice(&["false", "true"]), Value("false"),
+        "Joins as a node that keeps data and nothing of the coordination store; needs join.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
         "How often the leader shows that it lives.";
     ElectionMs "election-ms" ms(10, 50_000), Count(1_000),
@@ -156,9 +172,10 @@ impl Setting {
     /// What a value looks like, in a word, for help.
     pub fn placeholder(&self) -> &'static str {
         match self.kind {
-            Kind::Word => "NAME",
+            Kind::Word | Kind::WordOrNothing => "NAME",
             Kind::Path => "DIR",
             Kind::Listen => "IP:PORT",
+            Kind::ListenOrNone => "IP:PORT|none",
             Kind::HostPort => "HOST:PORT",
             Kind::Members => "NAME=HOST:PORT,...",
             Kind::Places => "HOST:PORT,...",
@@ -172,8 +189,10 @@ impl Setting {
     pub fn shape(&self) -> String {
         match self.kind {
             Kind::Word => "a word without blanks, commas and equal signs".to_owned(),
+            Kind::WordOrNothing => "a word without blanks, commas and equal signs, or nothing".to_owned(),
             Kind::Path => "a path".to_owned(),
             Kind::Listen => "an IP address and a port, as 127.0.0.1:2379".to_owned(),
+            Kind::ListenOrNone => "an IP address and a port, as 127.0.0.1:8080, or none".to_owned(),
             Kind::HostPort => "a host and a port, as db1.example.com:2379".to_owned(),
             Kind::Members => "name=host:port for each member, separated by commas, as \
                               a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380"

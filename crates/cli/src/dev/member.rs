@@ -22,6 +22,7 @@ pub struct Place {
     pub name: String,
     pub client: String,
     pub peer: String,
+    pub http: String,
     pub cluster: String,
     pub data_dir: PathBuf,
 }
@@ -87,6 +88,7 @@ fn spawn(place: &Place) -> std::io::Result<Child> {
         .args(["--name", &place.name])
         .args(["--client-addr", &place.client])
         .args(["--peer-addr", &place.peer])
+        .args(["--http-addr", &place.http])
         .args(["--initial-cluster", &place.cluster])
         .args(["--log-level", "warn"])
         .arg("--data-dir")

@@ -36,6 +36,8 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     checked.config.compaction = places.compaction;
     checked.client_addrs = places.clients;
     checked.metrics_addrs = places.metrics;
+    // etcd has no such port; whoever wants it says so.
+    checked.http_addr = None;
     checked.log_outputs = places.outputs;
     checked.manner = Manner::Etcd;
     checked.timed = places.timed;

@@ -127,7 +127,7 @@ pub(super) fn readable(bytes: &[u8]) -> String {
     }
 }
 
-pub(super) fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
+pub fn draw(heads: &[&str], rows: Vec<Vec<String>>) -> String {
     let length = |text: &str| text.chars().count();
     let width = |i: usize| rows.iter().map(|row| length(&row[i])).chain([length(heads[i])]).max();
     let widths: Vec<usize> = (0..heads.len()).map(|i| width(i).unwrap_or(0)).collect();

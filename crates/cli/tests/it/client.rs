@@ -64,7 +64,16 @@ fn a_watch_survives_the_restart_of_its_only_member() {
     let peer = format!("127.0.0.1:{}", plan.peer_port);
     let start = |address: &str| {
         let mut serve = althing();
-        serve.args(["serve", "--name", &plan.name, "--client-addr", address, "--data-dir"]);
+        serve.args([
+            "serve",
+            "--name",
+            &plan.name,
+            "--client-addr",
+            address,
+            "--http-addr",
+            "none",
+            "--data-dir",
+        ]);
         serve.arg(plan.data_dir()).args(["--peer-addr", &peer, "--initial-cluster", &plan.cluster]);
         Member::from_child(serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     };

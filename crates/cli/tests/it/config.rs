@@ -94,7 +94,12 @@ fn a_port_in_use_is_trouble_and_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let dir = tempfile::TempDir::new().unwrap();
-    let output = serve(&["--client-addr", &address, "--data-dir", dir.path().to_str().unwrap()]);
+    let data_dir = dir.path().to_str().unwrap();
+    let output = serve(&["--client-addr", &address, "--data-dir", data_dir]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr_of(&output).contains(&address), "{}", stderr_of(&output));
+    let output = serve(&["--client-addr", "127.0.0.1:0", "--http-addr", &address, "--data-dir", data_dir]);
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr_of(&output);
+    assert!(told.contains(&address) && told.contains("--http-addr chooses another one"), "{told}");
 }

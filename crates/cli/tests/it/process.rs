@@ -15,7 +15,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn althing() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_althing"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALTHING_")) {
+    let ours = |name: &str| name.starts_with("ALTHING_") || name == "HTTP_PORT";
+    for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
     command
@@ -90,7 +91,7 @@ impl Plan {
         command
             .arg("serve")
             .args(["--name", &self.name])
-            .args(["--client-addr", "127.0.0.1:0"])
+            .args(["--client-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"])
             .args(["--peer-addr", &format!("127.0.0.1:{}", self.peer_port)])
             .args(["--initial-cluster", &self.cluster])
             .args(["--election-ms", "500", "--heartbeat-ms", "50"])
@@ -106,6 +107,7 @@ impl Plan {
         match Member::read_line_of(self.spawn()) {
             Ok(mut member) => {
                 member.log = Some(self.log_path());
+                member.dir = Some(self.dir.clone());
                 member
             }
             Err(why) => panic!("{why}; its log:\n{}", self.log()),
@@ -129,10 +131,14 @@ impl Plan {
 pub struct Member {
     child: Child,
     pub client: SocketAddr,
+    /// Where the data API is, if it is served.
+    pub rest: Option<SocketAddr>,
     /// The line that it printed on starting.
     pub announced: String,
     /// Shown when the test fails.
     log: Option<PathBuf>,
+    /// Stays for as long as the member lives.
+    dir: Option<Arc<TempDir>>,
 }
 
 impl Member {
@@ -149,11 +155,15 @@ impl Member {
             .split_once("http://")
             .and_then(|(_, rest)| rest.split(',').next())
             .and_then(|address| address.parse().ok());
+        let rest = announced
+            .split_once("REST on http://")
+            .and_then(|(_, rest)| rest.split(',').next())
+            .and_then(|address| address.parse().ok());
         let Some(client) = client else {
             let _ = child.kill();
             return Err(format!("not the line of a member that serves: {announced:?}, {:?}", child.wait()));
         };
-        Ok(Member { child, client, announced, log: None })
+        Ok(Member { child, client, rest, announced, log: None, dir: None })
     }
 
     pub fn endpoint(&self) -> String {

@@ -3,6 +3,8 @@ use crate::actor::RegionId;
 use crate::context::Context;
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
+use crate::request::Level;
+use crate::tree::Buckets;
 use base::{Code, NodeId};
 use proptest::prelude::*;
 
@@ -13,6 +15,8 @@ fn frames() -> Vec<Frame> {
     let dot = crate::actor::Dot { actor, counter: 4 };
     let shard = Shard { partition: Partition(7), copies: 3 };
     let known = vec![(actor, Stamp(77))];
+    let mut marks = Marks::default();
+    marks.raise(RegionId(9), Stamp(5));
     let attributes = Attributes {
         context: Some(Context::of_dot(dot)),
         expires_ms: Some(5),
@@ -20,7 +24,10 @@ fn frames() -> Vec<Frame> {
         home: Some(RegionId(1)),
         metadata: vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v"))],
         schema: 2,
+        handler: Some(Bytes::from_static(b"max")),
         request: Some(11),
+        level: Level::GlobalQuorum,
+        after: Stamp(6),
     };
     let write = |op| Write {
         key: key.clone(),
@@ -36,10 +43,10 @@ fn frames() -> Vec<Frame> {
         ask,
         shard,
         buckets: Buckets::from_words([3; LEAVES / 64]),
-        mark: Stamp(5),
+        marks: marks.clone(),
         after: None,
         upto: Some(key.clone()),
-        entries: vec![Entry { key: key.clone(), digest: 8, stamp: Stamp(9) }],
+        entries: vec![Entry { key: key.clone(), digest: 8, stamp: Stamp(9), writers: vec![RegionId(1)] }],
     };
     let answer = Answer {
         ask,
@@ -60,7 +67,7 @@ fn frames() -> Vec<Frame> {
         Frame::Stored { ask, outcome: Outcome::Purged },
         Frame::Stored { ask, outcome: Outcome::Misfit },
         Frame::Fetch { ask, key: key.clone() },
-        Frame::Fetched { ask, record: Some(value.clone()), mark: Stamp(1) },
+        Frame::Fetched { ask, record: Some(value.clone()), marks: marks.clone() },
         Frame::Collect { ask, space: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
         Frame::Collected { ask, records: vec![(key, value.clone())], upto: None },
         Frame::Declined { ask },
@@ -69,11 +76,28 @@ fn frames() -> Vec<Frame> {
         Frame::Hello,
         Frame::Welcome,
         Frame::Compare { ask, shard, root: 4, known: known.clone() },
-        Frame::Leaves { ask, leaves: vec![7; LEAVES], known: known.clone(), mark: Stamp(3) },
-        Frame::Leaves { ask, leaves: vec![], known: known.clone(), mark: Stamp(3) },
+        Frame::Leaves { ask, leaves: vec![7; LEAVES], known: known.clone(), marks: marks.clone() },
+        Frame::Leaves { ask, leaves: vec![], known: known.clone(), marks: marks.clone() },
         Frame::Page(Box::new(page)),
         Frame::Answer(Box::new(answer)),
-        Frame::Settled { shard, known, mark: Stamp(3) },
+        Frame::Settled { shard, known, marks },
+        Frame::Replicate { ask, entry: Bytes::from_static(b"entry") },
+        Frame::Seek { ask, key: Key::new(1, b"k"), session: Bytes::from_static(b"s") },
+        Frame::Sought { ask, record: None },
+        Frame::Select {
+            ask,
+            query: Box::new(Query { home: Some(RegionId(4)), limit: 7, ..Query::default() }),
+        },
+        Frame::Select {
+            ask,
+            query: Box::new(Query {
+                kind: Some(Kind::Set),
+                since: Some(Stamp(4)),
+                after: Some(Bytes::from_static(b"place")),
+                ..Query::default()
+            }),
+        },
+        Frame::Pulse(Box::new(Pulse { actor, at_ms: 5, position: 6, last: 7, waiting: Stamp(8), digest: 9 })),
     ]);
     frames
 }

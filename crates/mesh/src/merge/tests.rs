@@ -68,7 +68,7 @@ fn random_op(rng: &mut Rng, kind: Kind) -> Op {
         return Op::Delete;
     }
     match kind {
-        Kind::Register | Kind::Siblings => Op::Put(letter),
+        Kind::Register | Kind::Siblings | Kind::Custom => Op::Put(letter),
         Kind::GrowingCounter => Op::Add(rng.between(0, 9) as i128),
         Kind::Counter => Op::Add(rng.between(0, 9) as i128 - 4),
         Kind::Numeric if rng.chance(200_000) => Op::Assign(rng.between(0, 100) as i128),
@@ -167,6 +167,8 @@ proptest! {
     fn sets_obey_the_laws(seed: u64) { laws(seed, Kind::Set)?; }
     #[test]
     fn siblings_obey_the_laws(seed: u64) { laws(seed, Kind::Siblings)?; }
+    #[test]
+    fn custom_values_obey_the_laws(seed: u64) { laws(seed, Kind::Custom)?; }
 
     #[test]
     fn whatever_bytes_come_reading_a_record_does_not_panic(bytes: Vec<u8>) {
@@ -175,6 +177,70 @@ proptest! {
             prop_assert_eq!(Record::decode(record.encode()), Some(record));
         }
     }
+}
+
+/// How many merges of each type are tried: a few, or as many as `MESH_CASES` says.
+#[expect(clippy::disallowed_methods, reason = "a test may be told to take its time")]
+fn n_cases() -> u64 {
+    std::env::var("MESH_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(4_000)
+}
+
+/// Triples of states and deltas out of one story, and then the next story.
+fn try_many(kind: Kind) {
+    let (mut tried, mut seed, cases) = (0, 0, n_cases());
+    while tried < cases {
+        seed += 1;
+        let story = tell(seed, kind);
+        let all = [&story.states[..], &story.deltas[..]].concat();
+        let mut rng = Rng::new(!seed);
+        for _ in 0..if all.is_empty() { 0 } else { 32 } {
+            let (a, b, c) = (rng.pick(&all), rng.pick(&all), rng.pick(&all));
+            let ab = join(a, b);
+            assert_eq!(ab, join(b, a), "{kind:?} seed {seed}: commutative");
+            assert_eq!(join(&ab, c), join(a, &join(b, c)), "{kind:?} seed {seed}: associative");
+            assert_eq!(join(&ab, &ab), ab, "{kind:?} seed {seed}: idempotent");
+            assert_eq!(join(&ab, a), ab, "{kind:?} seed {seed}: absorbs what it is made of");
+            tried += 1;
+        }
+        if !story.deltas.is_empty() {
+            converge(&story, &mut rng).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_merges_of_registers_obey_the_laws() {
+    try_many(Kind::Register);
+}
+
+#[test]
+fn many_merges_of_growing_counters_obey_the_laws() {
+    try_many(Kind::GrowingCounter);
+}
+
+#[test]
+fn many_merges_of_counters_obey_the_laws() {
+    try_many(Kind::Counter);
+}
+
+#[test]
+fn many_merges_of_numerics_obey_the_laws() {
+    try_many(Kind::Numeric);
+}
+
+#[test]
+fn many_merges_of_sets_obey_the_laws() {
+    try_many(Kind::Set);
+}
+
+#[test]
+fn many_merges_of_siblings_obey_the_laws() {
+    try_many(Kind::Siblings);
+}
+
+#[test]
+fn many_merges_of_custom_values_obey_the_laws() {
+    try_many(Kind::Custom);
 }
 
 /// riak_dt #82: `add x@a; add x@b; a->c; rem x@a; b->a; rem x@b; merge(b, merge(a, c))`.

@@ -4,9 +4,11 @@
 //! agree. Filling a newcomer, catching up and checking are the same walk: with an empty tree every bucket differs.
 
 use super::{Mesh, Note, Operation, Then, Turn};
+use crate::actor::RegionId;
 use crate::frame::{Answer, Ask, Entry, Frame, Known, Page, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::moves::{Report, blocking};
 use crate::record::Record;
 use crate::ring::Partition;
@@ -62,18 +64,20 @@ pub(super) struct Opening {
     pub epoch: Epoch,
     pub leaves: Vec<u64>,
     pub known: Known,
-    pub mark: Stamp,
+    pub marks: Marks,
 }
 
 #[derive(Debug)]
 pub(super) struct Exchanging {
     shard: Shard,
     peer: NodeId,
+    /// The peer's, if it is not this one.
+    region: Option<RegionId>,
     /// What each side vouched for when the trees were compared.
     known: Known,
-    mark: Stamp,
+    marks: Marks,
     their_known: Known,
-    their_mark: Stamp,
+    their_marks: Marks,
     buckets: Option<Buckets>,
     /// Everything up to here is done.
     cursor: Option<Key>,
@@ -121,6 +125,12 @@ impl Mesh {
         self.exchanges.plan = plan;
     }
 
+    /// What was taken before the node was found to lack something does not count.
+    pub(super) fn forget_sources(&mut self) {
+        self.exchanges.sources.clear();
+        self.exchanges.plan.iter_mut().for_each(|plan| plan.due = Instant::ZERO);
+    }
+
     pub(super) fn step_exchanges(&mut self, t: &mut Turn<'_>) {
         if t.now.at >= self.exchanges.floor_at {
             self.exchanges.floor_at = t.now.at.after(self.params.round_every);
@@ -147,17 +157,19 @@ impl Mesh {
         }
     }
 
-    fn start_exchange(&mut self, t: &mut Turn<'_>, shard: Shard, peer: NodeId) {
-        let known = self.known(shard);
+    pub(super) fn start_exchange(&mut self, t: &mut Turn<'_>, shard: Shard, peer: NodeId) {
+        let known = self.vouched(shard, peer);
         let state = self.shards.state(shard);
-        let (root, mark) = (state.tree.root(), state.mark);
+        let (root, marks) = (state.tree.root(), state.marks.clone());
+        let region = self.abroad.home(peer);
         let exchanging = Exchanging {
             shard,
             peer,
+            region,
             known: known.clone(),
-            mark,
+            marks,
             their_known: Vec::new(),
-            their_mark: Stamp::ZERO,
+            their_marks: Marks::default(),
             buckets: None,
             cursor: None,
             page_upto: None,
@@ -165,10 +177,26 @@ impl Mesh {
             outstanding: 0,
             records: 0,
         };
-        self.exchanges.under_way += 1;
+        self.count_exchange(region, 1);
         let deadline = t.now.at.after(self.params.timeout);
         let ask = self.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
         self.send(t, peer, Frame::Compare { ask, shard, root, known });
+    }
+
+    /// What this node vouches for towards a peer; another region is told of marks only.
+    fn vouched(&self, shard: Shard, peer: NodeId) -> Known {
+        if self.abroad.home(peer).is_some() { Vec::new() } else { self.known(shard) }
+    }
+
+    /// Counts what is under way with each region, this one or another; one that was evicted meanwhile has no count.
+    fn count_exchange(&mut self, region: Option<RegionId>, change: isize) {
+        let count = match region {
+            Some(region) => self.abroad.others.get_mut(&region).map(|other| &mut other.exchanges),
+            None => Some(&mut self.exchanges.under_way),
+        };
+        if let Some(count) = count {
+            *count = count.saturating_add_signed(change);
+        }
     }
 
     pub(super) fn step_compare(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, side: Side) {
@@ -177,12 +205,14 @@ impl Mesh {
         if !lawful || !self.keeps(shard) || !self.shards.is_built(shard.partition) {
             return self.send(t, from, Frame::Declined { ask });
         }
-        let known = self.known(shard);
+        let (known, is_near) = (self.vouched(shard, from), self.abroad.home(from).is_none());
         let state = self.shards.state(shard);
-        state.told.insert(from, side.known);
+        if is_near {
+            state.told.insert(from, side.known);
+        }
         let leaves = if state.tree.root() == side.root { Vec::new() } else { state.tree.leaves().to_vec() };
-        let mark = state.mark;
-        self.send(t, from, Frame::Leaves { ask, leaves, known, mark });
+        let marks = state.marks.clone();
+        self.send(t, from, Frame::Leaves { ask, leaves, known, marks });
     }
 
     fn exchanging(&mut self, from: NodeId, ask: Ask) -> Option<&mut Exchanging> {
@@ -193,10 +223,11 @@ impl Mesh {
     }
 
     pub(super) fn step_leaves(&mut self, t: &mut Turn<'_>, from: NodeId, opening: Opening) {
-        let Opening { ask, epoch, leaves, known, mark } = opening;
-        let Some(shard) = self.exchanging(from, ask).map(|exchanging| exchanging.shard) else { return };
+        let Opening { ask, epoch, leaves, known, marks } = opening;
+        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        let (shard, is_near) = (exchanging.shard, exchanging.region.is_none());
         // A source that may still serve an older epoch may yet be given what it does not give here.
-        if epoch < self.topology.began {
+        if is_near && epoch < self.topology.began {
             return self.expire(t, ask);
         }
         let differing = match leaves.is_empty() {
@@ -206,9 +237,13 @@ impl Mesh {
                 None => return self.expire(t, ask),
             },
         };
-        self.shards.state(shard).told.insert(from, known.clone());
+        if is_near {
+            self.shards.state(shard).told.insert(from, known.clone());
+        } else {
+            self.abroad.compared(from, shard, differing.is_none());
+        }
         let Some(exchanging) = self.exchanging(from, ask) else { return };
-        (exchanging.their_known, exchanging.their_mark) = (known, mark);
+        (exchanging.their_known, exchanging.their_marks) = (known, marks);
         exchanging.at_end = differing.is_none();
         exchanging.buckets = differing;
         match exchanging.at_end {
@@ -232,9 +267,9 @@ impl Mesh {
             n += 1;
             if let Some(value) = value {
                 let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
-                let (digest, stamp) = (digest(&key, value), self.purge_stamp(&record));
+                let (digest, stamp, writers) = (digest(&key, value), record.header.stamp, record.writers());
                 if !(planted(Mutant::TombstoneNotSynced) && record.is_tombstone()) {
-                    entries.push(Entry { key: key.clone(), digest, stamp });
+                    entries.push(Entry { key: key.clone(), digest, stamp, writers });
                 }
             }
             let full = entries.len() >= PAGE_KEYS || n >= PAGE_ROWS;
@@ -244,8 +279,8 @@ impl Mesh {
         if let Some(exchanging) = self.exchanging(peer, ask) {
             exchanging.page_upto = upto.clone();
         }
-        let mark = self.shards.mark(shard);
-        let page = Page { ask, shard, buckets, mark, after, upto, entries };
+        let marks = self.shards.marks(shard);
+        let page = Page { ask, shard, buckets, marks, after, upto, entries };
         self.send(t, peer, Frame::Page(Box::new(page)));
     }
 
@@ -269,17 +304,11 @@ impl Mesh {
         });
     }
 
-    /// What a mark must have passed for the record to be forgotten; records of other regions never are, here.
-    fn purge_stamp(&self, record: &Record) -> Stamp {
-        let ours = record.header.dot.actor.region == self.params.actor.region;
-        if ours && !planted(Mutant::PurgedReturns) { record.header.stamp } else { Stamp::MAX }
-    }
-
     pub(super) fn step_page(&mut self, t: &mut Turn<'_>, from: NodeId, page: Page) {
         if !self.keeps(page.shard) || page.entries.len() > PAGE_KEYS {
             return self.send(t, from, Frame::Declined { ask: page.ask });
         }
-        let mark = self.shards.mark(page.shard);
+        let marks = self.shards.marks(page.shard);
         let mut theirs: BTreeMap<&Key, &Entry> =
             page.entries.iter().map(|entry| (&entry.key, entry)).collect();
         let mut answer =
@@ -294,7 +323,7 @@ impl Mesh {
                 let record = Record::decode(value.clone()).expect("a row that we wrote can be read");
                 match theirs.remove(&key) {
                     Some(entry) if entry.digest == digest(&key, value) => {}
-                    None if self.purge_stamp(&record) <= page.mark => forgotten.push(key.clone()),
+                    None if page.marks.cover(&record) => forgotten.push(key.clone()),
                     entry => {
                         bytes += value.len();
                         answer.wanted.extend(entry.map(|entry| entry.key.clone()));
@@ -310,17 +339,19 @@ impl Mesh {
         });
         let lacked =
             theirs.into_values().filter(|entry| answer.upto.as_ref().is_none_or(|upto| entry.key <= *upto));
-        for Entry { key, stamp, .. } in lacked {
-            if *stamp <= mark { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
+        for Entry { key, stamp, writers, .. } in lacked {
+            let gone = marks.cover_writers(*stamp, writers);
+            if gone { &mut answer.purged } else { &mut answer.wanted }.push(key.clone());
         }
-        forgotten.iter().for_each(|key| self.forget(t, key, page.shard, page.mark));
-        self.send(t, from, Frame::Answer(Box::new(answer)));
+        forgotten.iter().for_each(|key| self.forget(t, key, page.shard, &page.marks));
+        // With a merged record goes the only trace, elsewhere, of what was lost in it: that is durable first.
+        self.after(t, self.horizon(), Then::Send(from, Frame::Answer(Box::new(answer))));
     }
 
     /// Removes what everybody else has removed.
-    fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, mark: Stamp) {
+    fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Marks) {
         let local = self.load(t, key);
-        if local.record.as_ref().is_some_and(|record| self.purge_stamp(record) <= mark) {
+        if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
             self.remove(key, shard, &local);
         }
     }
@@ -331,7 +362,7 @@ impl Mesh {
         if exchanging.outstanding > 0 {
             return;
         }
-        let (shard, their_mark) = (exchanging.shard, exchanging.their_mark);
+        let (shard, their_marks) = (exchanging.shard, exchanging.their_marks.clone());
         exchanging.at_end = answer.upto.is_none() && exchanging.page_upto.is_none();
         exchanging.cursor = answer.upto.or(exchanging.page_upto.take());
         exchanging.records += answer.records.len() + answer.wanted.len();
@@ -340,13 +371,15 @@ impl Mesh {
                 self.absorb(t, &key, shard, &record, Why::Repair);
             }
         }
-        answer.purged.iter().for_each(|key| self.forget(t, key, shard, their_mark));
+        answer.purged.iter().for_each(|key| self.forget(t, key, shard, &their_marks));
         let mut outstanding = 0;
         for key in answer.wanted {
-            if let Some(record) = self.load(t, &key).bytes {
+            let local = self.load(t, &key);
+            if let Some(record) = local.bytes {
                 outstanding += 1;
                 let give = self.begin(t, Operation::Give(ask), t.now.at.after(self.params.timeout));
-                self.send(t, from, Frame::Store { ask: give, key, record, why: Why::Repair });
+                let store = Frame::Store { ask: give, key, record, why: Why::Repair };
+                self.after(t, local.seq, Then::Send(from, store));
             }
         }
         self.prolong(t, ask);
@@ -383,12 +416,16 @@ impl Mesh {
         let Some(Operation::Exchange(done)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
-        let Exchanging { shard, peer, known, mark, their_known, their_mark, records, .. } = *done;
-        self.exchanges.under_way -= 1;
-        self.settle(shard, &their_known, their_mark);
-        self.send(t, peer, Frame::Settled { shard, known, mark });
-        self.exchanges.sources.entry(shard).or_default().insert(peer);
-        self.report_filled(t, shard);
+        let Exchanging { shard, peer, region, known, marks, their_known, their_marks, records, .. } = *done;
+        self.count_exchange(region, -1);
+        self.send(t, peer, Frame::Settled { shard, known, marks });
+        if let Some(region) = region {
+            self.settle_abroad(region, shard, &their_marks);
+        } else {
+            self.settle(shard, &their_known, &their_marks);
+            self.exchanges.sources.entry(shard).or_default().insert(peer);
+            self.report_filled(t, shard);
+        }
         if records > 0 {
             t.out.notes.push(Note::Repaired { shard, with: peer, records });
         }
@@ -400,16 +437,20 @@ impl Mesh {
         from: NodeId,
         shard: Shard,
         known: Known,
-        mark: Stamp,
+        marks: Marks,
     ) {
-        if self.keeps(shard) {
-            self.shards.state(shard).told.insert(from, known.clone());
-            self.after(t, self.horizon(), Then::Settled(shard, known, mark));
+        if !self.keeps(shard) {
+            return;
         }
+        if let Some(region) = self.abroad.home(from) {
+            return self.after(t, self.horizon(), Then::SettledAbroad(region, shard, marks));
+        }
+        self.shards.state(shard).told.insert(from, known.clone());
+        self.after(t, self.horizon(), Then::Settled(shard, known, marks));
     }
 
     pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
-        self.exchanges.under_way -= 1;
+        self.count_exchange(exchanging.region, -1);
         self.peers.silent(exchanging.peer, t.now.at);
     }
 

@@ -5,7 +5,6 @@
 use super::{Mesh, Note, Operation, Then, Turn};
 use crate::frame::{Ask, Frame, Outcome, Why};
 use crate::key::Key;
-use crate::merge::merge;
 use crate::record::Record;
 use crate::rows;
 use crate::topology::Topology;
@@ -87,8 +86,8 @@ impl Mesh {
         hints.waiting = true;
         let row = rows::hint(target, &key);
         let before = self.overlay.get(t.rows, &row).0.and_then(Record::decode);
-        let record = before.map_or(record.clone(), |before| merge(&before, &record).record);
-        self.put_row(row, Some(record.encode()));
+        let (joined, _) = self.join(t, &key, before.into_iter().chain([record]));
+        self.put_row(row, joined.map(|record| record.encode()));
         let seq = self.next_seq();
         self.after(t, seq, Then::Send(from, Frame::Stored { ask, outcome: Outcome::Held }));
     }
@@ -116,9 +115,9 @@ impl Mesh {
         }
         let known = self.topology.member(target).is_some();
         for (key, kept) in keys {
-            let record = if kept.is_empty() { self.load(t, &key).bytes } else { Some(kept.clone()) };
-            let record = record.filter(|_| known);
-            let Some(record) = record else {
+            let local = self.load(t, &key);
+            let record = if kept.is_empty() { local.bytes } else { Some(kept.clone()) };
+            let Some(record) = record.filter(|_| known) else {
                 self.put_row(rows::hint(target, &key), None);
                 continue;
             };
@@ -126,7 +125,8 @@ impl Mesh {
             let deadline = t.now.at.after(self.params.timeout);
             let hinting = Hinting { target, key: key.clone(), record: record.clone(), kept };
             let ask = self.begin(t, Operation::Hint(hinting), deadline);
-            self.send(t, target, Frame::Store { ask, key, record, why: Why::Repair });
+            let store = Frame::Store { ask, key, record, why: Why::Repair };
+            self.after(t, local.seq, Then::Send(target, store));
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) struct Wakening {
 }
 
 /// Who keeps what under one topology, computed once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Routes {
     routes: BTreeMap<Shard, Arc<Route>>,
 }
@@ -50,11 +50,20 @@ impl Routes {
         };
         Routes { routes: all_shards(topology).map(|shard| (shard, route(shard))).collect() }
     }
+
+    /// Nobody for a number of copies that no namespace has.
+    pub fn of_shard(&self, partition: Partition, copies: u8) -> Arc<Route> {
+        self.routes.get(&Shard { partition, copies }).cloned().unwrap_or_default()
+    }
 }
 
 impl Wakening {
     pub fn new(empty: bool) -> Wakening {
         Wakening { empty, ..Wakening::default() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.empty
     }
 
     pub fn caught_up(&mut self) {
@@ -63,9 +72,8 @@ impl Wakening {
 }
 
 impl Mesh {
-    /// Nobody for a number of copies that no namespace has.
     pub(super) fn route(&self, partition: Partition, copies: u8) -> Arc<Route> {
-        self.routes.routes.get(&Shard { partition, copies }).cloned().unwrap_or_default()
+        self.routes.of_shard(partition, copies)
     }
 
     pub(super) fn keeps(&self, shard: Shard) -> bool {
@@ -124,13 +132,15 @@ impl Mesh {
     }
 
     pub(super) fn step_topology(&mut self, t: &mut Turn<'_>, topology: Topology) {
-        if topology.epoch <= self.topology.epoch {
+        if topology.epoch <= self.topology.epoch || topology.region != self.topology.region {
             return;
         }
         let begins = topology.is_moving() && topology.began != self.topology.began;
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
+        let was_stale = self.is_stale();
         self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
         self.topology = topology;
+        self.abroad.not_here(&self.topology);
         self.routes = Routes::of(&self.topology);
         if begins {
             // What is left of an earlier time must not pass for what the move brings.
@@ -138,6 +148,9 @@ impl Mesh {
             for shard in new {
                 self.wipe(t, shard, usize::MAX);
             }
+        }
+        if self.is_stale() && !was_stale {
+            self.forget_sources();
         }
         let lost: Vec<Shard> = kept.into_iter().filter(|shard| !self.keeps(*shard)).collect();
         self.plan_exchanges(begins, lost);

@@ -1,13 +1,15 @@
 //! Forgetting what is deleted: only what every replica has had, never what is merely old.
-//! A shard's mark is the stamp up to which everything that any of its replicas wrote is known to be on all of
-//! them. A deleted record below the mark goes; a record below the mark that is not here is known to be deleted,
-//! whoever still brings it. See docs/adr/0022.
+//! A shard's marks are the stamps up to which everything that a region wrote is known to be on all replicas here. A
+//! deleted record below all marks of all regions goes; a record below the marks of its writers that is not here
+//! is known to be deleted, whoever still brings it. See docs/adr/0022 and 0019.
 
 use super::replica::due;
 use super::{Mesh, Note, Turn};
+use crate::actor::{Actor, RegionId};
 use crate::frame::{Known, Shard};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::ring::Partition;
 use crate::rows;
 use base::NodeId;
@@ -22,36 +24,62 @@ const CONFLICTS_KEEP: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one look removes.
 const ROWS_PER_LOOK: usize = 100;
 
+/// Stands for everything that a region wrote among what a replica knows.
+fn whole(region: RegionId) -> Actor {
+    Actor { region, node: NodeId(0), incarnation: 0 }
+}
+
 impl Mesh {
     /// What a peer vouched for holds here as well, durably.
-    pub(super) fn settle(&mut self, shard: Shard, known: &Known, mark: Stamp) {
+    pub(super) fn settle(&mut self, shard: Shard, known: &Known, marks: &Marks) {
+        self.learn(shard, known.iter().copied());
+        self.raise_marks(shard, marks.iter());
+        self.update_marks(shard);
+    }
+
+    /// What another region's replica had is here as well, durably: everything that its marks vouch for.
+    pub(super) fn settle_abroad(&mut self, region: RegionId, shard: Shard, marks: &Marks) {
+        let here = self.params.actor.region;
+        let told = marks.iter().filter(|(region, _)| *region != here);
+        self.learn(shard, told.map(|(region, stamp)| (whole(region), stamp)));
+        self.shards.state(shard).abroad.entry(region).or_default().join(marks);
+        self.update_marks(shard);
+        self.close_gap(region);
+    }
+
+    fn learn(&mut self, shard: Shard, known: impl Iterator<Item = (Actor, Stamp)>) {
         let me = self.params.actor;
         let state = self.shards.state(shard);
-        for (actor, stamp) in known.iter().filter(|(actor, _)| *actor != me) {
-            let entry = state.known.entry(*actor).or_default();
-            *entry = (*stamp).max(*entry);
-        }
-        self.raise_mark(shard, mark);
-        self.update_mark(shard);
-    }
-
-    fn raise_mark(&mut self, shard: Shard, mark: Stamp) {
-        self.clock.pass(mark);
-        let state = self.shards.state(shard);
-        if mark > state.mark {
-            state.mark = mark;
-            let value = Bytes::copy_from_slice(&mark.0.to_le_bytes());
-            self.put_row(rows::mark(shard.partition, shard.copies), Some(value));
+        for (actor, stamp) in known.filter(|(actor, _)| *actor != me) {
+            let entry = state.known.entry(actor).or_default();
+            *entry = stamp.max(*entry);
         }
     }
 
-    /// How far everybody is known to have everything.
-    fn update_mark(&mut self, shard: Shard) {
+    fn raise_marks(&mut self, shard: Shard, marks: impl Iterator<Item = (RegionId, Stamp)>) {
+        let here = self.params.actor.region;
+        let mut changed = false;
+        for (region, stamp) in marks {
+            if region == here {
+                self.clock.pass(stamp);
+            }
+            changed |= self.shards.state(shard).marks.raise(region, stamp);
+        }
+        if changed {
+            let mut value = Vec::new();
+            self.shards.state(shard).marks.encode(&mut value);
+            self.put_row(rows::mark(shard.partition, shard.copies), Some(value.into()));
+        }
+    }
+
+    /// How far everybody here is known to have everything, of this region and of the others.
+    fn update_marks(&mut self, shard: Shard) {
         if self.topology.is_moving() {
             return;
         }
+        let here = self.params.actor.region;
         if planted(Mutant::PurgeUnstable) {
-            return self.raise_mark(shard, self.floor);
+            return self.raise_marks(shard, [(here, self.floor)].into_iter());
         }
         let counted = |node: &NodeId| self.topology.member(*node).is_some_and(|member| !member.stale);
         let route = self.route(shard.partition, shard.copies);
@@ -61,15 +89,30 @@ impl Mesh {
         let said = |node: &NodeId| if *node == self.me { Some(&mine) } else { told.get(node) };
         let Some(said) = list.iter().map(said).collect::<Option<Vec<_>>>() else { return };
         // Everyone's word about everyone, each in its present life.
-        let actors = said.iter().filter_map(|known| known.first()).map(|(actor, _)| *actor);
-        let word = |known: &Known, actor| {
-            let entry = known.iter().find(|(other, _)| *other == actor);
-            entry.map_or(Stamp::ZERO, |(_, stamp)| *stamp)
+        let word = |actor: Actor| {
+            let word = |known: &&Known| known.iter().find(|(other, _)| *other == actor).map(|entry| entry.1);
+            said.iter().map(|known| word(known).unwrap_or_default()).min().unwrap_or_default()
         };
-        let mark = actors.flat_map(|actor| said.iter().map(move |known| word(known, actor))).min();
-        if let Some(mark) = mark {
-            self.raise_mark(shard, mark);
+        let actors = said.iter().filter_map(|known| known.first()).map(|(actor, _)| *actor);
+        let ours = actors.map(word).min().unwrap_or_default();
+        let others = self.abroad.regions().map(|region| (region, word(whole(region))));
+        let marks: Vec<(RegionId, Stamp)> = others.chain([(here, ours)]).collect();
+        self.raise_marks(shard, marks.into_iter());
+    }
+
+    /// Up to here everything that anybody wrote is on every replica of every region: it may be forgotten.
+    fn forgettable(&self, shard: Shard) -> Stamp {
+        let here = self.params.actor.region;
+        let regions = || self.abroad.regions().chain([here]);
+        let mine = self.shards.marks(shard).least(regions());
+        if planted(Mutant::PurgedBeforeAbroad) {
+            return self.shards.marks(shard).of(here);
         }
+        let theirs = self.abroad.regions().map(|region| {
+            let marks = self.shards.marks_abroad(shard, region);
+            marks.map_or(Stamp::ZERO, |marks| marks.least(regions()))
+        });
+        theirs.fold(mine, Stamp::min).min(self.purge_bound)
     }
 
     pub(super) fn step_purge(&mut self, t: &mut Turn<'_>) {
@@ -103,8 +146,8 @@ impl Mesh {
 
     fn purge(&mut self, t: &mut Turn<'_>, partition: Partition) -> usize {
         let copies = self.topology.copies_in_use();
-        let marks = copies.iter().map(|copies| self.shards.mark(Shard { partition, copies: *copies }));
-        let upto = marks.max().unwrap_or_default().min(self.purge_bound);
+        let bounds = copies.iter().map(|copies| self.forgettable(Shard { partition, copies: *copies }));
+        let upto = bounds.max().unwrap_or_default();
         let (from, to) = rows::due_range(partition, upto);
         let mut found: Vec<(Stamp, Key)> = Vec::new();
         self.overlay.scan(t.rows, &from, &to, &mut |row, _| {
@@ -115,7 +158,7 @@ impl Mesh {
         for (stamp, key) in found {
             let Some(shard) = self.shard_of(&key) else { continue };
             let local = self.load(t, &key);
-            if stamp <= self.shards.mark(shard) && local.record.as_ref().and_then(due) == Some(stamp) {
+            if stamp <= self.forgettable(shard) && local.record.as_ref().and_then(due) == Some(stamp) {
                 self.remove(&key, shard, &local);
                 removed += 1;
             }

@@ -2,16 +2,16 @@
 //! it is brought up to date before the client is told; so what was read once is read again. The quickest are
 //! asked first, and the others as well when an answer takes long.
 
-use super::writes::join;
-use super::{Mesh, Operation, Pending, Then, Turn};
+use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
-use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::moves::majority;
+use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::Reply;
 use base::mutant::{Mutant, planted};
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Reading {
-    token: Token,
+    client: Client,
     key: Key,
     needed: usize,
     /// Replicas that were not asked yet, the best last.
@@ -33,39 +33,42 @@ pub(super) struct Reading {
     merged: Option<Option<Box<Record>>>,
     /// Those who have it.
     agreed: Vec<NodeId>,
+    /// Those who lack part of it.
+    behind: Vec<NodeId>,
+    /// What was merged, if something was lost in it.
+    sides: Vec<Record>,
 }
 
 #[derive(Debug)]
 struct Heard {
     from: NodeId,
     record: Option<Record>,
-    mark: Stamp,
+    marks: Marks,
 }
 
 impl Mesh {
     pub(super) fn start_read(
         &mut self,
         t: &mut Turn<'_>,
-        token: Token,
+        client: Client,
         key: Key,
         r: Option<u8>,
         deadline: Instant,
     ) {
-        let refuse = |t: &mut Turn<'_>, code| t.out.replies.push((token, Reply::Refused(code)));
         let Some(copies) = self.topology.copies(key.space()) else {
-            return refuse(t, Code::UnknownSpace);
+            return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         };
         let mut list = self.route(key.partition(), copies).read.clone();
         let needed = r.map_or(majority(list.len()), usize::from);
         if needed == 0 || needed > list.len() {
-            return refuse(t, Code::BadQuorum);
+            return self.reply(t, client, Reply::Refused(Code::BadQuorum));
         }
         self.peers.order(&mut list);
         // This node itself is the quickest of all.
         list.sort_by_key(|node| *node != self.me);
         list.reverse();
         let reading = Reading {
-            token,
+            client,
             key,
             needed,
             rest: list,
@@ -74,6 +77,8 @@ impl Mesh {
             heard: Vec::new(),
             merged: None,
             agreed: Vec::new(),
+            behind: Vec::new(),
+            sides: Vec::new(),
         };
         let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
         self.ask_more(t, ask, needed);
@@ -116,8 +121,8 @@ impl Mesh {
         if local.seq > self.durable {
             return self.after(t, local.seq, Then::Show(ask));
         }
-        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
-        self.read_fetched(t, self.me, ask, local.record, mark);
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        self.read_fetched(t, self.me, ask, local.record, marks);
     }
 
     /// An answer takes long: everybody is asked who was not, or who could not answer then.
@@ -145,7 +150,7 @@ impl Mesh {
         from: NodeId,
         ask: Ask,
         record: Option<Bytes>,
-        mark: Stamp,
+        marks: Marks,
     ) {
         self.time(t, from, ask);
         let record = match record.map(Record::decode) {
@@ -154,7 +159,7 @@ impl Mesh {
             None => None,
         };
         match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, mark),
+            Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, marks),
             Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record),
             _ => {}
         }
@@ -166,49 +171,68 @@ impl Mesh {
         from: NodeId,
         ask: Ask,
         record: Option<Record>,
-        mark: Stamp,
+        marks: Marks,
     ) {
-        let region = self.params.actor.region;
         let Some(reading) = self.reading(ask) else { return };
         let awaited = reading.merged.is_none() && reading.asked.contains(&from);
         if !awaited || reading.heard.iter().any(|heard| heard.from == from) {
             return;
         }
-        reading.heard.push(Heard { from, record, mark });
+        reading.heard.push(Heard { from, record, marks });
         let enough = if planted(Mutant::ReadNotCounted) { 1 } else { reading.needed };
         if reading.heard.len() < enough {
             return;
         }
         // What one replica knows to be deleted everywhere is nothing, whoever still has it.
-        let mark = reading.heard.iter().map(|heard| heard.mark).max().unwrap_or_default();
-        let gone = |record: &Record| record.header.stamp <= mark && record.header.dot.actor.region == region;
-        let merged = join(reading.heard.iter().filter_map(|heard| heard.record.clone()));
+        let (key, records) =
+            (reading.key.clone(), reading.heard.iter().filter_map(|heard| heard.record.clone()));
+        let records: Vec<Record> = records.collect();
+        let (merged, seq) = self.join(t, &key, records.iter().cloned());
+        let Some(reading) = self.reading(ask) else { return };
+        if seq > Seq(0) {
+            reading.sides = records;
+        }
+        let gone = |record: &Record| reading.heard.iter().any(|heard| heard.marks.cover(record));
         let merged = merged.filter(|record| !gone(record)).map(Box::new);
         reading.merged = Some(merged.clone());
         let stale = |heard: &&Heard| heard.record.as_ref() != merged.as_deref();
         let behind: Vec<NodeId> = reading.heard.iter().filter(stale).map(|heard| heard.from).collect();
         let everyone = reading.heard.iter().map(|heard| heard.from);
         reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
-        if let (Some(merged), false) = (merged, planted(Mutant::ReadNotRepaired)) {
-            self.repair(t, ask, &merged, behind);
-            return self.settle_read(t, ask);
+        reading.behind = behind;
+        if merged.is_some() && !planted(Mutant::ReadNotRepaired) {
+            // Whoever has the merged record does not see any more that something was lost: that is durable first.
+            return self.after(t, seq, Then::Repair(ask));
         }
         self.answer_read(t, ask);
     }
 
-    fn repair(&mut self, t: &mut Turn<'_>, ask: Ask, merged: &Record, behind: Vec<NodeId>) {
+    /// Brings those up to date who were heard and lack something.
+    pub(super) fn repair(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        let key = reading.key.clone();
+        let (key, behind) = (reading.key.clone(), std::mem::take(&mut reading.behind));
+        let sides = std::mem::take(&mut reading.sides);
+        let Some(merged) = reading.merged.clone().flatten() else { return };
         let Some(shard) = self.shard_of(&key) else { return };
         for node in behind {
+            for side in &sides {
+                // A replica that meets both sides itself can tell the loser's origin that it was beaten.
+                if node == self.me {
+                    self.absorb(t, &key, shard, side, Why::Repair);
+                } else {
+                    let (ask, key, record) = (Ask(0), key.clone(), side.encode());
+                    self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
+                }
+            }
             if node == self.me {
-                let (outcome, seq) = self.absorb(t, &key, shard, merged, Why::Repair);
+                let (outcome, seq) = self.absorb(t, &key, shard, &merged, Why::Repair);
                 self.after(t, seq, Then::Stored(ask, outcome));
             } else {
                 let record = merged.encode();
                 self.send(t, node, Frame::Store { ask, key: key.clone(), record, why: Why::Repair });
             }
         }
+        self.settle_read(t, ask);
     }
 
     pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
@@ -229,9 +253,9 @@ impl Mesh {
 
     fn answer_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        let (token, merged) = (reading.token, reading.merged.take().flatten());
+        let (client, merged) = (reading.client, reading.merged.take().flatten());
         self.finish(ask);
-        t.out.replies.push((token, Reply::Found(merged)));
+        self.reply(t, client, Reply::Found(merged));
     }
 
     /// After a change of topology: reads that have not heard enough begin anew.
@@ -258,6 +282,6 @@ impl Mesh {
             self.peers.silent(*node, t.now.at);
         }
         let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
-        t.out.replies.push((reading.token, Reply::Unavailable { acks, needed }));
+        self.reply(t, reading.client, Reply::Unavailable { acks, needed });
     }
 }

@@ -3,13 +3,16 @@
 //! no crash can take back what somebody has seen.
 
 use super::{Mesh, Note, Then, Turn};
+use crate::actor::RegionId;
 use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
+use crate::index;
 use crate::key::Key;
-use crate::merge::{Merged, merge};
+use crate::marks::Marks;
 use crate::overlay::Seq;
 use crate::record::Record;
+use crate::resolve::{Loss, Resolution, resolve};
 use crate::rows;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
@@ -51,6 +54,7 @@ impl Mesh {
             self.index_due(key, before, None);
             self.index_due(key, now, Some(Bytes::new()));
         }
+        self.index(key, old.record.as_ref(), Some(record));
         self.shards.changed(shard, key, old.bytes.as_ref(), Some(&bytes));
         self.put_row(rows::record(key), Some(bytes));
         self.next_seq()
@@ -58,8 +62,20 @@ impl Mesh {
 
     pub(super) fn remove(&mut self, key: &Key, shard: Shard, old: &Local) {
         self.index_due(key, old.record.as_ref().and_then(due), None);
+        self.index(key, old.record.as_ref(), None);
         self.shards.changed(shard, key, old.bytes.as_ref(), None);
         self.put_row(rows::record(key), None);
+    }
+
+    /// The record is found under what it is now, and no more under what it was.
+    fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
+        let rows =
+            |record: Option<&Record>| record.map(|record| index::rows(key, record)).unwrap_or_default();
+        let (old, new) = (rows(old), rows(new));
+        old.iter().filter(|row| !new.contains(row)).for_each(|row| self.put_row(row.clone(), None));
+        new.iter()
+            .filter(|row| !old.contains(row))
+            .for_each(|row| self.put_row(row.clone(), Some(Bytes::new())));
     }
 
     fn index_due(&mut self, key: &Key, stamp: Option<Stamp>, value: Option<Bytes>) {
@@ -95,12 +111,9 @@ impl Mesh {
         if why == Why::Write && (incoming.era, incoming.kind) < (mine.era, mine.kind) {
             return (Outcome::Misfit, Seq(0));
         }
-        let Merged { record, loser } = merge(mine, incoming);
-        if let Some(loser) = loser {
-            let conflict = Conflict { key: key.clone(), winner: record.clone(), loser, at_ms: t.now.wall_ms };
-            let row = conflict.row();
-            self.put_row(row.key, row.value);
-            t.out.notes.push(Note::Conflict(Box::new(conflict)));
+        let Resolution { record, conflict, .. } = resolve(mine, incoming);
+        if let Some(loss) = conflict {
+            self.keep_conflict(t, key, &loss, incoming.header.dot.actor.region);
         }
         let outcome = match self.is_beaten(t, key, mine, &record, incoming) {
             true => Outcome::Beaten(record.header.stamp),
@@ -111,6 +124,41 @@ impl Mesh {
         }
         let bytes = record.encode();
         (outcome, self.save(key, shard, &local, &record, bytes))
+    }
+
+    /// Puts what lost into the log of conflicts.
+    pub(super) fn keep_conflict(&mut self, t: &mut Turn<'_>, key: &Key, loss: &Loss, source: RegionId) {
+        if planted(Mutant::LoserNotKept) {
+            return;
+        }
+        let conflict = Conflict::new(key, &loss.winner, &loss.loser, source, t.now.wall_ms);
+        let row = conflict.row();
+        self.put_row(row.key, row.value);
+        t.out.notes.push(Note::Conflict(Box::new(conflict)));
+    }
+
+    /// What several have of a key, as one; what is lost on the way is kept. None if nobody has anything.
+    pub(super) fn join(
+        &mut self,
+        t: &mut Turn<'_>,
+        key: &Key,
+        records: impl Iterator<Item = Record>,
+    ) -> (Option<Record>, Seq) {
+        let mut joined: Option<Record> = None;
+        let mut seq = Seq(0);
+        for record in records {
+            let Some(before) = joined else {
+                joined = Some(record);
+                continue;
+            };
+            let resolution = resolve(&before, &record);
+            if let Some(loss) = resolution.conflict {
+                self.keep_conflict(t, key, &loss, record.header.dot.actor.region);
+                seq = self.next_seq();
+            }
+            joined = Some(resolution.record);
+        }
+        (joined, seq)
     }
 
     /// Whether a last write lost here against one that had not seen it. What an origin says to have seen is no
@@ -126,8 +174,7 @@ impl Mesh {
 
     /// Whether a record that is not here was here once, and deleted everywhere.
     pub(super) fn is_purged(&self, shard: Shard, record: &Record) -> bool {
-        let ours = record.header.dot.actor.region == self.params.actor.region;
-        ours && record.header.stamp <= self.shards.mark(shard) && !planted(Mutant::PurgedReturns)
+        self.shards.cover(shard, record)
     }
 
     pub(super) fn step_store(
@@ -157,8 +204,8 @@ impl Mesh {
             return self.send(t, from, Frame::Declined { ask });
         };
         let local = self.load(t, &key);
-        let mark = if local.bytes.is_none() { self.shards.mark(shard) } else { Stamp::ZERO };
-        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, mark }));
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, marks }));
     }
 }
 

@@ -9,9 +9,10 @@ use super::{Client, Mesh, Operation, Turn};
 use crate::frame::{Ask, Frame};
 use crate::key::Key;
 use crate::moves::majority;
+use crate::query::Query;
 use crate::record::Record;
 use crate::request::{Reply, Scan, Scanned, Write};
-use crate::ring::{PARTITIONS, Partition};
+use crate::ring::Partition;
 use crate::rows;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use base::{Code, Instant, NodeId, Token};
@@ -24,17 +25,26 @@ const PAGE_BYTES_SOFT: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Scanning {
-    token: Token,
-    scan: Scan,
-    asked: Vec<NodeId>,
-    heard: Vec<Heard>,
+    pub token: Token,
+    pub scan: Scan,
+    /// Not by names but by what records are.
+    pub query: Option<Query>,
+    pub asked: Vec<NodeId>,
+    pub heard: Vec<Heard>,
 }
 
 #[derive(Debug)]
-struct Heard {
-    from: NodeId,
-    records: Vec<(Key, Record)>,
-    upto: Option<Bytes>,
+pub(super) struct Heard {
+    pub from: NodeId,
+    pub records: Vec<(Key, Record)>,
+    pub upto: Option<Bytes>,
+}
+
+/// Whether enough replicas of a partition were heard.
+pub(super) fn covered(route: &Route, scan: &Scan, heard: &[Heard]) -> bool {
+    let list = &route.read;
+    let needed = scan.r.map_or(majority(list.len()), usize::from).min(list.len());
+    heard.iter().filter(|heard| list.contains(&heard.from)).count() >= needed
 }
 
 /// What is wanted of one node.
@@ -105,7 +115,7 @@ impl Mesh {
             limit: scan.limit.clamp(1, MESH_PAGE_KEYS_MAX) as u16,
         };
         let asked = nodes.iter().copied().filter(|node| self.peers.may_ask(*node, t.now.at)).collect();
-        let scanning = Scanning { token, scan, asked, heard: Vec::new() };
+        let scanning = Scanning { token, scan, query: None, asked, heard: Vec::new() };
         let others: Vec<NodeId> = scanning.asked.iter().copied().filter(|node| *node != self.me).collect();
         let ask = self.begin(t, Operation::Scan(Box::new(scanning)), deadline);
         for node in others {
@@ -222,17 +232,19 @@ impl Mesh {
         self.answer_scan(t, scanning);
     }
 
-    fn answer_scan(&mut self, t: &mut Turn<'_>, scanning: Scanning) {
+    /// Who keeps the partitions of a namespace, in their order.
+    pub(super) fn lists(&self, space: u32) -> Vec<Arc<Route>> {
+        let copies = self.topology.copies(space).unwrap_or(0);
+        Partition::all().map(|partition| self.route(partition, copies)).collect()
+    }
+
+    fn answer_scan(&mut self, t: &mut Turn<'_>, mut scanning: Scanning) {
+        if let Some(query) = scanning.query.take() {
+            return self.answer_query(t, scanning, &query);
+        }
         let Scanning { token, scan, heard, .. } = scanning;
-        let copies = self.topology.copies(scan.space).unwrap_or(0);
-        let lists: Vec<Arc<Route>> =
-            Partition::all().map(|partition| self.route(partition, copies)).collect();
-        let covered = |route: &Arc<Route>| {
-            let list = &route.read;
-            let needed = scan.r.map_or(majority(list.len()), usize::from).min(list.len());
-            heard.iter().filter(|heard| list.contains(&heard.from)).count() >= needed
-        };
-        let n_missing = PARTITIONS - lists.iter().filter(|route| covered(route)).count();
+        let lists = self.lists(scan.space);
+        let n_missing = lists.iter().filter(|route| !covered(route, &scan, &heard)).count();
         // The page ends where the first of those who were heard has more to say.
         let frontier = heard.iter().filter_map(|heard| heard.upto.clone()).min();
         let mut versions: BTreeMap<Key, Vec<Record>> = BTreeMap::new();
@@ -254,7 +266,7 @@ impl Mesh {
                     scanned.next = scanned.records.last().map(|(key, _)| after(&key.name()));
                     break;
                 }
-                scanned.records.push((key, record));
+                scanned.records.push((key, *self.show(t, Box::new(record))));
             }
         }
         t.out.replies.push((token, Reply::Scanned(scanned)));

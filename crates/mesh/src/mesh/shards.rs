@@ -3,11 +3,13 @@
 //! reached yet is left to the building. No index of keys is kept.
 
 use super::{Mesh, Turn};
-use crate::actor::Actor;
+use crate::actor::{Actor, RegionId};
 use crate::frame::{Known, Shard};
 use crate::hlc::Stamp;
 use crate::key::Key;
+use crate::marks::Marks;
 use crate::overlay::Overlay;
+use crate::record::Record;
 use crate::ring::Partition;
 use crate::rows::{self, Rows};
 use crate::topology::Topology;
@@ -30,12 +32,14 @@ pub(super) struct Shards {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub tree: Tree,
-    /// Everything that was written with a stamp up to this one is, or was, on every replica.
-    pub mark: Stamp,
+    /// Up to where everything that was written is, or was, on every replica.
+    pub marks: Marks,
     /// Up to which stamp everything of another's is here, durably.
     pub known: BTreeMap<Actor, Stamp>,
     /// What the other replicas said of themselves.
     pub told: BTreeMap<NodeId, Known>,
+    /// What the other regions said of theirs.
+    pub abroad: BTreeMap<RegionId, Marks>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,8 +56,8 @@ impl Shards {
         for copies in topology.copies_in_use() {
             for partition in Partition::all() {
                 let row = overlay.get(rows, &rows::mark(partition, copies)).0;
-                if let Some(mark) = row.and_then(|row| Reader::new(row).u64()) {
-                    shards.state(Shard { partition, copies }).mark = Stamp(mark);
+                if let Some(marks) = row.and_then(|row| Marks::decode(&mut Reader::new(row))) {
+                    shards.state(Shard { partition, copies }).marks = marks;
                 }
             }
         }
@@ -64,8 +68,31 @@ impl Shards {
         self.states.entry(shard).or_default()
     }
 
-    pub fn mark(&self, shard: Shard) -> Stamp {
-        self.states.get(&shard).map_or(Stamp::ZERO, |state| state.mark)
+    pub fn marks(&self, shard: Shard) -> Marks {
+        self.states.get(&shard).map_or_else(Marks::default, |state| state.marks.clone())
+    }
+
+    /// What another region said of a shard.
+    pub fn marks_abroad(&self, shard: Shard, region: RegionId) -> Option<&Marks> {
+        self.states.get(&shard)?.abroad.get(&region)
+    }
+
+    pub fn cover(&self, shard: Shard, record: &Record) -> bool {
+        self.states.get(&shard).is_some_and(|state| state.marks.cover(record))
+    }
+
+    /// A digest over every tree.
+    pub fn digest(&self) -> u64 {
+        let one = |(shard, state): (&Shard, &State)| {
+            let place = u64::from(shard.partition.0) << 8 | u64::from(shard.copies);
+            base::rng::mix(state.tree.root() ^ place)
+        };
+        self.states.iter().map(one).fold(0, |digest, one| digest ^ one)
+    }
+
+    /// What another region said counts no more.
+    pub fn forget_region(&mut self, region: RegionId) {
+        self.states.values_mut().for_each(|state| drop(state.abroad.remove(&region)));
     }
 
     /// The shard is not kept any more.
@@ -126,9 +153,11 @@ impl Mesh {
         partition.0.checked_add(1).map(|next| Cursor { partition: Partition(next), row: None })
     }
 
-    /// What this node vouches for, itself first.
+    /// What this node vouches for, itself first. One that has lost its disk vouches for nothing until it has
+    /// everything again: what its earlier life wrote may be with one other only.
     pub(super) fn known(&self, shard: Shard) -> Known {
-        let mut known = vec![(self.params.actor, self.floor)];
+        let floor = if self.wakening.is_empty() { Stamp::ZERO } else { self.floor };
+        let mut known = vec![(self.params.actor, floor)];
         if let Some(state) = self.shards.states.get(&shard) {
             known.extend(state.known.iter().map(|(actor, stamp)| (*actor, *stamp)));
         }

@@ -1,25 +1,27 @@
 //! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
 //! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
 //! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
-//! time get hints. A node that is no replica passes the write on to one.
+//! time get hints. A node that is no replica passes the write on to one (`forward.rs`).
 
+use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
-use crate::actor::Dot;
+use crate::actor::{Dot, RegionId};
 use crate::frame::{Ask, Frame, Outcome, Why};
 use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
-use crate::op::{self, Birth, Op};
-use crate::record::{METADATA_MAX, Record};
-use crate::request::{Reply, Write};
+use crate::op::{self, Attributes, Birth, Op};
+use crate::record::{Kind, METADATA_MAX, Record};
+use crate::request::{Level, Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Writes passed on by one node that are remembered.
-const FORWARDED_MAX: usize = 4_096;
+/// How far ahead of this node's clock a session's is believed: more than regions disagree, less than does harm.
+const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
 
 /// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub(super) struct Writing {
     stand_ins: Vec<(NodeId, NodeId)>,
     /// Not waited for any more.
     absent: Vec<NodeId>,
+    /// Other regions that have it, when they are waited for.
+    reached: Vec<RegionId>,
     beaten: Option<Stamp>,
     /// It has its second stamp.
     restamped: bool,
@@ -60,14 +64,6 @@ enum Stage {
     Spreading,
 }
 
-#[derive(Debug)]
-pub(super) struct Forwarding {
-    client: Client,
-    write: Write,
-    to: NodeId,
-    tried: Vec<NodeId>,
-}
-
 impl Route {
     /// Everyone who must have a write.
     pub fn everyone(&self) -> impl Iterator<Item = NodeId> {
@@ -79,7 +75,7 @@ impl Route {
     }
 
     /// Whether as many as were wanted have it, of the old list as of the new.
-    fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
+    pub fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
         let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
         let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());
         let met = |list: &[NodeId]| count(list) >= need(list);
@@ -108,6 +104,7 @@ impl Mesh {
             acked: Vec::new(),
             stand_ins: Vec::new(),
             absent: Vec::new(),
+            reached: Vec::new(),
             beaten: None,
             restamped: false,
             answered: false,
@@ -183,6 +180,8 @@ impl Mesh {
         let taken = repeated.zip(local.record.as_ref()).is_some_and(|(id, record)| record.has_taken(id));
         if let (Some(expect), Some(record), false) = (expect, local.record, taken)
             && !expect.dominates(&record.context)
+            // Whoever expects nothing finds nothing where something is deleted.
+            && (!expect.is_empty() || record.is_live(t.now.wall_ms))
         {
             self.finish(ask);
             return self.reply(t, client, Reply::Conflict(Box::new(record)));
@@ -201,7 +200,10 @@ impl Mesh {
                 return self.reply(t, client, Reply::Refused(code));
             }
         };
-        let may_leave = result.kind.is_last_write_wins() || planted(Mutant::MergeableSentEarly);
+        if write.attributes.level == Level::GlobalQuorum {
+            self.abroad.awaited.insert(result.header.dot.counter, ask);
+        }
+        let may_leave = self.may_leave_early(result.kind);
         let writing = self.writing(ask).expect("it is under way");
         (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
         if may_leave {
@@ -210,6 +212,13 @@ impl Mesh {
             self.after(t, seq, Then::Spread(ask));
         }
         self.after(t, seq, Then::Stored(ask, Outcome::Held));
+    }
+
+    /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
+    /// Where others rely on this node's log, what was forgotten in a crash would be missing from it for ever.
+    fn may_leave_early(&self, kind: Kind) -> bool {
+        let alone = self.abroad.others.is_empty() || planted(Mutant::LastWriteSentEarly);
+        kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
     }
 
     fn create(
@@ -228,11 +237,13 @@ impl Mesh {
             return Ok((bytes, record.clone(), local.seq));
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
+        let after = self.stamp_after(t, &write.attributes);
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
-            stamp: self.clock.tick(t.now.wall_ms).max(at_least),
+            stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
             wall_ms: t.now.wall_ms,
         };
+        let write = &self.with_handler(t, local.record.as_ref(), write);
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
         let full = written.full.encode();
         let before = local.bytes.as_ref().map_or(0, Bytes::len);
@@ -244,7 +255,17 @@ impl Mesh {
             false => written.delta.encode(),
         };
         let seq = self.save(&write.key, shard, &local, &written.full, full);
+        let (before, after) = (local.record.as_ref(), &written.full);
+        self.append(t, &Change { key: &write.key, before, after, delta: &delta });
         Ok((delta, written.full, seq))
+    }
+
+    /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
+    /// ahead is not followed, or it would carry that clock from key to key.
+    fn stamp_after(&self, t: &Turn<'_>, attributes: &Attributes) -> Stamp {
+        let bound_ms = t.now.wall_ms.saturating_add(SESSION_AHEAD_MAX.as_millis() as u64);
+        let believed = attributes.after <= Stamp::at_ms(bound_ms) && !planted(Mutant::SessionStampIgnored);
+        if believed { attributes.after.next() } else { Stamp::ZERO }
     }
 
     /// To every replica that may be asked; the others get hints.
@@ -317,7 +338,12 @@ impl Mesh {
 
     fn settle_write(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(writing) = self.writing(ask) else { return };
-        if !writing.answered && writing.route.is_met(&writing.acked, writing.write.w) {
+        let regions = writing.reached.len() + 1;
+        if !writing.answered
+            && writing.route.is_met(&writing.acked, writing.write.w)
+            && regions >= self.regions_needed(ask)
+            && let Some(writing) = self.writing(ask)
+        {
             let last_wins = writing.write.kind.is_last_write_wins();
             if let Some(stamp) = writing.beaten.filter(|_| last_wins && !writing.restamped)
                 && !planted(Mutant::SkewKept)
@@ -327,6 +353,7 @@ impl Mesh {
             writing.answered = true;
             let (client, result) = (writing.client, writing.result.clone());
             let result = result.expect("what is stored was made here");
+            self.abroad.awaited.remove(&result.header.dot.counter);
             self.reply(t, client, Reply::Written(result));
         }
         let Some(writing) = self.writing(ask) else { return };
@@ -336,14 +363,42 @@ impl Mesh {
         }
     }
 
+    /// How many regions must have a write, with this one.
+    fn regions_needed(&self, ask: Ask) -> usize {
+        match self.operations.get(&ask).map(|pending| &pending.operation) {
+            Some(Operation::Write(writing)) if writing.write.attributes.level == Level::GlobalQuorum => {
+                if planted(Mutant::RegionsNotCounted) {
+                    1
+                } else {
+                    self.abroad.table.majority(self.params.actor.region)
+                }
+            }
+            _ => 1,
+        }
+    }
+
+    /// Another region has an entry of the log.
+    pub(super) fn write_reached(&mut self, t: &mut Turn<'_>, region: RegionId, seq: u64, outcome: Outcome) {
+        let Some(ask) = self.abroad.awaited.get(&seq).copied() else { return };
+        let Some(writing) = self.writing(ask) else { return };
+        writing.reached.push(region);
+        if let Outcome::Beaten(stamp) = outcome {
+            writing.beaten = writing.beaten.max(Some(stamp));
+        }
+        self.settle_write(t, ask);
+    }
+
     /// The same write again, behind what beat it. Under a new name, so that late answers to the first are not
     /// taken for answers to the second.
     fn restamp(&mut self, t: &mut Turn<'_>, ask: Ask, beaten: Stamp) {
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Write(mut writing) = pending.operation else { return };
         writing.restamped = true;
+        if let Some(result) = &writing.result {
+            self.abroad.awaited.remove(&result.header.dot.counter);
+        }
         (writing.beaten, writing.stand_ins) = (None, Vec::new());
-        (writing.acked, writing.absent) = (Vec::new(), Vec::new());
+        (writing.acked, writing.absent, writing.reached) = (Vec::new(), Vec::new(), Vec::new());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
         self.originate(t, ask, beaten.next());
     }
@@ -365,6 +420,9 @@ impl Mesh {
                 self.peers.silent(node, t.now.at);
                 self.hint(t, node, &writing.write.key);
             }
+        }
+        if let Some(result) = &writing.result {
+            self.abroad.awaited.remove(&result.header.dot.counter);
         }
         if matches!(writing.stage, Stage::Gathering { .. }) {
             return self.reply(t, writing.client, Reply::Refused(Code::Timeout));
@@ -393,71 +451,6 @@ impl Mesh {
                 self.settle_write(t, ask);
             }
         }
-    }
-
-    fn pass_on(
-        &mut self,
-        t: &mut Turn<'_>,
-        client: Client,
-        write: Write,
-        tried: Vec<NodeId>,
-        deadline: Instant,
-    ) {
-        // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
-        if let Client::Peer(node, ask) = client {
-            return self.send(t, node, Frame::Declined { ask });
-        }
-        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
-        let mut list = self.route(write.key.partition(), copies).read.clone();
-        list.retain(|node| *node != self.me && !tried.contains(node));
-        self.peers.order(&mut list);
-        let Some(to) = list.first().copied() else {
-            return self.reply(t, client, Reply::Refused(Code::NotInStep));
-        };
-        let forwarding = Forwarding { client, write: write.clone(), to, tried };
-        let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
-        self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
-    }
-
-    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
-        // The network may repeat a frame; what it asks for is done once.
-        let forwarded = self.forwarded.entry(from).or_default();
-        let is_new = forwarded.insert(ask);
-        if forwarded.len() > FORWARDED_MAX {
-            forwarded.pop_first();
-        }
-        if is_new {
-            let deadline = t.now.at.after(self.params.timeout);
-            self.start_write(t, Client::Peer(from, ask), write, deadline);
-        }
-    }
-
-    pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {
-        self.time(t, from, ask);
-        let expected = matches!(
-            self.operations.get(&ask).map(|pending| &pending.operation),
-            Some(Operation::Forward(forwarding)) if forwarding.to == from
-        );
-        if let Some(Operation::Forward(forwarding)) =
-            expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
-        {
-            self.reply(t, forwarding.client, reply);
-        }
-    }
-
-    /// It was not begun there, so another may be asked.
-    pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(pending) = self.finish(ask) else { return };
-        let Operation::Forward(mut forwarding) = pending.operation else { return };
-        forwarding.tried.push(from);
-        self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
-    }
-
-    pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
-        self.peers.silent(forwarding.to, t.now.at);
-        let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
-        let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
-        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });
     }
 }
 

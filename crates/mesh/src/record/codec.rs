@@ -1,6 +1,7 @@
 //! The bytes of a record. See docs/formats/mesh-record.md.
-//! A version byte, what every record has, then tagged fields in ascending order. An older version is brought
-//! forward when it is read; fields that this version does not know are kept and written again.
+//! A version byte, what every record has, then tagged fields in ascending order. Every version is read; a record is
+//! written in the oldest that can hold it, so that nodes of two releases have the same bytes for what both know.
+//! Fields that a version does not know are kept and written again.
 
 use super::{Body, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, Rare, Recent, Record};
 use crate::actor::{Dot, RegionId};
@@ -12,7 +13,9 @@ use crate::tally::Tally;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::{BufMut, Bytes};
 
-const VERSION: u8 = 1;
+/// The first version, and one that also knows handlers.
+const FIRST: u8 = 1;
+const WITH_HANDLER: u8 = 2;
 
 const TOMBSTONE: u8 = 1;
 
@@ -25,13 +28,18 @@ mod tag {
     pub const SCHEMA: u64 = 5;
     pub const ERA: u64 = 6;
     pub const RECENT: u64 = 7;
-    pub const FIRST_UNKNOWN: u64 = 8;
+    pub const HANDLER: u64 = 8;
+
+    /// Tags from here on are not known to a version.
+    pub fn first_unknown(version: u8) -> u64 {
+        if version < super::WITH_HANDLER { HANDLER } else { HANDLER + 1 }
+    }
 }
 
 impl Record {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(96 + self.body_size_hint());
-        out.push(VERSION);
+        out.push(self.version());
         out.push(self.kind as u8);
         encode_body(&self.body, &mut out);
         self.context.encode(&mut out);
@@ -49,17 +57,20 @@ impl Record {
                 }
             });
         }
-        encode_unknown(&self.header, &mut out);
+        encode_late(&self.header, &mut out);
         out.into()
     }
 
     pub fn decode(bytes: Bytes) -> Option<Record> {
         let mut reader = Reader::new(bytes);
-        match reader.u8()? {
-            // A later version gets its own arm here, and this one brings what it reads forward.
-            VERSION => decode_fields(reader),
-            _ => None,
-        }
+        let version = reader.u8().filter(|version| (FIRST..=WITH_HANDLER).contains(version))?;
+        decode_fields(reader, version)
+    }
+
+    /// The oldest version that can hold the record.
+    fn version(&self) -> u8 {
+        let has_handler = self.header.rare.as_ref().is_some_and(|rare| rare.handler.is_some());
+        if has_handler || self.kind == Kind::Custom { WITH_HANDLER } else { FIRST }
     }
 
     fn body_size_hint(&self) -> usize {
@@ -74,7 +85,7 @@ impl Record {
 pub fn encode_header(header: &Header, out: &mut Vec<u8>) {
     encode_fixed(header, out);
     encode_rare(header, out);
-    encode_unknown(header, out);
+    encode_late(header, out);
 }
 
 fn encode_fixed(header: &Header, out: &mut Vec<u8>) {
@@ -110,7 +121,11 @@ fn encode_rare(header: &Header, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_unknown(header: &Header, out: &mut Vec<u8>) {
+fn encode_late(header: &Header, out: &mut Vec<u8>) {
+    if let Some(handler) = header.rare.as_ref().and_then(|rare| rare.handler.as_ref()) {
+        put_varint(out, tag::HANDLER);
+        put_bytes(out, handler);
+    }
     for (tag, field) in header.rare.iter().flat_map(|rare| &rare.unknown) {
         put_varint(out, *tag);
         put_bytes(out, field);
@@ -138,12 +153,15 @@ fn decode_body(kind: Kind, reader: &mut Reader) -> Option<Body> {
         Kind::Register => Body::Register(reader.bytes()?),
         Kind::GrowingCounter | Kind::Counter | Kind::Numeric => Body::Tally(Tally::decode(reader)?),
         Kind::Set => Body::Set(Set::decode(reader)?),
-        Kind::Siblings => Body::Siblings(Siblings::decode(reader)?),
+        Kind::Siblings | Kind::Custom => Body::Siblings(Siblings::decode(reader)?),
     })
 }
 
-fn decode_fields(mut reader: Reader) -> Option<Record> {
+fn decode_fields(mut reader: Reader, version: u8) -> Option<Record> {
     let kind = Kind::from_number(reader.u8()?)?;
+    if kind == Kind::Custom && version < WITH_HANDLER {
+        return None;
+    }
     let body = decode_body(kind, &mut reader)?;
     let context = Context::decode(&mut reader)?;
     let created_ms = reader.varint()?;
@@ -163,7 +181,12 @@ fn decode_fields(mut reader: Reader) -> Option<Record> {
             return None;
         }
         last = tag;
-        decode_field(&mut record, tag, reader.bytes()?)?;
+        match reader.bytes()? {
+            field if tag >= tag::first_unknown(version) => {
+                record.header.rare.get_or_insert_default().unknown.push((tag, field));
+            }
+            field => decode_field(&mut record, tag, field)?,
+        }
     }
     Some(record)
 }
@@ -196,8 +219,8 @@ fn decode_rare(rare: &mut Rare, tag: u64, mut reader: Reader, field: Bytes) -> O
             }
         }
         tag::SCHEMA => rare.schema = u32::try_from(reader.varint()?).ok()?,
-        tag::FIRST_UNKNOWN.. => {
-            rare.unknown.push((tag, field));
+        tag::HANDLER => {
+            rare.handler = Some(field);
             return Some(());
         }
         _ => return None,

@@ -11,6 +11,7 @@ fn record() -> Record {
         home: Some(RegionId(7)),
         metadata: vec![(Bytes::from_static(b"source"), Bytes::from_static(b"mobile"))],
         schema: 3,
+        handler: None,
         unknown: Vec::new(),
     };
     let header = Header {
@@ -57,6 +58,21 @@ fn fields_that_an_older_writer_did_not_know_have_their_defaults() {
     let bytes = plain.encode();
     assert_eq!(Record::decode(bytes.clone()), Some(plain));
     assert!(bytes.len() < 50, "{} bytes for five of value", bytes.len());
+}
+
+#[test]
+fn a_record_is_written_in_the_oldest_version_that_holds_it_and_every_version_is_read() {
+    let mut record = record();
+    assert_eq!(record.encode()[0], 1);
+    record.header.rare.as_mut().unwrap().handler = Some(Bytes::from_static(b"max"));
+    let bytes = record.encode();
+    assert_eq!(bytes[0], 2);
+    assert_eq!(Record::decode(bytes.clone()), Some(record.clone()));
+    // A node of the first version keeps the field without knowing it, and so do we in a record of that version.
+    let old = Bytes::from([&[1], &bytes[1..]].concat());
+    let read = Record::decode(old.clone()).unwrap();
+    assert_eq!(read.header.rare.as_ref().unwrap().unknown, [(8, Bytes::from_static(b"max"))]);
+    assert_eq!(read.encode(), old);
 }
 
 #[test]

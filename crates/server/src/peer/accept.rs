@@ -75,8 +75,9 @@ impl HalfOpen {
 /// The accepting thread, until the transport stops; it waits for the threads of its connections.
 pub(super) fn run(shared: &Arc<Shared>) {
     let mut connections: Vec<JoinHandle<()>> = Vec::new();
+    let listen = shared.listen.as_ref().expect("whoever accepts has a port");
     loop {
-        let accepted = shared.listen.accept();
+        let accepted = listen.accept();
         if shared.stopping() {
             break;
         }
@@ -113,7 +114,11 @@ pub(super) fn wake(listen: &TcpListener) {
     }
 }
 
-fn begin(shared: &Arc<Shared>, stream: TcpStream, remote: SocketAddr) -> io::Result<JoinHandle<()>> {
+pub(super) fn begin(
+    shared: &Arc<Shared>,
+    stream: TcpStream,
+    remote: SocketAddr,
+) -> io::Result<JoinHandle<()>> {
     let number = shared.half_open.enter(&stream)?;
     let reader = shared.clone();
     let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {

@@ -15,6 +15,8 @@ pub(super) const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"ALTHINGP";
 /// What somebody begins with who is not a member yet; as long as the other.
 pub(super) const QUESTION_MAGIC: &[u8; 8] = b"ALTHINGJ";
+/// How every connection to the peer port begins; a port that serves others as well tells peers by it.
+pub const GREETINGS: [&[u8; 8]; 2] = [MAGIC, QUESTION_MAGIC];
 /// Magic and version: what every version of the protocol begins with.
 const PREFIX_BYTES: usize = MAGIC.len() + 2;
 pub(super) const HELLO_BYTES: usize = PREFIX_BYTES + 3 * 8 + 4;

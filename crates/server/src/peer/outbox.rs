@@ -1,4 +1,5 @@
-//! What waits to be written to one peer: urgent frames first, bulk in small quanta behind them.
+//! What waits to be written to one peer: urgent frames first, those of the data plane and bulk in small quanta behind
+//! them.
 //! Any thread puts frames in without waiting (bulk senders wait for room), one writer takes batches out.
 //! Frames are bound to the stream that was open when they came: closing it drops them all.
 
@@ -12,9 +13,14 @@ use std::time::Instant;
 
 /// Bytes queued towards one peer: all the proposals that may wait in this process.
 const QUEUE_BYTES_MAX: usize = PROPOSALS_WAITING_BYTES_MAX;
+/// Frames of the data plane queued towards one peer, and their bytes; what does not fit is lost, as on a network.
+const DATA_FRAMES_MAX: usize = 65_536;
+const DATA_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How much of them joins one envelope, so that urgent frames get their turn.
+const DATA_QUANTUM_BYTES: usize = 256 * 1024;
 /// Bulk frames that wait for the writer; their senders wait beyond that.
 const BULK_QUEUE_FRAMES: usize = 2;
-/// Bulk written but not yet acknowledged. An urgent frame waits behind this much at most, however large the
+/// Bulk and frames of the data plane, written but not yet acknowledged. An urgent frame waits behind this much at most, however large the
 /// socket buffers have grown.
 const BULK_WINDOW_BYTES: usize = 1024 * 1024;
 
@@ -33,8 +39,10 @@ struct State {
     stream: u64,
     urgent: VecDeque<Bytes>,
     urgent_bytes: usize,
+    data: VecDeque<Bytes>,
+    data_bytes: usize,
     bulk: VecDeque<Bytes>,
-    /// Bulk on the way: where in the stream each piece ends, and its length.
+    /// Bulk and data on the way: where in the stream each piece ends, and its length.
     unacknowledged: VecDeque<(u64, usize)>,
     unacknowledged_bytes: usize,
     /// Waking a thread costs a system call, so it is done only when the writer sleeps.
@@ -47,6 +55,7 @@ struct State {
 #[derive(Default)]
 pub(super) struct Batch {
     pub frames: Vec<Bytes>,
+    /// Of those that others may not have to wait for.
     pub bulk_bytes: usize,
 }
 
@@ -72,7 +81,7 @@ impl Outbox {
         if state.stream != stream || !state.open {
             return 0;
         }
-        let dropped = state.urgent.len() + state.bulk.len();
+        let dropped = state.urgent.len() + state.data.len() + state.bulk.len();
         *state = State { stream, ..State::default() };
         self.work.notify_all();
         self.room.notify_all();
@@ -107,9 +116,27 @@ impl Outbox {
         true
     }
 
-    /// Whether frames wait that must not.
-    pub fn has_urgent(&self) -> bool {
-        !self.lock().urgent.is_empty()
+    /// For frames of the data plane, each a small piece. All or none are queued; never blocks.
+    pub fn send_data(&self, frames: Vec<Bytes>, wake: bool) -> bool {
+        let bytes: usize = frames.iter().map(Bytes::len).sum();
+        let mut state = self.lock();
+        let fits =
+            state.data.len() + frames.len() <= DATA_FRAMES_MAX && state.data_bytes + bytes <= DATA_BYTES_MAX;
+        if !state.open || !(fits || state.data.is_empty()) {
+            return false;
+        }
+        state.data_bytes += bytes;
+        state.data.extend(frames);
+        if wake {
+            self.wake_writer(state);
+        }
+        true
+    }
+
+    /// Whether frames wait that need not.
+    pub fn has_ready(&self) -> bool {
+        let state = self.lock();
+        !state.urgent.is_empty() || !state.data.is_empty() && state.has_bulk_room()
     }
 
     /// Something is left to the writer.
@@ -176,6 +203,7 @@ impl Outbox {
         let mut state = self.lock();
         if state.open && state.stream == stream {
             state.take_urgent(batch);
+            state.take_data(batch);
             if bulk && state.take_bulk(batch) {
                 self.room.notify_one();
             }
@@ -200,7 +228,7 @@ impl Outbox {
         while let Some((_, bytes)) = state.unacknowledged.pop_front_if(|(piece_end, _)| *piece_end <= end) {
             state.unacknowledged_bytes -= bytes;
         }
-        if !state.bulk.is_empty() {
+        if !state.bulk.is_empty() || !state.data.is_empty() {
             self.wake_writer(state);
         }
     }
@@ -208,7 +236,8 @@ impl Outbox {
 
 impl State {
     fn has_work(&self) -> bool {
-        self.called || !self.urgent.is_empty() || (!self.bulk.is_empty() && self.has_bulk_room())
+        let waits = !self.bulk.is_empty() || !self.data.is_empty();
+        self.called || !self.urgent.is_empty() || (waits && self.has_bulk_room())
     }
 
     fn has_bulk_room(&self) -> bool {
@@ -231,6 +260,18 @@ impl State {
         self.urgent_bytes -= bytes;
     }
 
+    fn take_data(&mut self, batch: &mut Batch) {
+        while batch.frames.len() < FRAMES_MAX - 1
+            && batch.bulk_bytes < DATA_QUANTUM_BYTES
+            && self.has_bulk_room()
+            && let Some(frame) = self.data.pop_front()
+        {
+            self.data_bytes -= frame.len();
+            batch.bulk_bytes += frame.len();
+            batch.frames.push(frame);
+        }
+    }
+
     /// One bulk frame joins an envelope, last: more would hold up the urgent frames that come next, and
     /// none at all would let a busy log starve a snapshot.
     fn take_bulk(&mut self, batch: &mut Batch) -> bool {
@@ -238,7 +279,7 @@ impl State {
             return false;
         }
         let Some(frame) = self.bulk.pop_front() else { return false };
-        batch.bulk_bytes = frame.len();
+        batch.bulk_bytes += frame.len();
         batch.frames.push(frame);
         true
     }
@@ -305,6 +346,23 @@ mod tests {
         assert_eq!(firsts(take(&outbox, stream)), [1, 2]);
         assert_eq!(firsts(take(&outbox, stream)), [3]);
         assert_eq!(firsts(take(&outbox, stream)), [4], "a large frame travels alone");
+    }
+
+    #[test]
+    fn data_comes_behind_what_is_urgent_and_in_quanta() {
+        let outbox = Outbox::new();
+        assert!(!outbox.send_data(vec![frame(5, 1)], true), "there is no stream");
+        let stream = outbox.open();
+        assert!(outbox.send_data(vec![frame(5, DATA_QUANTUM_BYTES / 2); 5], true));
+        assert!(outbox.send(vec![frame(1, 1)], true));
+        let batch = take(&outbox, stream);
+        assert_eq!(batch.frames.iter().map(|frame| frame[0]).collect::<Vec<_>>(), [1, 5, 5]);
+        assert_eq!(batch.bulk_bytes, DATA_QUANTUM_BYTES);
+        outbox.bulk_leaves(stream, 10, BULK_WINDOW_BYTES);
+        assert!(take(&outbox, stream).frames.is_empty(), "the window is full");
+        outbox.acknowledged(stream, 10);
+        assert_eq!(take(&outbox, stream).frames.len(), 2);
+        assert_eq!(outbox.close(stream), 1);
     }
 
     #[test]

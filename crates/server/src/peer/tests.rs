@@ -51,7 +51,7 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
         Params {
             cluster: CLUSTER,
             me,
-            listen,
+            listen: Some(listen),
             peers,
             timing,
             on_round_trip: unheard(),
@@ -420,7 +420,7 @@ fn small_frames_pass_ahead_of_bulk() {
     let params = Params {
         cluster: CLUSTER,
         me: TWO,
-        listen: b,
+        listen: Some(b),
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
         on_round_trip: unheard(),
@@ -530,7 +530,8 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let timing = Timing::default();
     let on_round_trip = unheard();
     let on_question = unasked();
-    let params = Params { cluster: CLUSTER, me: ONE, listen, peers, timing, on_round_trip, on_question };
+    let params =
+        Params { cluster: CLUSTER, me: ONE, listen: Some(listen), peers, timing, on_round_trip, on_question };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(Event::Connected { peer: ONE });
     assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Connected { peer: TWO }));

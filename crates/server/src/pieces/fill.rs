@@ -78,7 +78,11 @@ impl Filling<'_> {
                     passed = 0;
                     self.put(lease, value) && self.next_stored(&mut wanted)
                 }
-                Ordering::Greater => panic!("an indexed version has a record"),
+                Ordering::Greater => {
+                    // The next one was written earlier, and is searched for.
+                    assert!(self.done > done_before, "an indexed version has a record");
+                    false
+                }
             });
             let moved = self.done > done_before || self.refused.is_some();
             assert!(moved, "an indexed version has a record");

@@ -66,9 +66,13 @@ fn everything() -> Range {
     range(KeyRange::from_wire(Bytes::from_static(b"\0"), Bytes::from_static(b"\0")))
 }
 
+/// Keys that were written in an order of their own: some neighbours one after the other, some the other way round, some
+/// far apart.
 fn filled(keys: usize, value_bytes: usize) -> World {
     let world = World::start(1, tune);
-    for nth in 0..keys {
+    let (in_order, rest) = (0..keys / 4, keys / 4..keys);
+    let scattered = rest.clone().map(|nth| rest.start + (nth * 7_919) % rest.len());
+    for nth in in_order.rev().step_by(2).chain((0..keys / 4).skip(keys / 4 % 2).step_by(2)).chain(scattered) {
         world.put(0, &format!("key-{nth:05}"), &format!("{nth}").repeat(value_bytes));
     }
     world

@@ -52,6 +52,7 @@ fn each_shape_is_refused_with_what_would_be_right() {
         ("client-addr", "localhost:2379", "an IP address and a port, as 127.0.0.1:2379"),
         ("client-addr", "http://127.0.0.1:2379", "an IP address and a port, as 127.0.0.1:2379"),
         ("peer-addr", "127.0.0.1:99999", "an IP address and a port"),
+        ("http-addr", "8080", "an IP address and a port, as 127.0.0.1:8080, or none"),
         ("advertise-client", "host", "a host and a port"),
         ("advertise-client", "http://host:1", "a host and a port"),
         ("advertise-client", "::1:1", "a host and a port"),
@@ -89,9 +90,13 @@ fn an_election_outlasts_five_heartbeats() {
 }
 
 #[test]
-fn clients_and_peers_do_not_share_a_port() {
-    let told = problem(&[("client-addr", "127.0.0.1:2380")]);
-    assert!(told.contains("clients and peers need a port each"), "{told}");
+fn clients_and_peers_may_share_a_port_and_the_data_api_shares_none() {
+    assert!(checked(&[("client-addr", "127.0.0.1:2380")]).is_ok());
+    for shared in ["127.0.0.1:2379", "127.0.0.1:2380"] {
+        let told = problem(&[("http-addr", shared)]);
+        assert!(told.contains("the data API needs a port of its own"), "{told}");
+    }
+    assert_eq!(checked(&[("http-addr", "none")]).unwrap().http_addr, None);
 }
 
 #[test]

@@ -11,18 +11,18 @@ use crate::topology::Epoch;
 use base::{Code, NodeId};
 use bytes::Bytes;
 
-fn expect(world: &mut World, node: u64, name: &str, wanted: Option<&str>) -> Option<String> {
+pub fn expect(world: &mut World, node: u64, name: &str, wanted: Option<&str>) -> Option<String> {
     let reply = world.call(node, read(name));
     let shown = value(&reply);
     let right = matches!(reply, Reply::Found(_)) && shown.as_deref() == wanted;
     (!right).then(|| format!("{name} at {node} shows {shown:?}, not {wanted:?}: {reply:?}"))
 }
 
-fn delete(name: &str) -> Request {
+pub fn delete(name: &str) -> Request {
     Request::Write(write(name, Kind::Register, Op::Delete))
 }
 
-fn add(name: &str, amount: i128) -> Request {
+pub fn add(name: &str, amount: i128) -> Request {
     Request::Write(write(name, Kind::Counter, Op::Add(amount)))
 }
 

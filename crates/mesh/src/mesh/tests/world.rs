@@ -2,13 +2,18 @@
 //! that forget what was not synced, clocks that disagree. Frames travel as bytes. Tests put requests in, take
 //! replies out, and look at what the replicas hold.
 
-use crate::actor::{Actor, RegionId};
-use crate::frame::Envelope;
+use crate::actor::{Actor, Dot, RegionId};
+use crate::conflict::Conflict;
+use crate::context::Context;
+use crate::frame::{Envelope, Frame};
 use crate::key::Key;
+use crate::log::Entry;
 use crate::mesh::{Input, Mesh, Now, Output, Params};
 use crate::moves::{Progress, Report};
 use crate::overlay::tests::Shelf;
 use crate::overlay::{Flush, Seq};
+use crate::record::Record;
+use crate::regions::{Region, Regions};
 use crate::request::{Reply, Request};
 use crate::ring::Partition;
 use crate::rows::{self, Row};
@@ -30,6 +35,7 @@ pub struct Host {
     unsynced: Vec<(Seq, Vec<Row>)>,
     /// Added to true time to make its wall clock.
     pub skew_ms: i64,
+    pub region: RegionId,
     boot: u64,
     incarnation: u32,
     wiped: bool,
@@ -37,7 +43,17 @@ pub struct Host {
 
 enum Event {
     Tick(NodeId, u64),
-    Deliver { from: NodeId, to: NodeId, bytes: Bytes },
+    Deliver {
+        from: NodeId,
+        to: NodeId,
+        bytes: Bytes,
+    },
+    /// From one region to another.
+    Cross {
+        from: NodeId,
+        to: NodeId,
+        bytes: Bytes,
+    },
     Synced(NodeId, u64, Seq),
     Flushed(NodeId, u64, Flush),
 }
@@ -50,6 +66,9 @@ pub struct World {
     pub hosts: BTreeMap<NodeId, Host>,
     /// What everybody has agreed on, and what was reported about it.
     pub topology: Topology,
+    /// The topologies of the other regions, and the table that all regions go by.
+    pub abroad: BTreeMap<RegionId, Topology>,
+    pub regions: Regions,
     pub progress: Progress,
     pub caught_up: BTreeSet<NodeId>,
     pub cut: BTreeSet<(NodeId, NodeId)>,
@@ -59,6 +78,8 @@ pub struct World {
     /// Every frame comes twice.
     pub repeats: bool,
     pub delay_max: u64,
+    /// How long a frame takes between regions.
+    pub crossing_max: u64,
     pub sync_max: u64,
     pub replies: BTreeMap<Token, Reply>,
     pub asked_at: BTreeMap<Token, u64>,
@@ -66,6 +87,13 @@ pub struct World {
     pub n_conflicts: usize,
     pub n_purged: usize,
     pub n_hints: usize,
+    pub n_crossed: usize,
+    /// Bytes of entries that went from region to region.
+    pub replicated_bytes: usize,
+    /// Losers that were reported, by their dots.
+    pub losers: BTreeSet<Dot>,
+    /// What every write had seen when it was born, between regions.
+    pub births: BTreeMap<Dot, (Key, Context)>,
 }
 
 pub fn member(node: u64) -> Member {
@@ -84,6 +112,8 @@ impl World {
             n_events: 0,
             hosts: BTreeMap::new(),
             topology,
+            abroad: BTreeMap::new(),
+            regions: Regions::default(),
             progress: Progress::default(),
             caught_up: BTreeSet::new(),
             cut: BTreeSet::new(),
@@ -91,6 +121,7 @@ impl World {
             loss_per_million: 0,
             repeats: false,
             delay_max: 3 * MS,
+            crossing_max: 30 * MS,
             sync_max: 4 * MS,
             replies: BTreeMap::new(),
             asked_at: BTreeMap::new(),
@@ -98,13 +129,59 @@ impl World {
             n_conflicts: 0,
             n_purged: 0,
             n_hints: 0,
+            n_crossed: 0,
+            replicated_bytes: 0,
+            losers: BTreeSet::new(),
+            births: BTreeMap::new(),
         };
         (1..=nodes).for_each(|node| world.add(NodeId(node)));
         world
     }
 
+    /// Regions of three nodes each: `here` has 1 to 3, `r1` has 11 to 13, `r2` has 21 to 23.
+    pub fn of_regions(seed: u64, n: u64) -> World {
+        let mut world = World::new(seed, 3);
+        let mut regions = Regions::default().with(Region::new("here", vec![])).unwrap();
+        for nth in 1..n {
+            let region = Region::new(&format!("r{nth}"), vec![]);
+            let members = (1..=3).map(|node| member(nth * 10 + node)).collect();
+            let topology = Topology::new(Epoch(1), region.id, members, vec![Space { id: 0, copies: 3 }]);
+            world.abroad.insert(region.id, topology);
+            for node in 1..=3 {
+                world.add_to(region.id, NodeId(nth * 10 + node));
+            }
+            regions = regions.with(region).unwrap();
+        }
+        world.agree(regions);
+        world.run(4 * 1_000 * MS);
+        world
+    }
+
+    /// Every region goes by this table from now on.
+    pub fn agree(&mut self, regions: Regions) {
+        self.regions = regions;
+        for node in self.hosts.keys().copied().collect::<Vec<_>>() {
+            if self.regions.get(self.hosts[&node].region).is_some() {
+                self.step(node, Input::Regions(self.regions.clone()));
+            }
+        }
+    }
+
+    pub fn nodes_of(&self, region: RegionId) -> Vec<NodeId> {
+        self.hosts.iter().filter(|(_, host)| host.region == region).map(|(node, _)| *node).collect()
+    }
+
+    fn topology_of(&self, region: RegionId) -> &Topology {
+        self.abroad.get(&region).unwrap_or(&self.topology)
+    }
+
     pub fn add(&mut self, node: NodeId) {
+        self.add_to(self.topology.region, node);
+    }
+
+    fn add_to(&mut self, region: RegionId, node: NodeId) {
         let host = Host {
+            region,
             mesh: None,
             shelf: Shelf::default(),
             log: Vec::new(),
@@ -119,7 +196,7 @@ impl World {
     }
 
     pub fn start(&mut self, node: NodeId) {
-        let topology = self.topology.clone();
+        let topology = self.topology_of(self.hosts[&node].region).clone();
         let host = self.hosts.get_mut(&node).unwrap();
         assert!(host.mesh.is_none(), "it runs");
         host.boot += 1;
@@ -138,6 +215,9 @@ impl World {
         host.log.iter_mut().for_each(|(seq, _)| *seq = Seq(0));
         let boot = host.boot;
         self.at(self.now, Event::Tick(node, boot));
+        if self.regions.get(self.hosts[&node].region).is_some() {
+            self.step(node, Input::Regions(self.regions.clone()));
+        }
     }
 
     /// Loses what was not synced, and all that was on its way to and from the disk.
@@ -187,6 +267,11 @@ impl World {
                 let envelope = Envelope::decode(bytes).expect("what a node sends can be read");
                 self.step(to, Input::Received { from, envelope });
             }
+            Event::Cross { from, to, bytes } if !self.cut.contains(&(from, to)) => {
+                let envelope = Envelope::decode(bytes).expect("what a node sends can be read");
+                let region = self.hosts[&from].region;
+                self.step(to, Input::Abroad { region, from, envelope });
+            }
             Event::Synced(node, boot, seq) if lives(self, node, boot) => {
                 let host = self.hosts.get_mut(&node).unwrap();
                 let synced = host.unsynced.extract_if(.., |(other, _)| *other <= seq);
@@ -223,8 +308,27 @@ impl World {
         for (to, envelope) in out.send {
             self.post(node, to, &envelope);
         }
+        for (region, to, envelope) in out.abroad {
+            let to = if to == NodeId(0) { *self.rng.pick(&self.nodes_of(region)) } else { to };
+            assert_eq!(self.hosts[&to].region, region, "nodes are where they are said to be");
+            let copies = u64::from(!self.rng.chance(self.loss_per_million));
+            for _ in 0..copies + u64::from(self.repeats) {
+                let when = self.now + 200 + self.rng.between(0, self.crossing_max);
+                self.n_crossed += 1;
+                if let Frame::Replicate { entry, .. } = &envelope.frame {
+                    self.replicated_bytes += entry.len();
+                }
+                self.at(when, Event::Cross { from: node, to, bytes: envelope.encode() });
+            }
+        }
         if let Some(persist) = out.persist {
             let seq = persist.seq;
+            let entries =
+                persist.rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
+            for entry in entries.filter_map(Entry::decode) {
+                let record = Record::decode(entry.record).expect("an entry holds a record");
+                self.births.insert(record.header.dot, (entry.key, record.context));
+            }
             self.hosts.get_mut(&node).unwrap().unsynced.push((seq, persist.rows));
             let when = self.now + 1 + self.rng.between(0, self.sync_max);
             self.at(when, Event::Synced(node, boot, seq));
@@ -242,7 +346,10 @@ impl World {
         }
         for note in out.notes {
             match note {
-                super::super::Note::Conflict(_) => self.n_conflicts += 1,
+                super::super::Note::Conflict(conflict) => {
+                    self.n_conflicts += 1;
+                    self.losers.insert(conflict.loser.header.dot);
+                }
                 super::super::Note::Purged(n) => self.n_purged += n,
                 super::super::Note::Hinted(_) => self.n_hints += 1,
                 _ => {}
@@ -318,7 +425,8 @@ impl World {
 
     /// Hands the newest topology to some node; the others hear of it from their peers.
     fn spread_topology(&mut self) {
-        let hears = |node: &NodeId| !self.deaf.contains(node);
+        let here = self.topology.region;
+        let hears = |node: &NodeId| !self.deaf.contains(node) && self.hosts[node].region == here;
         let nodes: Vec<NodeId> = self.hosts.keys().copied().filter(hears).collect();
         let node = *self.rng.pick(&nodes);
         self.step(node, Input::Topology(self.topology.clone()));
@@ -347,12 +455,15 @@ impl World {
         records
     }
 
-    /// Replicas that do not hold the same.
+    /// Replicas that do not hold the same, over all regions of the table.
     pub fn differences(&self) -> Vec<(Partition, NodeId)> {
-        let placement = self.topology.placement();
+        let near = [&self.topology].into_iter();
+        let far = self.abroad.values().filter(|topology| self.regions.get(topology.region).is_some());
+        let placements: Vec<_> = near.chain(far).map(Topology::placement).collect();
         let mut different = Vec::new();
         for partition in Partition::all() {
-            let list = placement.next.of(partition, 3);
+            let lists = placements.iter().flat_map(|placement| placement.next.of(partition, 3));
+            let list: Vec<NodeId> = lists.copied().collect();
             let first = self.records(list[0], partition);
             let others = list[1..].iter().filter(|node| self.records(**node, partition) != first);
             different.extend(others.map(|node| (partition, *node)));
@@ -360,7 +471,30 @@ impl World {
         different
     }
 
-    /// Rows of one sort with the nodes that run: 1 records, 2 tombstones, 3 hints.
+    /// Cuts regions off from all others, or only some of their nodes.
+    pub fn cut_region(&mut self, name: &str) {
+        let nodes = self.nodes_of(RegionId::of(name));
+        self.split(&nodes);
+    }
+
+    /// Rows that nobody could say what they are.
+    pub fn strange_rows(&self) -> usize {
+        let rows = |host: &Host| host.shelf.0.keys().filter(|key| rows::sort(key).is_none()).count();
+        self.hosts.values().map(rows).sum()
+    }
+
+    /// What a node has in its log of conflicts.
+    pub fn conflicts(&self, node: NodeId) -> Vec<Conflict> {
+        let host = &self.hosts[&node];
+        let mut found = Vec::new();
+        host.mesh.as_ref().expect("it runs").overlay.scan(&host.shelf, &[4], &[5], &mut |_, value| {
+            found.extend(Conflict::decode(value.clone()));
+            true
+        });
+        found
+    }
+
+    /// Rows of one sort with the nodes that run: 1 records, 2 tombstones, 3 hints, 5 entries of logs.
     pub fn leftovers(&self, first_byte: u8) -> usize {
         let count = |host: &Host| {
             let Some(mesh) = &host.mesh else { return 0 };

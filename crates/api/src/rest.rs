@@ -1,0 +1,164 @@
+//! The REST API of the mesh, for curl and for programs without a library: `/api/v1/store`, `/v1/data`, `/v1/crdt`
+//! and what belongs to them, its description, and a page to try it out.
+//! HTTP requests go in, requests to the mesh come out, its replies go back as JSON or bytes. An answer never says
+//! more than the mesh has said: a write that too few have acknowledged is indeterminate.
+
+mod asked;
+mod batch;
+mod clock;
+mod conflicts;
+mod crdt;
+mod data;
+mod date;
+mod explain;
+mod namespaces;
+mod openapi;
+mod page;
+mod query;
+mod quick;
+mod range;
+mod refusal;
+mod ring;
+mod routes;
+mod space;
+mod store;
+mod value;
+mod write;
+
+pub use quick::Quick;
+
+use crate::http;
+use crate::serve::RestSettings;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use base::Code;
+use base::limits::GRPC_OVERHEAD_BYTES;
+use mesh::RegionId;
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Reply, Request};
+use refusal::Refusal;
+use serde::Serialize;
+use server::{Handle, MeshHandle};
+use space::Spaces;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the handlers share.
+#[derive(Clone)]
+pub struct Rest {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    handle: Handle,
+    mesh: MeshHandle,
+    spaces: Spaces,
+    settings: RestSettings,
+}
+
+impl Rest {
+    pub fn new(handle: Handle, settings: RestSettings) -> Rest {
+        let mesh = handle.mesh();
+        let shared = Shared { handle, mesh, spaces: Spaces::default(), settings };
+        Rest { shared: Arc::new(shared) }
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.shared.handle
+    }
+
+    fn mesh(&self) -> &MeshHandle {
+        &self.shared.mesh
+    }
+
+    fn spaces(&self) -> &Spaces {
+        &self.shared.spaces
+    }
+
+    fn region(&self) -> &str {
+        &self.shared.settings.region
+    }
+
+    /// Where clients reach this API.
+    fn advertised(&self) -> &str {
+        &self.shared.settings.advertise
+    }
+
+    fn value_bytes_max(&self) -> usize {
+        self.shared.settings.value_bytes_max
+    }
+
+    fn body_bytes_max(&self) -> usize {
+        self.shared.settings.value_bytes_max + GRPC_OVERHEAD_BYTES
+    }
+
+    /// A region that this node has no name for is called by its number.
+    fn region_name(&self, region: RegionId) -> String {
+        match region == RegionId::of(self.region()) {
+            true => self.region().to_owned(),
+            false => format!("{:08x}", region.0),
+        }
+    }
+
+    /// What the mesh answers; what it refuses is a refusal here.
+    async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
+        match self.mesh().request(request, timeout).await? {
+            Reply::Refused(code) => Err(code.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// What the replicas that were counted have of a key, tombstones included.
+    async fn read(
+        &self,
+        key: Key,
+        r: Option<u8>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Box<Record>>, Refusal> {
+        match self.ask(Request::Read { key, r }, timeout).await? {
+            Reply::Found(found) => Ok(found),
+            Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+            other => unreachable!("a read is not answered by {other:?}"),
+        }
+    }
+}
+
+/// Every route of the REST port.
+pub fn router(rest: Rest, views: http::Views) -> Router {
+    let limit = DefaultBodyLimit::max(rest.body_bytes_max());
+    let mut router = Router::new();
+    for route in routes::all() {
+        router = router.route(&route.pattern(), route.handler);
+    }
+    router
+        .layer(limit)
+        .with_state(rest)
+        .merge(page::router())
+        .merge(http::router(views))
+        .method_not_allowed_fallback(async || wrong_method())
+        .fallback(async || unknown_path())
+}
+
+fn wrong_method() -> Response {
+    let refusal = Refusal::bad("this path does not take this method; /openapi.json lists what each takes");
+    (axum::http::StatusCode::METHOD_NOT_ALLOWED, axum::Json(refusal.body())).into_response()
+}
+
+fn unknown_path() -> Response {
+    let message = "nothing is served here; /openapi.json lists every path, /swagger-ui/ lets you try them";
+    let mut body = Refusal::new(Code::BadRequest, message).body();
+    body.insert("error".to_owned(), "unknown_path".into());
+    (axum::http::StatusCode::NOT_FOUND, axum::Json(body)).into_response()
+}
+
+/// A body of JSON with status 200.
+fn json(body: &impl Serialize) -> Response {
+    let bytes = serde_json::to_vec(body).expect("what we answer with can be written as JSON");
+    let mut response = bytes.into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

@@ -1,0 +1,154 @@
+//! `/v1/conflicts`: last writes that lost against one that had not seen them, and how to bring one back.
+//! What is listed is what the replicas of this node have resolved, oldest first. A restored value is a write like
+//! any other: it overwrites the winner, and is seen by nobody before.
+
+use super::asked::{Asked, now_ms};
+use super::refusal::Refusal;
+use super::value::{self, kind_name};
+use super::write::settled;
+use super::{Rest, clock, date, json};
+use axum::extract::{Path, State};
+use axum::response::Response;
+use base::Code;
+use bytes::Bytes;
+use mesh::conflict::{Conflict, row_key};
+use mesh::record::{Body, Record};
+use mesh::request::{Request, Write};
+use mesh::{Attributes, Op};
+use serde_json::{Value, json as object};
+use std::fmt::Write as _;
+
+pub const LIST_PARAMS: [&str; 3] = ["limit", "page", "key"];
+const LIMIT_MAX: u64 = 1_000;
+const LIMIT_DEFAULT: u64 = 100;
+
+pub async fn list(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&LIST_PARAMS)?;
+    let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let after = asked.query.get("page").map(parse_id).transpose()?;
+    let (found, next) = rest.mesh().conflicts(after, limit as usize).await?;
+    let wanted = asked.query.get("key").map(|_| asked.key()).transpose()?;
+    let found = found.iter().filter(|conflict| wanted.as_ref().is_none_or(|key| conflict.key == *key));
+    let shown: Vec<Value> = found.map(|conflict| render(&rest, conflict)).collect();
+    Ok(json(&object!({ "conflicts": shown, "next_page": next.map(|next| name_of(&next)) })))
+}
+
+pub async fn get(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    Ok(json(&render(&rest, &find(&rest, &id).await?)))
+}
+
+/// Writes the loser again, as it was.
+pub async fn restore(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let conflict = find(&rest, &id).await?;
+    let Conflict { key, loser, .. } = &conflict;
+    let op = match &loser.body {
+        Body::Register(_) if loser.is_tombstone() => Op::Delete,
+        Body::Register(bytes) => Op::Put(bytes.clone()),
+        _ => return Err(Refusal::new(Code::WrongType, "only what lost as a whole can be brought back")),
+    };
+    let rare = loser.header.rare.as_deref();
+    let attributes = Attributes {
+        metadata: rare.map(|rare| rare.metadata.clone()).unwrap_or_default(),
+        schema: rare.map_or(0, |rare| rare.schema),
+        expires_ms: loser.header.expires_ms.filter(|at_ms| *at_ms > now_ms()),
+        ..Attributes::default()
+    };
+    let write =
+        Write { key: key.clone(), kind: loser.kind, op, attributes, expect: None, w: None, sloppy: false };
+    let record = settled(rest.ask(Request::Write(write), None).await?)?;
+    let counts = clock::by_region(&record.context, |region| rest.region_name(region));
+    let mut response = json(&object!({
+        "status": "restored",
+        "key": String::from_utf8_lossy(&key.name()),
+        "value": value::show(&record).0,
+        "vector_clock": counts,
+    }));
+    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    Ok(response)
+}
+
+async fn find(rest: &Rest, id: &str) -> Result<Conflict, Refusal> {
+    let wanted = parse_id(id)?;
+    let absent = || {
+        let message = "this node has no such conflict; GET /v1/conflicts lists those it has";
+        Refusal::new(Code::ConflictUnknown, message)
+    };
+    let (found, _) = rest.mesh().conflicts(Some(before(&wanted)), 1).await?;
+    found.into_iter().find(|conflict| id_of(conflict) == wanted).ok_or_else(absent)
+}
+
+fn id_of(conflict: &Conflict) -> Bytes {
+    row_key(&conflict.key, &conflict.winner, &conflict.loser)
+}
+
+/// The last place in front of this one, of those of the same length.
+fn before(id: &[u8]) -> Bytes {
+    let mut place = id.to_vec();
+    for byte in place.iter_mut().rev() {
+        *byte = byte.wrapping_sub(1);
+        if *byte != 0xff {
+            break;
+        }
+    }
+    place.into()
+}
+
+fn name_of(id: &[u8]) -> String {
+    id.iter().fold(String::new(), |mut name, byte| {
+        write!(name, "{byte:02x}").expect("text can be written to");
+        name
+    })
+}
+
+fn parse_id(name: &str) -> Result<Bytes, Refusal> {
+    let digit = |at: usize| name.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let hexadecimal = name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let lawful = hexadecimal && name.len().is_multiple_of(2) && (2..=128).contains(&name.len());
+    let bytes: Option<Vec<u8>> = (0..name.len()).step_by(2).map(digit).collect();
+    bytes
+        .filter(|_| lawful)
+        .map(Bytes::from)
+        .ok_or_else(|| Refusal::bad(format!("`{name}` is no id of a conflict; GET /v1/conflicts tells them")))
+}
+
+fn render(rest: &Rest, conflict: &Conflict) -> Value {
+    let Conflict { key, winner, loser, rule, source, at_ms } = conflict;
+    let spaces = rest.spaces().here(rest.handle());
+    let counts = |record: &Record| clock::by_region(&record.context, |region| rest.region_name(region));
+    object!({
+        "conflict_id": name_of(&id_of(conflict)),
+        "namespace": spaces.name_of(key.space()),
+        "key": String::from_utf8_lossy(&key.name()),
+        "type": kind_name(loser.kind),
+        "resolution_strategy": rule.name(),
+        "winning_value": value::show(winner).0,
+        "losing_value": value::show(loser).0,
+        "local_clock": counts(winner),
+        "remote_clock": counts(loser),
+        "winner_deleted": winner.is_tombstone(),
+        "loser_deleted": loser.is_tombstone(),
+        "source_region": rest.region_name(*source),
+        "losing_write_at": date::rfc3339(loser.updated_ms()),
+        "resolved_at": date::rfc3339(*at_ms),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_read_back_and_nonsense_is_refused() {
+        let id = Bytes::from_static(&[0x63, 0, 0xff]);
+        assert_eq!(parse_id(&name_of(&id)).unwrap(), id);
+        for name in ["", "6", "zz", "é0", "+1", &"00".repeat(65)] {
+            assert!(parse_id(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_place_before_is_the_next_smaller_one() {
+        assert_eq!(before(&[1, 2]), Bytes::from_static(&[1, 1]));
+        assert_eq!(before(&[1, 0, 0]), Bytes::from_static(&[0, 0xff, 0xff]));
+    }
+}

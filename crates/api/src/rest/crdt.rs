@@ -1,0 +1,267 @@
+//! `/v1/crdt/{type}:{key}/{operation}`: operations on values that merge.
+//! The path names the type, the key and the operation, the body its argument; the answer is the value afterwards, as
+//! the replica that took the operation has it.
+
+use super::asked::{Asked, Whole, parse_json};
+use super::refusal::Refusal;
+use super::store::live;
+use super::value::{self, text_of};
+use super::write::{decimal_of, perform, plain};
+use super::{Rest, clock, data, json};
+use axum::extract::State;
+use axum::response::Response;
+use base::Code;
+use bytes::Bytes;
+use mesh::key::Key;
+use mesh::record::{Body, Kind, Record};
+use mesh::{Decimal, Op};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+pub const POST_PARAMS: [&str; 3] = ["w", "sloppy", "timeout_ms"];
+pub const GET_PARAMS: [&str; 3] = ["r", "timeout_ms", "contains"];
+
+/// Types by the names that paths use.
+const TYPES: [(&str, Kind); 10] = [
+    ("counter", Kind::Counter),
+    ("pncounter", Kind::Counter),
+    ("gcounter", Kind::GrowingCounter),
+    ("set", Kind::Set),
+    ("orset", Kind::Set),
+    ("register", Kind::Register),
+    ("lww_register", Kind::Register),
+    ("delta_numeric", Kind::Numeric),
+    ("numeric", Kind::Numeric),
+    ("siblings", Kind::Siblings),
+];
+
+/// `counter:visits` names a type and a key.
+fn parse_name(name: &str) -> Result<(Kind, &str), Refusal> {
+    let (kind, key) = name.split_once(':').ok_or_else(|| {
+        Refusal::bad(format!(
+            "`{name}` must be TYPE:KEY, as counter:visits, set:tags or delta_numeric:account"
+        ))
+    })?;
+    let known = TYPES.iter().find(|(known, _)| *known == kind).map(|(_, kind)| *kind);
+    let kind = known.ok_or_else(|| {
+        let names = TYPES.map(|(name, _)| name).join(", ");
+        Refusal::bad(format!("`{kind}` is no type that merges; there are {names}"))
+    })?;
+    Ok((kind, key))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Operation {
+    Change(Op),
+    Contains(String),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Argument<'a> {
+    amount: Option<i64>,
+    element: Option<String>,
+    #[serde(borrow)]
+    value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<&'a RawValue>,
+}
+
+fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<Operation, Refusal> {
+    let right = match (kind, word) {
+        (Kind::Counter | Kind::GrowingCounter, _) => r#"{"amount": 5}, or nothing for 1"#,
+        (Kind::Set, _) => r#"{"element": "item-xyz"}"#,
+        (Kind::Numeric, "add" | "subtract") => r#"{"delta": "12.50"}"#,
+        _ => r#"{"value": …}"#,
+    };
+    let argument: Argument<'_> = if body.is_empty() { Argument::default() } else { parse_json(body, right)? };
+    let missing = || Refusal::bad(format!("the operation `{word}` needs an argument; right is {right}"));
+    let op = match (kind, word) {
+        (Kind::Counter | Kind::GrowingCounter, "increment" | "decrement") => {
+            let amount = i128::from(argument.amount.unwrap_or(1));
+            if amount < 0 {
+                return Err(Refusal::bad("amount must not be negative; use the opposite operation"));
+            }
+            Op::Add(if word == "increment" { amount } else { -amount })
+        }
+        (Kind::Set, "add") => Op::Insert(element(argument).ok_or_else(missing)?.into()),
+        (Kind::Set, "remove") => Op::Remove(element(argument).ok_or_else(missing)?.into()),
+        (Kind::Set, "contains") => {
+            return Ok(Operation::Contains(element(argument).ok_or_else(missing)?));
+        }
+        (Kind::Register | Kind::Siblings, "set") => {
+            let value = argument.value.ok_or_else(missing)?;
+            Op::Put(Bytes::copy_from_slice(value.get().as_bytes()))
+        }
+        (Kind::Numeric, "set") => Op::Assign(decimal_of(argument.value.ok_or_else(missing)?)?.0),
+        (Kind::Numeric, "add" | "subtract") => {
+            let delta = decimal_of(argument.delta.or(argument.value).ok_or_else(missing)?)?.0;
+            Op::Add(if word == "add" { delta } else { delta.checked_neg().unwrap_or(i128::MAX) })
+        }
+        (_, "delete") => Op::Delete,
+        (kind, word) => return Err(unknown(kind, word)),
+    };
+    Ok(Operation::Change(op))
+}
+
+fn element(argument: Argument<'_>) -> Option<String> {
+    argument.element
+}
+
+fn unknown(kind: Kind, word: &str) -> Refusal {
+    let words = match kind {
+        Kind::Counter => "increment, decrement and delete",
+        Kind::GrowingCounter => "increment and delete",
+        Kind::Set => "add, remove, contains and delete",
+        Kind::Register | Kind::Siblings | Kind::Custom => "set and delete",
+        Kind::Numeric => "add, subtract, set and delete",
+    };
+    Refusal::bad(format!("a {} has no operation `{word}`; it has {words}", value::kind_name(kind)))
+}
+
+/// The path behind `/v1/crdt/` ends with the operation; the key may have slashes in it.
+pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    asked.query.only(&POST_PARAMS)?;
+    let path = asked.key_text()?;
+    let (name, word) = path.rsplit_once('/').ok_or_else(|| {
+        Refusal::bad("an operation is POST /v1/crdt/TYPE:KEY/OPERATION, as /v1/crdt/counter:visits/increment")
+    })?;
+    let (kind, text) = parse_name(name)?;
+    let key = asked.key_of(text)?;
+    let op = match parse_operation(kind, word, &body)? {
+        Operation::Change(op) => op,
+        Operation::Contains(element) => return contains(&rest, &asked, key, &element).await,
+    };
+    change(&rest, &asked, key, kind, op).await
+}
+
+pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&POST_PARAMS)?;
+    let (kind, text) = parse_name(asked.key_text()?)?;
+    change(&rest, &asked, asked.key_of(text)?, kind, Op::Delete).await
+}
+
+async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Result<Response, Refusal> {
+    let write = plain(asked, key, kind, op, None)?;
+    let record = perform(rest, asked, write).await?;
+    let mut response = json(&render(rest, &record));
+    data::head_of_write(rest, asked, &record, &mut response)?;
+    Ok(response)
+}
+
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&GET_PARAMS)?;
+    let (kind, text) = parse_name(asked.key_text()?)?;
+    let key = asked.key_of(text)?;
+    if let Some(element) = asked.query.get("contains") {
+        return contains(&rest, &asked, key, element).await;
+    }
+    let record = live(&rest, rest.read(key, asked.r()?, asked.timeout()?).await?)?;
+    check_kind(&record, kind)?;
+    let mut response = json(&render(&rest, &record));
+    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    Ok(response)
+}
+
+fn check_kind(record: &Record, kind: Kind) -> Result<(), Refusal> {
+    match record.kind == kind {
+        true => Ok(()),
+        false => Err(Refusal::new(
+            Code::WrongType,
+            format!("the key holds a {}, not a {}", value::kind_name(record.kind), value::kind_name(kind)),
+        )),
+    }
+}
+
+/// A set that is not there contains nothing.
+async fn contains(rest: &Rest, asked: &Asked, key: Key, element: &str) -> Result<Response, Refusal> {
+    let record = rest.read(key, asked.r()?, asked.timeout()?).await?;
+    let record = record.filter(|record| record.is_live(super::asked::now_ms()));
+    let contains = match record.as_deref() {
+        None => false,
+        Some(record) => {
+            check_kind(record, Kind::Set)?;
+            matches!(&record.body, Body::Set(set) if set.contains(element.as_bytes()))
+        }
+    };
+    Ok(json(&serde_json::json!({ "element": element, "contains": contains })))
+}
+
+fn render(rest: &Rest, record: &Record) -> Map<String, Value> {
+    let mut said = Map::new();
+    let mut say = |name: &str, value: Value| said.insert(name.to_owned(), value);
+    match &record.body {
+        Body::Set(set) => {
+            let elements: Vec<Value> = set.elements().map(|element| text_of(element).into()).collect();
+            say("size", elements.len().into());
+            say("elements", elements.into());
+        }
+        Body::Tally(tally) => {
+            let number = |units: i128| match record.kind == Kind::Numeric {
+                true => Value::from(Decimal(units).to_string()),
+                false => whole(units),
+            };
+            let parts = value::parts_by_region(record, |region| rest.region_name(region));
+            say("value", number(tally.value()));
+            say("state", parts.into_iter().map(|(region, part)| (region, number(part))).collect());
+        }
+        Body::Register(_) | Body::Siblings(_) => {
+            let shown = serde_json::to_value(value::show(record).0).unwrap_or(Value::Null);
+            say("value", shown);
+            say("vector_clock", {
+                let counts = clock::by_region(&record.context, |region| rest.region_name(region));
+                counts.into_iter().map(|(region, count)| (region, Value::from(count))).collect()
+            });
+        }
+    }
+    said
+}
+
+/// What is too large for a number of JSON is text.
+fn whole(units: i128) -> Value {
+    i64::try_from(units).map_or_else(|_| Value::from(units.to_string()), Value::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(kind: Kind, word: &str, body: &str) -> Option<Operation> {
+        parse_operation(kind, word, body.as_bytes()).ok()
+    }
+
+    #[test]
+    fn paths_name_a_type_and_a_key() {
+        assert_eq!(parse_name("counter:a:b/c").unwrap(), (Kind::Counter, "a:b/c"));
+        assert!(parse_name("counter").is_err() && parse_name("heap:a").is_err());
+    }
+
+    #[test]
+    fn operations_are_those_of_their_type() {
+        let add = |amount| Some(Operation::Change(Op::Add(amount)));
+        assert_eq!(operation(Kind::Counter, "increment", r#"{"amount": 5}"#), add(5));
+        assert_eq!(operation(Kind::Counter, "decrement", ""), add(-1));
+        assert_eq!(operation(Kind::Numeric, "add", r#"{"delta": "-0.5"}"#), add(-500_000_000_000_000_000));
+        let insert = Some(Operation::Change(Op::Insert("x".into())));
+        assert_eq!(operation(Kind::Set, "add", r#"{"element": "x"}"#), insert);
+        assert_eq!(
+            operation(Kind::Set, "contains", r#"{"element": "x"}"#),
+            Some(Operation::Contains("x".into()))
+        );
+        for (kind, word, body) in [
+            (Kind::Counter, "add", ""),
+            (Kind::Counter, "increment", r#"{"amount": -5}"#),
+            (Kind::Counter, "increment", r#"{"amount": 1.5}"#),
+            (Kind::Counter, "increment", r#"{"amount": 99999999999999999999}"#),
+            (Kind::Counter, "increment", "[]"),
+            (Kind::Set, "add", ""),
+            (Kind::Set, "add", r#"{"element": 3}"#),
+            (Kind::Set, "add", r#"{"elephant": "x"}"#),
+            (Kind::Register, "set", "{}"),
+            (Kind::Numeric, "set", r#"{"value": "much"}"#),
+        ] {
+            assert_eq!(operation(kind, word, body), None, "{kind:?} {word} {body}");
+        }
+    }
+}

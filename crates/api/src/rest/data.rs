@@ -1,0 +1,215 @@
+//! `/v1/data/{key}`: reads and writes with a choice of consistency, versions that clients hand back, and conflicts
+//! that are resolved as the writer wishes.
+//! Every answer carries the exact version in `X-Vector-Clock` and, for people, a count per region in its body. While
+//! there is one region, a global quorum is a local one.
+
+use super::asked::{Asked, Whole};
+use super::explain::Explaining;
+use super::refusal::Refusal;
+use super::store::{live, raw};
+use super::value::{self, Shown};
+use super::{Rest, clock, date, json, write};
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::response::Response;
+use base::Code;
+use mesh::key::Key;
+use mesh::record::{Body, Kind, Record};
+use mesh::{Context, Op};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+pub const GET_PARAMS: [&str; 4] = ["r", "timeout_ms", "explain", "raw"];
+pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"];
+pub const DELETE_PARAMS: [&str; 4] = ["w", "sloppy", "timeout_ms", "explain"];
+
+/// How long a read waits for a version that it must have seen, if it does not say.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often it looks.
+const SEEN_POLL: Duration = Duration::from_millis(20);
+
+#[derive(Serialize)]
+struct Found<'a> {
+    key: &'a str,
+    #[serde(flatten)]
+    shown: Said<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Value>,
+}
+
+/// What a record says.
+#[derive(Serialize)]
+struct Said<'a> {
+    value: Shown<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    vector_clock: BTreeMap<String, u64>,
+    last_modified: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<String>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metadata: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema_version: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    home_region: Option<String>,
+    /// Every value that no other write has seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    siblings: Option<Vec<Shown<'a>>>,
+}
+
+impl<'a> Said<'a> {
+    fn of(rest: &Rest, record: &'a Record) -> Said<'a> {
+        let (value, encoding) = value::show(record);
+        let rare = record.header.rare.as_deref();
+        let content_type = value::content_type(record);
+        let siblings = match &record.body {
+            Body::Siblings(siblings) => {
+                let each = siblings.values().iter();
+                Some(each.map(|sibling| value::show_bytes(&sibling.value, content_type).0).collect())
+            }
+            _ => None,
+        };
+        Said {
+            value,
+            encoding,
+            content_type,
+            kind: value::kind_name(record.kind),
+            vector_clock: clock::by_region(&record.context, |region| rest.region_name(region)),
+            last_modified: date::rfc3339(record.updated_ms()),
+            expires_at: record.header.expires_ms.map(date::rfc3339),
+            metadata: value::metadata(record),
+            schema_version: rare.map(|rare| rare.schema).filter(|schema| *schema != 0),
+            home_region: rare.and_then(|rare| rare.home).map(|home| rest.region_name(home)),
+            siblings,
+        }
+    }
+}
+
+/// What a batch says of a record.
+pub fn part(rest: &Rest, record: &Record) -> Map<String, Value> {
+    let said = serde_json::to_value(Said::of(rest, record)).expect("a record can be written as JSON");
+    let Value::Object(mut said) = said else { unreachable!("a struct is an object") };
+    said.insert("x_vector_clock".to_owned(), clock::word_of(&record.context).into());
+    said
+}
+
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&GET_PARAMS)?;
+    let explaining = Explaining::begin(&asked)?;
+    let key = asked.key()?;
+    let record = live(&rest, read(&rest, &asked, &key).await?)?;
+    let content_type = value::content_type(&record);
+    let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
+        raw(&record)
+    } else {
+        let explain = explaining.map(|explaining| explaining.end(&rest, &asked, &key, &record));
+        json(&Found { key: asked.key_text()?, shown: Said::of(&rest, &record), explain })
+    };
+    let headers = response.headers_mut();
+    headers.insert("x-vector-clock", clock::header_of(&record.context));
+    headers.insert("x-served-from", served_from(&rest));
+    // Of one region nothing is behind.
+    headers.insert("x-replication-lag-ms", HeaderValue::from_static("0"));
+    echo_session(&asked, &mut response)?;
+    Ok(response)
+}
+
+/// Whoever has seen a version of the key gets that one or a later one.
+async fn read(rest: &Rest, asked: &Asked, key: &Key) -> Result<Option<Box<Record>>, Refusal> {
+    let (r, timeout) = (asked.r()?, asked.timeout()?);
+    let Some(least) = asked.clock("X-Min-Vector-Clock")? else {
+        return rest.read(key.clone(), r, timeout).await;
+    };
+    let deadline = Instant::now() + timeout.unwrap_or(SEEN_TIMEOUT);
+    let has_seen = |record: &Option<Box<Record>>| match record {
+        Some(record) => record.context.dominates(&least),
+        None => least == Context::default(),
+    };
+    let mut counted = r;
+    loop {
+        let record = rest.read(key.clone(), counted, timeout).await?;
+        if has_seen(&record) {
+            return Ok(record);
+        }
+        // One replica may be behind; of a majority one has what a majority was given.
+        if counted.take().is_none() {
+            if Instant::now() >= deadline {
+                let message = "no replica that answered has the version of X-Min-Vector-Clock yet; try again";
+                return Err(Refusal::new(Code::NotSeenHere, message));
+            }
+            tokio::time::sleep(SEEN_POLL).await;
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Committed {
+    status: &'static str,
+    vector_clock: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Value>,
+}
+
+pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    asked.query.only(&PUT_PARAMS)?;
+    let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
+    commit(&rest, &asked, write, "committed").await
+}
+
+pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&DELETE_PARAMS)?;
+    let write = write::plain(&asked, asked.key()?, Kind::Register, Op::Delete, None)?;
+    commit(&rest, &asked, write, "deleted").await
+}
+
+async fn commit(
+    rest: &Rest,
+    asked: &Asked,
+    write: mesh::request::Write,
+    status: &'static str,
+) -> Result<Response, Refusal> {
+    let explaining = Explaining::begin(asked)?;
+    let key = write.key.clone();
+    let record = write::perform(rest, asked, write).await?;
+    let vector_clock = clock::by_region(&record.context, |region| rest.region_name(region));
+    let explain = explaining.map(|explaining| explaining.end(rest, asked, &key, &record));
+    let mut response = json(&Committed { status, vector_clock, explain });
+    head_of_write(rest, asked, &record, &mut response)?;
+    Ok(response)
+}
+
+/// What every write is answered with.
+pub fn head_of_write(
+    rest: &Rest,
+    asked: &Asked,
+    record: &Record,
+    response: &mut Response,
+) -> Result<(), Refusal> {
+    let headers = response.headers_mut();
+    headers.insert("x-vector-clock", clock::header_of(&record.context));
+    headers.insert("x-served-from", served_from(rest));
+    // Other regions that have it when the answer is given.
+    headers.insert("x-replicated-to", HeaderValue::from_static("[]"));
+    echo_session(asked, response)
+}
+
+fn served_from(rest: &Rest) -> HeaderValue {
+    HeaderValue::try_from(rest.region()).unwrap_or(HeaderValue::from_static("unnamed"))
+}
+
+/// Of one region the word that a client calls its session by is all there is to remember: see `Asked::r`.
+fn echo_session(asked: &Asked, response: &mut Response) -> Result<(), Refusal> {
+    if let Some(session) = asked.session()? {
+        let value = HeaderValue::try_from(session).expect("it came as a header");
+        response.headers_mut().insert("x-session-token", value);
+    }
+    Ok(())
+}

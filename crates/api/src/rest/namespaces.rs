@@ -1,0 +1,184 @@
+//! `/v1/namespaces/{ns}`: what a namespace wants. It is a document that the cluster agrees on, changed only as it was
+//! seen; the ring learns of a new namespace by its topology, and the answer waits until this node has heard of it.
+
+use super::asked::{Whole, now_ms, parse_json};
+use super::refusal::Refusal;
+use super::space::bad_name;
+use super::value::{kind_name, kind_named};
+use super::write::{POLICIES, policy_named};
+use super::{Rest, json};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base::Code;
+use bytes::Bytes;
+use mesh::namespaces::{self, Namespace, Namespaces};
+use mesh::placement::COPIES_MAX;
+use mesh::request::{Reply, Request, Scan};
+use serde::Deserialize;
+use serde_json::{Value, json as object};
+use std::time::Duration;
+
+const RIGHT: &str = r#"{"n": 3, "default_type": "lww_register", "conflict_policy": "LWW"}, each optional"#;
+/// How often a change is tried that others' changes get in the way of.
+const ATTEMPTS: usize = 8;
+/// How long a node may take to hear of a new namespace.
+const HEARD_MS_MAX: u64 = 5_000;
+const HEARD_POLL: Duration = Duration::from_millis(5);
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    n: Option<u8>,
+    default_type: Option<String>,
+    conflict_policy: Option<String>,
+}
+
+impl Wanted {
+    /// What is not said stays as it is.
+    fn over(self, old: Option<Namespace>) -> Result<Namespace, Refusal> {
+        let mut namespace = old.unwrap_or_default();
+        if let Some(n) = self.n {
+            if !(1..=COPIES_MAX).contains(&usize::from(n)) {
+                return Err(Refusal::bad(format!("n must be from 1 to {COPIES_MAX}, not {n}")));
+            }
+            namespace.copies = n;
+        }
+        if let Some(name) = &self.default_type {
+            namespace.kind = kind_named(name)?;
+        }
+        if let Some(word) = &self.conflict_policy {
+            namespace.policy = policy_named(word)?;
+        }
+        Ok(namespace)
+    }
+}
+
+pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
+    let (_, all) = rest.spaces().now(rest.handle()).await?;
+    let all: Vec<Value> = all.iter().map(|(name, namespace)| render(name, namespace)).collect();
+    Ok(json(&object!({ "namespaces": all })))
+}
+
+pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let space = rest.spaces().find(rest.handle(), &name).await?;
+    Ok(json(&render(&space.name, space.wants)))
+}
+
+pub async fn put(
+    State(rest): State<Rest>,
+    Path(name): Path<String>,
+    Whole(body): Whole,
+) -> Result<Response, Refusal> {
+    if !namespaces::is_name(&name) {
+        return Err(bad_name(&name));
+    }
+    let change = |all: &mut Namespaces| {
+        let wanted: Wanted = if body.is_empty() { Wanted::default() } else { parse_json(&body, RIGHT)? };
+        let old = all.get(&name);
+        let namespace = wanted.over(old)?;
+        all.set(&name, namespace).map_err(|code| refuse(code, &name, old))?;
+        Ok((namespace, old.is_none()))
+    };
+    let (namespace, created) = update(&rest, change).await?;
+    until_heard(&rest, namespaces::id_of(&name)).await?;
+    let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, axum::Json(render(&name, namespace))).into_response())
+}
+
+/// Only an empty one can go, for its keys would be out of reach.
+pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let space = rest.spaces().find(rest.handle(), &name).await?;
+    if name == namespaces::DEFAULT {
+        return Err(Refusal::new(Code::NamespaceInUse, "the default namespace stays"));
+    }
+    let scan = Scan { space: space.id, start: Bytes::new(), end: None, limit: 1, r: None };
+    match rest.ask(Request::Scan(scan), None).await? {
+        Reply::Scanned(scanned) if !scanned.records.is_empty() => {
+            let message = "the namespace holds keys; delete them first: GET …/store/range lists them";
+            return Err(Refusal::new(Code::NamespaceInUse, message));
+        }
+        Reply::Scanned(scanned) if scanned.n_missing > 0 => {
+            return Err(Refusal::new(Code::TooFewReplicas, "some partitions did not answer; try again"));
+        }
+        _ => {}
+    }
+    update(&rest, |all: &mut Namespaces| Ok(all.remove(&name))).await?;
+    Ok(json(&object!({ "status": "deleted", "namespace": name })))
+}
+
+/// Changes the document; if somebody else has changed it meanwhile, again.
+async fn update<T>(
+    rest: &Rest,
+    change: impl Fn(&mut Namespaces) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    for _ in 0..ATTEMPTS {
+        let (version, all) = rest.spaces().now(rest.handle()).await?;
+        let mut changed = (*all).clone();
+        let outcome = change(&mut changed)?;
+        if changed == *all {
+            return Ok(outcome);
+        }
+        match rest.handle().set_document(namespaces::DOCUMENT, version, changed.encode()).await {
+            Ok(_) => return Ok(outcome),
+            Err(Code::DocumentChanged) => {}
+            Err(code) => return Err(code.into()),
+        }
+    }
+    Err(Refusal::new(Code::TooManyRequests, "others change the namespaces all the time; try again"))
+}
+
+/// A namespace can be used here once the topology that this node goes by has it.
+async fn until_heard(rest: &Rest, id: u32) -> Result<(), Refusal> {
+    let deadline = now_ms() + HEARD_MS_MAX;
+    while rest.mesh().topology().copies(id).is_none() {
+        if now_ms() > deadline {
+            let message =
+                "the namespace is created, and this node has not heard of it in its ring yet; try again";
+            return Err(Refusal::new(Code::NotSeenHere, message));
+        }
+        tokio::time::sleep(HEARD_POLL).await;
+    }
+    Ok(())
+}
+
+fn refuse(code: Code, name: &str, old: Option<Namespace>) -> Refusal {
+    let message = match (code, old) {
+        (Code::NamespaceDiffers, Some(old)) => {
+            format!("`{name}` has n={}, which is never changed; create another and copy", old.copies)
+        }
+        (Code::NamespaceDiffers, None) => format!("there is no place for `{name}`; choose another name"),
+        (code, _) => return code.into(),
+    };
+    Refusal::new(code, message)
+}
+
+fn render(name: &str, namespace: Namespace) -> Value {
+    let policy = POLICIES.iter().find(|(_, policy)| *policy == namespace.policy).map(|(word, _)| word);
+    object!({
+        "namespace": name,
+        "n": namespace.copies,
+        "default_type": kind_name(namespace.kind),
+        "conflict_policy": policy,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mesh::namespaces::Policy;
+
+    #[test]
+    fn what_is_not_said_stays() {
+        let old = Namespace { copies: 5, policy: Policy::Fail, ..Namespace::default() };
+        assert_eq!(Wanted::default().over(Some(old)).unwrap(), old);
+        let wanted: Wanted = serde_json::from_str(r#"{"conflict_policy": "CRDT"}"#).unwrap();
+        assert_eq!(wanted.over(Some(old)).unwrap(), Namespace { policy: Policy::Merge, ..old });
+        for body in
+            [r#"{"n": 0}"#, r#"{"n": 6}"#, r#"{"default_type": "heap"}"#, r#"{"conflict_policy": "lww"}"#]
+        {
+            let wanted: Wanted = serde_json::from_str(body).unwrap();
+            assert!(wanted.over(None).is_err(), "{body}");
+        }
+    }
+}

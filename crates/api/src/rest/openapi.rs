@@ -1,0 +1,122 @@
+//! `/openapi.json`: the REST API described for programs, by OpenAPI 3.
+//! The tables of operations, parameters and bodies go in, one document comes out. Operations of a namespace are
+//! described twice: with `?ns=`, and below the path of the namespace.
+
+mod bodies;
+mod operations;
+mod params;
+
+use super::json;
+use axum::response::Response;
+use operations::{OPERATIONS, Operation};
+use serde_json::{Map, Value, json as object};
+use std::sync::LazyLock;
+
+/// It does not change while the process lives.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+
+pub async fn get() -> Response {
+    json(&*DOCUMENT)
+}
+
+pub fn document() -> Value {
+    let mut paths = Map::new();
+    for operation in OPERATIONS {
+        describe(&mut paths, operation.path.to_owned(), operation, false);
+        if let Some(path) = operation.path_of_namespace() {
+            describe(&mut paths, path, operation, true);
+        }
+    }
+    object!({
+        "openapi": "3.0.3",
+        "info": {
+            "title": "Althing",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": ABOUT,
+        },
+        "servers": [{ "url": "/" }],
+        "tags": operations::TAGS.map(|(name, about)| object!({ "name": name, "description": about })),
+        "paths": paths,
+        "components": { "schemas": bodies::schemas() },
+    })
+}
+
+const ABOUT: &str = "A leaderless store on a ring of nodes; any node can be asked. Writes are durable on a majority of \
+    their replicas before they are answered, unless w says otherwise. A key is UTF-8 text of up to 4096 bytes; in a \
+    path it is percent-encoded, and slashes may stand as they are. A value is JSON, or bytes sent with another \
+    Content-Type. Every refusal is JSON with `error`, a word for programs, and `message`, which says what would be \
+    right.";
+
+fn describe(paths: &mut Map<String, Value>, path: String, operation: &Operation, named: bool) {
+    let mut names: Vec<&str> = operation.params.to_vec();
+    if operation.tag == "store" || operation.tag == "data" || operation.tag == "crdt" {
+        names.push(if named { "{ns}" } else { "ns" });
+    }
+    let mut described = object!({
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "operationId": id_of(operation.method, &path),
+        "parameters": names.iter().map(|name| params::describe(name)).collect::<Vec<_>>(),
+        "responses": answers(operation),
+    });
+    if let Some(body) = operation.body {
+        described["requestBody"] = bodies::request(body);
+    }
+    let methods = paths.entry(path).or_insert_with(|| Value::Object(Map::new()));
+    methods[operation.method] = described;
+}
+
+fn answers(operation: &Operation) -> Map<String, Value> {
+    let good = operation.answers.iter().map(|(status, schema)| (*status, bodies::answer(*status, schema)));
+    let bad = operation.refusals.iter().map(|status| (*status, bodies::refusal(*status)));
+    good.chain(bad).map(|(status, body)| (status.to_string(), body)).collect()
+}
+
+/// `get /v1/data/{key}` is `get_v1_data_key`.
+fn id_of(method: &str, path: &str) -> String {
+    let words = path.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    std::iter::once(method).chain(words).collect::<Vec<_>>().join("_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_reference_leads_somewhere_and_ids_are_unique() {
+        let document = document();
+        let text = document.to_string();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        for (at, _) in text.match_indices("#/components/schemas/") {
+            let name: String =
+                text[at + 21..].chars().take_while(|letter| letter.is_ascii_alphanumeric()).collect();
+            assert!(schemas.contains_key(&name), "{name}");
+        }
+        let mut ids = BTreeSet::new();
+        for methods in document["paths"].as_object().unwrap().values() {
+            for operation in methods.as_object().unwrap().values() {
+                assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
+                assert!(operation["responses"].as_object().unwrap().len() > 1);
+            }
+        }
+    }
+
+    #[test]
+    fn parameters_of_a_path_are_described_as_such() {
+        let document = document();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for operation in methods.as_object().unwrap().values() {
+                let params = operation["parameters"].as_array().unwrap();
+                let in_path: BTreeSet<&str> = params
+                    .iter()
+                    .filter(|param| param["in"] == "path")
+                    .map(|param| param["name"].as_str().unwrap())
+                    .collect();
+                let named: BTreeSet<&str> =
+                    path.split('{').skip(1).filter_map(|rest| rest.split('}').next()).collect();
+                assert_eq!(in_path, named, "{path}");
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Bodies of requests and answers: their schemas, each with an example that can be sent or is what is answered.
+
+use serde_json::{Map, Value, json as object};
+
+/// A body of a request.
+pub fn request(name: &str) -> Value {
+    let mut content = object!({ "application/json": { "schema": reference(name) } });
+    if name == "Value" {
+        content["application/octet-stream"] = object!({ "schema": { "type": "string", "format": "binary" } });
+    }
+    object!({ "required": !matches!(name, "Argument" | "Wanted"), "content": content })
+}
+
+/// What is answered when all is well.
+pub fn answer(status: u16, name: &str) -> Value {
+    let about = match status {
+        201 => "Created",
+        206 => "Some partitions did not answer; something may be missing",
+        207 => "Some keys succeeded; each result has a status of its own",
+        _ => "Done",
+    };
+    let mut answer = object!({
+        "description": about,
+        "content": { "application/json": { "schema": reference(name) } },
+    });
+    if matches!(name, "Record" | "Committed" | "Found" | "Done" | "Merged") {
+        let mut headers = Map::new();
+        let mut say = |name: &str, about: &str| {
+            headers.insert(name.into(), object!({ "description": about, "schema": { "type": "string" } }))
+        };
+        say("X-Vector-Clock", "The exact version, to be handed back");
+        if matches!(name, "Record" | "Committed") {
+            say("X-Served-From", "The region that answered");
+        }
+        if name == "Record" {
+            say("X-Replication-Lag-Ms", "How far this region is behind the others");
+        }
+        if name == "Committed" {
+            say("X-Replicated-To", "Other regions that have it already, as a JSON array");
+        }
+        answer["headers"] = headers.into();
+    }
+    answer
+}
+
+pub fn refusal(status: u16) -> Value {
+    let (about, schema) = match status {
+        400 => ("Something is wrong with the request; the message says what would be right", "Refusal"),
+        404 => ("Never written, or no such thing", "Refusal"),
+        409 => ("Something is there that the writer has not seen, or that does not fit", "ConflictDetected"),
+        410 => ("Deleted or expired", "Refusal"),
+        413 => ("Too large", "Refusal"),
+        429 => ("Too much at once; Retry-After says when to try again", "Refusal"),
+        _ => (
+            "Too few replicas answered; a write may stay or not. Retry-After says when to try again",
+            "Indeterminate",
+        ),
+    };
+    object!({ "description": about, "content": { "application/json": { "schema": reference(schema) } } })
+}
+
+fn reference(name: &str) -> Value {
+    object!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+pub fn schemas() -> Map<String, Value> {
+    let requests = object!({
+        "Entry": schema(&["key", "value"], object!({ "key": "user_1", "value": "Alice" })),
+        "Value": schema(&["value"], object!({
+            "value": { "name": "Alice" }, "ttl": 86400, "metadata": { "source": "mobile-app" },
+        })),
+        "Entries": schema(&["entries"], object!({ "entries": [
+            { "key": "user_a", "value": "100" }, { "key": "user_b", "value": "200" },
+        ] })),
+        "Keys": schema(&["keys"], object!({ "keys": ["user_a", "user_b"] })),
+        "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
+        "Argument": schema(&[], object!({ "amount": 5 })),
+        "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
+    });
+    let answers = object!({
+        "Done": schema(&["status"], object!({ "status": "ok", "key": "user_1", "timestamp": 1_737_541_800_045_u64 })),
+        "Found": schema(&["key", "value"], object!({
+            "key": "user_1", "value": "Alice", "timestamp": 1_737_541_800_045_u64,
+        })),
+        "Page": schema(&["entries", "next_page", "complete"], object!({
+            "entries": [{ "key": "user_a", "value": "100", "timestamp": 1_737_541_800_045_u64 }],
+            "next_page": null, "complete": true,
+        })),
+        "Results": schema(&["succeeded", "failed", "results"], object!({
+            "succeeded": 1, "failed": 1,
+            "results": [{ "key": "user_a", "status": 200 }, { "key": "", "status": 400, "error": "empty_key" }],
+        })),
+        "Record": schema(&["key", "value", "type", "vector_clock", "last_modified"], object!({
+            "key": "user:12345", "value": { "name": "Alice" }, "type": "lww_register",
+            "vector_clock": { "us-east": 42 }, "last_modified": "2025-01-22T10:30:00.000Z",
+        })),
+        "Committed": schema(&["status", "vector_clock"], object!({
+            "status": "committed", "vector_clock": { "us-east": 43 },
+        })),
+        "Merged": schema(&[], object!({ "value": 127, "state": { "us-east": 80 } })),
+        "Namespace": schema(&["namespace", "n"], object!({
+            "namespace": "shop", "n": 3, "default_type": "lww_register", "conflict_policy": "LWW",
+        })),
+        "Namespaces": schema(&["namespaces"], object!({ "namespaces": [] })),
+        "Conflict": schema(&["conflict_id", "key"], object!({
+            "conflict_id": "63…", "namespace": "default", "key": "user_1", "resolution_strategy": "lww",
+            "winning_value": "Alice", "losing_value": "Bob", "local_clock": {}, "remote_clock": {},
+            "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
+        })),
+        "Conflicts": schema(&["conflicts", "next_page"], object!({ "conflicts": [], "next_page": null })),
+        "Ring": schema(&["epoch", "nodes"], object!({ "epoch": 7, "partitions": 256, "n": 3, "nodes": [] })),
+        "Document": object!({ "type": "object" }),
+    });
+    let refusals = object!({
+        "Refusal": schema(&["error", "message"], object!({
+            "error": "bad_quorum", "message": "r=4 must be from 1 to 3, the n of namespace `default`",
+        })),
+        "Indeterminate": schema(&["error", "message"], object!({
+            "error": "indeterminate", "message": "1 of 2 replicas have acknowledged the write; …",
+            "status": "indeterminate", "acks": 1, "needed": 2,
+        })),
+        "ConflictDetected": schema(&["error", "message"], object!({
+            "error": "conflict_detected", "message": "the key holds what the writer has not seen; …",
+            "local_value": "Alice", "local_clock": { "us-east": 42 },
+            "remote_value": "Bob", "remote_clock": { "us-east": 39 }, "resolution_hint": "concurrent_writes",
+        })),
+    });
+    let all = [requests, answers, refusals].into_iter();
+    all.flat_map(|part| match part {
+        Value::Object(schemas) => schemas,
+        _ => Map::new(),
+    })
+    .collect()
+}
+
+/// The schema of an example.
+fn schema(required: &[&str], example: Value) -> Value {
+    let fields = example.as_object().expect("examples of bodies are objects");
+    let properties: Map<String, Value> =
+        fields.iter().map(|(name, value)| (name.clone(), type_of(name, value))).collect();
+    let mut schema = object!({ "type": "object", "properties": properties, "example": example });
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    schema
+}
+
+fn type_of(name: &str, value: &Value) -> Value {
+    match value {
+        // Values are the client's.
+        _ if name.ends_with("value") => object!({ "description": "Any JSON" }),
+        Value::Null => object!({ "type": "string", "nullable": true }),
+        Value::Bool(_) => object!({ "type": "boolean" }),
+        Value::Number(_) => object!({ "type": "integer" }),
+        Value::String(_) => object!({ "type": "string" }),
+        Value::Array(_) => object!({ "type": "array", "items": {} }),
+        Value::Object(_) => object!({ "type": "object", "additionalProperties": true }),
+    }
+}

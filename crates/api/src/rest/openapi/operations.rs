@@ -1,0 +1,359 @@
+//! The operations of the REST API: path, method, what it is for, what it takes, and how it is answered.
+//! This is text for people and programs; nothing is decided by it, and a test holds it against the routes.
+
+pub struct Operation {
+    pub path: &'static str,
+    pub method: &'static str,
+    pub tag: &'static str,
+    pub summary: &'static str,
+    /// Names of `params.rs`.
+    pub params: &'static [&'static str],
+    /// A body of `bodies.rs`.
+    pub body: Option<&'static str>,
+    /// A status, and the schema of its body.
+    pub answers: &'static [(u16, &'static str)],
+    pub refusals: &'static [u16],
+}
+
+impl Operation {
+    /// Where it lies when the path names the namespace.
+    pub fn path_of_namespace(&self) -> Option<String> {
+        let rest = match self.tag {
+            "store" => self.path.strip_prefix("/api/v1/store").map(|rest| format!("store{rest}")),
+            "data" | "crdt" => self.path.strip_prefix("/v1/").map(str::to_owned),
+            _ => None,
+        };
+        rest.map(|rest| format!("/v1/namespaces/{{ns}}/{rest}"))
+    }
+}
+
+pub const TAGS: [(&str, &str); 6] = [
+    ("store", "Keys and values"),
+    ("data", "Keys and values with consistency levels, versions and conditions"),
+    ("crdt", "Counters, sets, registers and exact numbers that merge"),
+    ("namespaces", "How many copies, which type, what happens to conflicts"),
+    ("conflicts", "Writes that lost, and how to bring them back"),
+    ("cluster", "The ring of nodes"),
+];
+
+const READ: &[u16] = &[400, 404, 410, 413, 429, 503];
+const WRITE: &[u16] = &[400, 404, 409, 413, 429, 503];
+const STORE_GET: &[&str] = &["{key}", "r", "raw", "explain", "timeout_ms", "X-Session-Token", "Accept"];
+const STORE_PUT: &[&str] =
+    &["{key}", "w", "ttl", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];
+const STORE_DELETE: &[&str] = &["{key}", "w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];
+const STORE_POST: &[&str] = &["w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];
+
+const fn operation(
+    method: &'static str,
+    path: &'static str,
+    tag: &'static str,
+    summary: &'static str,
+) -> Operation {
+    Operation { path, method, tag, summary, params: &[], body: None, answers: &[], refusals: &[400] }
+}
+
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        params: STORE_POST,
+        body: Some("Entry"),
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("post", "/api/v1/store/keys", "store", "Puts a key: put(key, value)")
+    },
+    Operation {
+        params: STORE_GET,
+        answers: &[(200, "Found")],
+        refusals: READ,
+        ..operation("get", "/api/v1/store/keys/{key}", "store", "Reads a key: read(key)")
+    },
+    Operation {
+        params: STORE_PUT,
+        body: Some("Value"),
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("put", "/api/v1/store/keys/{key}", "store", "Puts a key whose value is the body")
+    },
+    Operation {
+        params: STORE_DELETE,
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("delete", "/api/v1/store/keys/{key}", "store", "Deletes a key: delete(key)")
+    },
+    Operation {
+        params: STORE_POST,
+        body: Some("Entry"),
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("put", "/api/v1/store/key", "store", "The short spelling of put")
+    },
+    Operation {
+        params: &["key", "r", "raw", "explain", "timeout_ms", "X-Session-Token", "Accept"],
+        answers: &[(200, "Found")],
+        refusals: READ,
+        ..operation("get", "/api/v1/store/key", "store", "The short spelling of read")
+    },
+    Operation {
+        params: &["key", "w", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"],
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("delete", "/api/v1/store/key", "store", "The short spelling of delete")
+    },
+    Operation {
+        params: STORE_GET,
+        answers: &[(200, "Found")],
+        refusals: READ,
+        ..operation("get", "/api/v1/store/key/{key}", "store", "The short spelling of read")
+    },
+    Operation {
+        params: STORE_PUT,
+        body: Some("Value"),
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("put", "/api/v1/store/key/{key}", "store", "The short spelling of put")
+    },
+    Operation {
+        params: STORE_DELETE,
+        answers: &[(200, "Done")],
+        refusals: WRITE,
+        ..operation("delete", "/api/v1/store/key/{key}", "store", "The short spelling of delete")
+    },
+    Operation {
+        params: &["w", "sloppy", "timeout_ms", "X-Request-Id", "X-Fence"],
+        body: Some("Entries"),
+        answers: &[(200, "Results"), (207, "Results")],
+        refusals: WRITE,
+        ..operation(
+            "post",
+            "/api/v1/store/batch",
+            "store",
+            "Puts several keys, each on its own quorum: batchPut",
+        )
+    },
+    Operation {
+        params: &["start", "end", "prefix", "limit", "page", "r", "timeout_ms"],
+        answers: &[(200, "Page"), (206, "Page")],
+        refusals: &[400, 404, 429, 503],
+        ..operation(
+            "get",
+            "/api/v1/store/range",
+            "store",
+            "Reads a range of keys in order: readKeyRange(start, end)",
+        )
+    },
+    Operation {
+        params: &[
+            "{key}",
+            "r",
+            "raw",
+            "explain",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Session-Token",
+            "X-Min-Vector-Clock",
+            "Accept",
+        ],
+        answers: &[(200, "Record")],
+        refusals: READ,
+        ..operation("get", "/v1/data/{key}", "data", "Reads a key")
+    },
+    Operation {
+        params: &[
+            "{key}",
+            "w",
+            "ttl",
+            "sloppy",
+            "explain",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-If-Vector-Clock",
+            "X-Vector-Clock",
+            "X-Conflict-Resolution",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        body: Some("Value"),
+        answers: &[(200, "Committed")],
+        refusals: WRITE,
+        ..operation("put", "/v1/data/{key}", "data", "Writes a key")
+    },
+    Operation {
+        params: &[
+            "{key}",
+            "w",
+            "sloppy",
+            "explain",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-If-Vector-Clock",
+            "X-Vector-Clock",
+            "X-Conflict-Resolution",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        answers: &[(200, "Committed")],
+        refusals: WRITE,
+        ..operation("delete", "/v1/data/{key}", "data", "Deletes a key")
+    },
+    Operation {
+        params: &[
+            "r",
+            "w",
+            "sloppy",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        body: Some("KeysOrEntries"),
+        answers: &[(200, "Results"), (207, "Results")],
+        refusals: WRITE,
+        ..operation(
+            "post",
+            "/v1/data/batch",
+            "data",
+            "Reads the keys, or writes the entries, that the body names",
+        )
+    },
+    Operation {
+        params: &["r", "timeout_ms", "X-Consistency-Level", "X-Session-Token"],
+        body: Some("Keys"),
+        answers: &[(200, "Results"), (207, "Results")],
+        refusals: READ,
+        ..operation("post", "/v1/data/batch/read", "data", "Reads several keys")
+    },
+    Operation {
+        params: &[
+            "w",
+            "sloppy",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        body: Some("Entries"),
+        answers: &[(200, "Results"), (207, "Results")],
+        refusals: WRITE,
+        ..operation("post", "/v1/data/batch/write", "data", "Writes several keys, each on its own quorum")
+    },
+    Operation {
+        params: &[
+            "{type}",
+            "{key}",
+            "{operation}",
+            "w",
+            "sloppy",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Vector-Clock",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        body: Some("Argument"),
+        answers: &[(200, "Merged")],
+        refusals: WRITE,
+        ..operation(
+            "post",
+            "/v1/crdt/{type}:{key}/{operation}",
+            "crdt",
+            "Does an operation, and answers the value afterwards",
+        )
+    },
+    Operation {
+        params: &["{type}", "{key}", "r", "contains", "timeout_ms", "X-Consistency-Level", "X-Session-Token"],
+        answers: &[(200, "Merged")],
+        refusals: READ,
+        ..operation("get", "/v1/crdt/{type}:{key}", "crdt", "Reads a value that merges")
+    },
+    Operation {
+        params: &[
+            "{type}",
+            "{key}",
+            "w",
+            "sloppy",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Session-Token",
+            "X-Request-Id",
+            "X-Fence",
+        ],
+        answers: &[(200, "Merged")],
+        refusals: WRITE,
+        ..operation(
+            "delete",
+            "/v1/crdt/{type}:{key}",
+            "crdt",
+            "Deletes it; what the delete has not seen stays",
+        )
+    },
+    Operation {
+        answers: &[(200, "Namespaces")],
+        refusals: &[503],
+        ..operation("get", "/v1/namespaces", "namespaces", "Lists all namespaces")
+    },
+    Operation {
+        params: &["{ns}"],
+        answers: &[(200, "Namespace")],
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/namespaces/{ns}", "namespaces", "Tells what a namespace wants")
+    },
+    Operation {
+        params: &["{ns}"],
+        body: Some("Wanted"),
+        answers: &[(200, "Namespace"), (201, "Namespace")],
+        refusals: &[400, 409, 429, 503],
+        ..operation(
+            "put",
+            "/v1/namespaces/{ns}",
+            "namespaces",
+            "Creates a namespace, or changes its defaults; n is never changed",
+        )
+    },
+    Operation {
+        params: &["{ns}"],
+        answers: &[(200, "Done")],
+        refusals: &[400, 404, 409, 503],
+        ..operation("delete", "/v1/namespaces/{ns}", "namespaces", "Deletes an empty namespace")
+    },
+    Operation {
+        params: &["limit", "page", "key"],
+        answers: &[(200, "Conflicts")],
+        refusals: &[400, 503],
+        ..operation(
+            "get",
+            "/v1/conflicts",
+            "conflicts",
+            "Lists writes that lost, as this node's replicas have them",
+        )
+    },
+    Operation {
+        params: &["{id}"],
+        answers: &[(200, "Conflict")],
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/conflicts/{id}", "conflicts", "Shows both sides of one")
+    },
+    Operation {
+        params: &["{id}"],
+        answers: &[(200, "Committed")],
+        refusals: WRITE,
+        ..operation(
+            "post",
+            "/v1/conflicts/{id}/restore",
+            "conflicts",
+            "Writes the loser again, over the winner",
+        )
+    },
+    Operation {
+        answers: &[(200, "Ring")],
+        ..operation("get", "/v1/ring", "cluster", "Who is in the ring, what each keeps, and what moves")
+    },
+    Operation {
+        answers: &[(200, "Document")],
+        ..operation("get", "/openapi.json", "cluster", "This description")
+    },
+];

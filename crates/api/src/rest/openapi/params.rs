@@ -1,0 +1,93 @@
+//! Parameters of requests, each described once: in the path, the query or the head.
+//! A name goes in: in braces it is part of the path, with a capital letter a header, else part of the query.
+
+use serde_json::{Value, json as object};
+
+/// Name, schema, meaning.
+const PARAMS: [(&str, Kind, &str); 29] = [
+    ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
+    ("{ns}", Kind::Text, "The namespace"),
+    ("{id}", Kind::Text, "The id of a conflict"),
+    (
+        "{type}",
+        Kind::Choice(&["counter", "gcounter", "set", "register", "delta_numeric", "siblings"]),
+        "How the value merges",
+    ),
+    (
+        "{operation}",
+        Kind::Choice(&["increment", "decrement", "add", "remove", "contains", "set", "subtract", "delete"]),
+        "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set",
+    ),
+    ("ns", Kind::Text, "The namespace; `default` if not given"),
+    ("key", Kind::Text, "The key"),
+    ("r", Kind::Number, "How many replicas a read counts; a majority if not given"),
+    ("w", Kind::Number, "How many replicas must have a write durably; a majority if not given"),
+    (
+        "sloppy",
+        Kind::Flag,
+        "Other nodes may stand in for replicas that are down; reads may miss the write until they are back",
+    ),
+    ("timeout_ms", Kind::Number, "How long to wait for replicas"),
+    ("explain", Kind::Flag, "Tell where the key lies, who was counted and how long it took"),
+    ("raw", Kind::Flag, "Answer with the bytes alone, under their content type"),
+    ("ttl", Kind::Number, "Seconds to live, for a value that is sent as bytes"),
+    ("start", Kind::Text, "The first key, included"),
+    ("end", Kind::Text, "The key behind the last one, not included"),
+    ("prefix", Kind::Text, "All keys that begin so, instead of start and end"),
+    ("limit", Kind::Number, "The most entries of a page, up to 1000"),
+    ("page", Kind::Text, "next_page of the page before"),
+    ("contains", Kind::Text, "Ask whether this element is in the set"),
+    ("X-Request-Id", Kind::Text, "A write that is repeated with the same id is done once"),
+    (
+        "X-Fence",
+        Kind::Text,
+        "lock=NAME,token=N: refused once a holder with a later token has written the key",
+    ),
+    (
+        "X-Consistency-Level",
+        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM"]),
+        "How sure the answer must be; writes take the last two",
+    ),
+    ("X-Session-Token", Kind::Text, "Reads of a session see its writes, whatever the level"),
+    ("X-Min-Vector-Clock", Kind::Text, "The answer has seen this version: X-Vector-Clock of an earlier one"),
+    (
+        "X-If-Vector-Clock",
+        Kind::Text,
+        "Write only if nothing is there that this version has not seen, else 409",
+    ),
+    ("X-Vector-Clock", Kind::Text, "What the writer has seen: siblings in it are replaced"),
+    (
+        "X-Conflict-Resolution",
+        Kind::Choice(&["LWW", "CRDT", "FAIL"]),
+        "What happens to a write that has not seen what it overwrites",
+    ),
+    ("Accept", Kind::Text, "application/octet-stream, or the stored content type, for the bytes alone"),
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    Flag,
+    Choice(&'static [&'static str]),
+}
+
+pub fn describe(name: &str) -> Value {
+    let (_, kind, about) =
+        PARAMS.iter().find(|(known, ..)| *known == name).expect("every parameter is described");
+    let schema = match kind {
+        Kind::Text => object!({ "type": "string" }),
+        Kind::Number => object!({ "type": "integer", "minimum": 1 }),
+        Kind::Flag => object!({ "type": "boolean" }),
+        Kind::Choice(words) => object!({ "type": "string", "enum": words }),
+    };
+    let bare = name.trim_start_matches('{').trim_end_matches('}');
+    let place = match name.chars().next() {
+        Some('{') => "path",
+        Some('A'..='Z') => "header",
+        _ => "query",
+    };
+    object!({
+        "name": bare, "in": place, "required": place == "path", "description": about, "schema": schema,
+    })
+}

@@ -1,0 +1,117 @@
+//! `/api/v1/store/range`: the keys from one name to another, in order, a page at a time.
+//! The start is included, the end is not. Keys lie all over the ring, so a page says how much of the ring has
+//! answered: 206 when something may be missing, 503 when nothing was heard; never a silent hole.
+
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::value::{self, Shown};
+use super::{Rest, json};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base::Code;
+use base::key_range::prefix_end;
+use base::limits::MESH_PAGE_KEYS_MAX;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Reply, Request, Scan, Scanned};
+use mesh::ring::PARTITIONS;
+use serde::Serialize;
+
+pub const PARAMS: [&str; 7] = ["start", "end", "prefix", "limit", "page", "r", "timeout_ms"];
+
+#[derive(Serialize)]
+struct Page<'a> {
+    entries: Vec<Entry<'a>>,
+    /// Where to go on, for `page=`; null at the end.
+    next_page: Option<String>,
+    /// Whether every partition was heard.
+    complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_partitions: Option<u16>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    key: String,
+    value: Shown<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'static str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    timestamp: u64,
+}
+
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&PARAMS)?;
+    let scan = scan_of(&asked)?;
+    match rest.ask(Request::Scan(scan), asked.timeout()?).await? {
+        Reply::Scanned(scanned) => render(&scanned),
+        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        other => unreachable!("a scan is not answered by {other:?}"),
+    }
+}
+
+fn scan_of(asked: &Asked) -> Result<Scan, Refusal> {
+    let query = &asked.query;
+    let name = |name: &str| query.get(name).map(|text| Bytes::copy_from_slice(text.as_bytes()));
+    let (start, end) = match name("prefix") {
+        None => (name("start").unwrap_or_default(), name("end").filter(|end| !end.is_empty())),
+        Some(_) if query.get("start").or(query.get("end")).is_some() => {
+            return Err(Refusal::bad("give either prefix or start and end"));
+        }
+        Some(prefix) if prefix.is_empty() => (prefix, None),
+        Some(prefix) => (prefix.clone(), end_of(&prefix)),
+    };
+    if end.as_ref().is_some_and(|end| start > *end) {
+        return Err(Refusal::bad("start must not come behind end; start is included, end is not"));
+    }
+    let start = match query.get("page") {
+        None => start,
+        Some(token) => decode_token(token).filter(|from| *from >= start).ok_or_else(|| {
+            Refusal::bad("page must be the next_page of an earlier answer with the same start and end")
+        })?,
+    };
+    let limit = query.number("limit", 1, MESH_PAGE_KEYS_MAX as u64)?.unwrap_or(MESH_PAGE_KEYS_MAX as u64);
+    Ok(Scan { space: asked.space.id, start, end, limit: limit as usize, r: asked.r()? })
+}
+
+/// The first name behind those that begin so; none if there is no such.
+fn end_of(prefix: &Bytes) -> Option<Bytes> {
+    let end = prefix_end(prefix);
+    (end.as_ref() != b"\0").then(|| Bytes::copy_from_slice(&end))
+}
+
+fn decode_token(token: &str) -> Option<Bytes> {
+    URL_SAFE_NO_PAD.decode(token).ok().map(Bytes::from)
+}
+
+fn render(scanned: &Scanned) -> Result<Response, Refusal> {
+    if usize::from(scanned.n_missing) >= PARTITIONS {
+        let message = "no partition had enough replicas that answered; try again, or ask for fewer with r=";
+        let refusal = Refusal::new(Code::TooFewReplicas, message).with("status", "unavailable");
+        return Err(refusal.with("missing_partitions", scanned.n_missing));
+    }
+    let entries = scanned.records.iter().map(|(key, record)| shown(key, record)).collect();
+    let complete = scanned.n_missing == 0;
+    let mut response = json(&Page {
+        entries,
+        next_page: scanned.next.as_ref().map(|next| URL_SAFE_NO_PAD.encode(next)),
+        complete,
+        missing_partitions: (!complete).then_some(scanned.n_missing),
+    });
+    if !complete {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}
+
+fn shown<'a>(key: &Key, record: &'a Record) -> Entry<'a> {
+    let (value, encoding) = value::show(record);
+    let kind = (!record.kind.is_last_write_wins()).then(|| value::kind_name(record.kind));
+    let key = String::from_utf8_lossy(&key.name()).into_owned();
+    Entry { key, value, encoding, kind, timestamp: record.updated_ms() }
+}

@@ -1,0 +1,158 @@
+//! Refusals of the REST API: a code of the one table, and a sentence that says what would be right.
+//! A code and words go in, a status with a JSON body comes out; whoever may try again is told when. The name of
+//! the code is the word that programs match on.
+
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use base::Code;
+use serde_json::{Map, Value};
+
+/// When to try again, in seconds.
+const RETRY_AFTER_SECONDS: &str = "1";
+
+#[derive(Debug)]
+pub struct Refusal {
+    pub code: Code,
+    message: String,
+    details: Map<String, Value>,
+}
+
+impl Refusal {
+    pub fn new(code: Code, message: impl Into<String>) -> Refusal {
+        Refusal { code, message: message.into(), details: Map::new() }
+    }
+
+    /// The client has got something wrong.
+    pub fn bad(message: impl Into<String>) -> Refusal {
+        Refusal::new(Code::BadRequest, message)
+    }
+
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Refusal {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// A write that too few have acknowledged.
+    pub fn indeterminate(acks: u8, needed: u8) -> Refusal {
+        let message = format!(
+            "{acks} of {needed} replicas have acknowledged the write; it may stay or be overwritten, and is not \
+             undone; repeat it with the same X-Request-Id, or read the key"
+        );
+        let refusal = Refusal::new(Code::Indeterminate, message).with("status", "indeterminate");
+        refusal.with("acks", acks).with("needed", needed)
+    }
+
+    /// A read that too few have answered.
+    pub fn unavailable(acks: u8, needed: u8) -> Refusal {
+        let message = format!("{acks} of {needed} replicas answered; try again, or ask for fewer with r=");
+        let refusal = Refusal::new(Code::TooFewReplicas, message).with("status", "unavailable");
+        refusal.with("acks", acks).with("needed", needed)
+    }
+
+    pub fn status(&self) -> StatusCode {
+        status_of(self.code)
+    }
+
+    /// The answer without its status, for a part of a larger one.
+    pub fn body(self) -> Map<String, Value> {
+        let mut body = self.details;
+        body.insert("error".to_owned(), word_of(self.code).into());
+        body.insert("message".to_owned(), self.message.into());
+        body
+    }
+}
+
+impl From<Code> for Refusal {
+    fn from(code: Code) -> Refusal {
+        let message = match code {
+            Code::EmptyKey => "a key is not empty".to_owned(),
+            Code::BadQuorum => {
+                "r and w are 1 or more, and not more than the namespace's n or the nodes there \
+                                are; GET /v1/ring tells both"
+                    .to_owned()
+            }
+            Code::WrongType => {
+                "the key holds a value of another type; delete it first, or use the operations \
+                                of its type"
+                    .to_owned()
+            }
+            Code::FencePassed => "a holder with a later token has written the key".to_owned(),
+            Code::UnknownSpace => "no such namespace; PUT /v1/namespaces/{ns} creates one".to_owned(),
+            code => {
+                let message = code.message();
+                message.split_once(": ").map_or(message, |(_, words)| words).to_owned()
+            }
+        };
+        Refusal::new(code, message)
+    }
+}
+
+/// Where the REST API is more precise than a gateway of gRPC.
+fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::KeyDeleted => StatusCode::GONE,
+        Code::RequestTooLarge | Code::TooManyOps => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::ConflictDetected
+        | Code::WrongType
+        | Code::FencePassed
+        | Code::NamespaceDiffers
+        | Code::NamespaceInUse
+        | Code::TopologyBusy => StatusCode::CONFLICT,
+        code => StatusCode::from_u16(code.grpc().http_status()).expect("the table holds statuses"),
+    }
+}
+
+/// `KeyAbsent` is `key_absent`.
+fn word_of(code: Code) -> String {
+    let mut word = String::new();
+    for letter in format!("{code:?}").chars() {
+        if letter.is_ascii_uppercase() && !word.is_empty() {
+            word.push('_');
+        }
+        word.push(letter.to_ascii_lowercase());
+    }
+    word
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let again = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let mut response = (status, axum::Json(self.body())).into_response();
+        if again {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_word_and_a_failing_status() {
+        for code in Code::ALL {
+            let refusal = Refusal::from(*code);
+            assert!(refusal.status().is_client_error() || refusal.status().is_server_error(), "{code:?}");
+            let body = refusal.body();
+            assert!(body["error"].as_str().is_some_and(|word| !word.contains(char::is_uppercase)));
+            assert!(!body["message"].as_str().unwrap().is_empty());
+        }
+        assert_eq!(word_of(Code::ConflictDetected), "conflict_detected");
+    }
+
+    #[test]
+    fn whoever_may_try_again_is_told_when() {
+        let response = Refusal::indeterminate(1, 2).into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], RETRY_AFTER_SECONDS);
+        assert!(Refusal::bad("").into_response().headers().get(RETRY_AFTER).is_none());
+        let body = Refusal::indeterminate(1, 2).body();
+        assert_eq!(
+            (&body["status"], &body["acks"], &body["needed"]),
+            (&"indeterminate".into(), &1.into(), &2.into())
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! Namespaces as this process knows them: the document, decoded once for each of its versions.
+//! A name goes in, the number of the namespace and what it wants come out. One that this member has not heard of
+//! yet is looked for where it was agreed on before it is refused.
+
+use super::refusal::Refusal;
+use base::Code;
+use bytes::Bytes;
+use mesh::namespaces::{self, Namespace, Namespaces};
+use server::Handle;
+use std::sync::{Arc, Mutex};
+
+/// One that a request is about.
+#[derive(Clone, Debug)]
+pub struct Space {
+    pub name: String,
+    pub id: u32,
+    pub wants: Namespace,
+}
+
+#[derive(Default)]
+pub struct Spaces {
+    /// The version that was decoded last, and what it says.
+    known: Mutex<(u64, Arc<Namespaces>)>,
+}
+
+impl Spaces {
+    /// All of them, as far as this member has applied.
+    pub fn here(&self, handle: &Handle) -> Arc<Namespaces> {
+        let Some((version, bytes)) = handle.document_here(namespaces::DOCUMENT) else {
+            return Arc::default();
+        };
+        self.decoded(version, bytes)
+    }
+
+    /// All of them as they are now, with the version of the document; zero if there is none yet.
+    pub async fn now(&self, handle: &Handle) -> Result<(u64, Arc<Namespaces>), Code> {
+        Ok(match handle.document(namespaces::DOCUMENT).await? {
+            None => (0, Arc::default()),
+            Some((version, bytes)) => (version, self.decoded(version, bytes)),
+        })
+    }
+
+    fn decoded(&self, version: u64, bytes: Bytes) -> Arc<Namespaces> {
+        let mut known = self.known.lock().expect("no thread panics while it holds the namespaces");
+        if known.0 != version {
+            match Namespaces::decode(bytes) {
+                Some(decoded) => *known = (version, Arc::new(decoded)),
+                // A member of a later version has written it; what was known before still holds.
+                None => {
+                    tracing::error!(version, "the namespaces cannot be read");
+                    known.0 = version;
+                }
+            }
+        }
+        known.1.clone()
+    }
+
+    /// The one that is always there.
+    pub fn usual(&self, handle: &Handle) -> Space {
+        let name = namespaces::DEFAULT;
+        let wants = self.here(handle).get(name).unwrap_or_default();
+        Space { name: name.to_owned(), id: namespaces::id_of(name), wants }
+    }
+
+    pub async fn find(&self, handle: &Handle, name: &str) -> Result<Space, Refusal> {
+        if !namespaces::is_name(name) {
+            return Err(bad_name(name));
+        }
+        let wants = match self.here(handle).get(name) {
+            Some(wants) => Some(wants),
+            None => self.now(handle).await?.1.get(name),
+        };
+        let Some(wants) = wants else {
+            let message = format!("no namespace `{name}`; PUT /v1/namespaces/{name} {{\"n\":3}} creates it");
+            return Err(Refusal::new(Code::UnknownSpace, message));
+        };
+        Ok(Space { name: name.to_owned(), id: namespaces::id_of(name), wants })
+    }
+}
+
+pub fn bad_name(name: &str) -> Refusal {
+    Refusal::bad(format!(
+        "`{name}` is no name of a namespace: 1 to 64 small letters, digits, dots, dashes and underscores"
+    ))
+}

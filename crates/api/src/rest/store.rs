@@ -1,0 +1,163 @@
+//! `/api/v1/store`: put, get and delete of single keys, as the first design of the store had them.
+//! A key that was never written is answered with 404, one that was deleted with 410.
+
+use super::asked::{Asked, Whole, now_ms, parse_json};
+use super::refusal::Refusal;
+use super::value::{self, Shown};
+use super::write::{self, Given};
+use super::{Rest, clock, date, explain, json};
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use base::Code;
+use mesh::Op;
+use mesh::record::{Body, Kind, Record};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"];
+pub const GET_PARAMS: [&str; 5] = ["r", "timeout_ms", "explain", "raw", "key"];
+pub const DELETE_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "key"];
+const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata and type may be added"#;
+
+/// A key with its value, as a body holds them.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry<'a> {
+    #[serde(borrow)]
+    pub key: Cow<'a, str>,
+    #[serde(borrow)]
+    value: &'a RawValue,
+    ttl: Option<u64>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    schema_version: Option<u32>,
+    home_region: Option<String>,
+}
+
+impl<'a> Entry<'a> {
+    pub fn given(self) -> (Cow<'a, str>, Given<'a>) {
+        let Entry { key, value, ttl, metadata, kind, schema_version, home_region } = self;
+        (key, Given { value, ttl, metadata, kind, schema_version, home_region })
+    }
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    status: &'static str,
+    key: &'a str,
+    /// When it was written, in milliseconds; what was written later wins.
+    timestamp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Value>,
+}
+
+/// `POST /keys` and `PUT /key`: the key is in the body.
+pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    asked.query.only(&PUT_PARAMS)?;
+    let (key, given) = parse_json::<Entry<'_>>(&body, RIGHT)?.given();
+    let write = write::of_given(&rest, &asked, asked.key_of(&key)?, given, None)?;
+    done(&rest, &asked, &key, write, "ok").await
+}
+
+/// `PUT /keys/{key}`: the body is a value, in JSON or as bytes.
+pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    asked.query.only(&PUT_PARAMS)?;
+    let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
+    done(&rest, &asked, asked.key_text()?, write, "ok").await
+}
+
+/// A tombstone is written whether or not the key is there: it may be on its way.
+pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&DELETE_PARAMS)?;
+    let write = write::plain(&asked, asked.key()?, Kind::Register, Op::Delete, None)?;
+    done(&rest, &asked, asked.key_text()?, write, "deleted").await
+}
+
+async fn done(
+    rest: &Rest,
+    asked: &Asked,
+    key: &str,
+    write: mesh::request::Write,
+    status: &'static str,
+) -> Result<Response, Refusal> {
+    let explaining = explain::Explaining::begin(asked)?;
+    let mesh_key = write.key.clone();
+    let record = write::perform(rest, asked, write).await?;
+    let explain = explaining.map(|explaining| explaining.end(rest, asked, &mesh_key, &record));
+    let mut response = json(&Done { status, key, timestamp: record.updated_ms(), explain });
+    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    Ok(response)
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    key: &'a str,
+    value: Shown<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content_type: Option<&'a str>,
+    timestamp: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explain: Option<Value>,
+}
+
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&GET_PARAMS)?;
+    let explaining = explain::Explaining::begin(&asked)?;
+    let key = asked.key()?;
+    let record = rest.read(key.clone(), asked.r()?, asked.timeout()?).await?;
+    let record = live(&rest, record)?;
+    let content_type = value::content_type(&record);
+    let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
+        raw(&record)
+    } else {
+        let (value, encoding) = value::show(&record);
+        let explain = explaining.map(|explaining| explaining.end(&rest, &asked, &key, &record));
+        let key = asked.key_text()?;
+        json(&Found { key, value, encoding, content_type, timestamp: record.updated_ms(), explain })
+    };
+    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    Ok(response)
+}
+
+/// A record that can be shown; one that is gone, or never was, is refused as such.
+pub fn live(rest: &Rest, record: Option<Box<Record>>) -> Result<Box<Record>, Refusal> {
+    let Some(record) = record else {
+        return Err(Refusal::new(Code::KeyAbsent, "this key was never written, or was deleted long ago"));
+    };
+    let gone = |how: &str, at_ms: u64| {
+        let message = format!("the key {how} at {}", date::rfc3339(at_ms));
+        let refusal = Refusal::new(Code::KeyDeleted, message);
+        let counts = clock::by_region(&record.context, |region| rest.region_name(region));
+        let counts = serde_json::to_value(counts).expect("counts can be written as JSON");
+        refusal.with("vector_clock", counts).with("x_vector_clock", clock::word_of(&record.context))
+    };
+    match record.header.expires_ms {
+        _ if record.is_tombstone() => Err(gone("was deleted", record.updated_ms())),
+        Some(at_ms) if at_ms <= now_ms() => Err(gone("expired", at_ms)),
+        _ => Ok(record),
+    }
+}
+
+/// The bytes alone, under their content type.
+pub fn raw(record: &Record) -> Response {
+    let json_type = HeaderValue::from_static("application/json");
+    let (bytes, content_type) = match &record.body {
+        Body::Register(bytes) => {
+            let stored = value::content_type(record).and_then(|kind| HeaderValue::try_from(kind).ok());
+            (bytes.to_vec(), stored.unwrap_or(json_type))
+        }
+        _ => (serde_json::to_vec(&value::show(record).0).expect("values can be written as JSON"), json_type),
+    };
+    let mut response = bytes.into_response();
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}

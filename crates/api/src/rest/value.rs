@@ -1,0 +1,193 @@
+//! Values as clients write and read them: JSON, or bytes of any other kind with their content type.
+//! JSON is kept as its text, so that what is read is what was written, digit for digit; bytes are kept as they are,
+//! and their content type lies in the record's metadata under a name that clients cannot use for themselves.
+
+use super::refusal::Refusal;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use mesh::record::{Body, Kind, Record};
+use mesh::siblings::Sibling;
+use mesh::{Decimal, RegionId};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// The metadata in which the content type of bytes lies.
+pub const CONTENT_TYPE_NAME: &[u8] = b"content-type";
+const CONTENT_TYPE_BYTES_MAX: usize = 128;
+
+/// How a request's body is to be read.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Content {
+    Json,
+    /// The bytes themselves, of this type.
+    Raw(String),
+}
+
+impl Content {
+    /// `curl -d` calls everything a form; nobody means one here.
+    pub fn of(headers: &HeaderMap) -> Result<Content, Refusal> {
+        let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Content::Json) };
+        let text = value.to_str().ok().filter(|text| text.len() <= CONTENT_TYPE_BYTES_MAX);
+        let text = text.ok_or_else(|| {
+            Refusal::bad(format!("Content-Type must be plain text of at most {CONTENT_TYPE_BYTES_MAX} bytes"))
+        })?;
+        let essence = text.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+        Ok(match essence.as_str() {
+            "" | "application/json" | "text/json" | "application/x-www-form-urlencoded" => Content::Json,
+            json if json.ends_with("+json") => Content::Json,
+            _ => Content::Raw(text.to_owned()),
+        })
+    }
+}
+
+/// The type of what is stored; none for JSON.
+pub fn content_type(record: &Record) -> Option<&str> {
+    let metadata = &record.header.rare.as_ref()?.metadata;
+    let (_, kind) = metadata.iter().find(|(name, _)| name == CONTENT_TYPE_NAME)?;
+    std::str::from_utf8(kind).ok()
+}
+
+/// Whether the client wants the bytes alone: it asks for bytes, or for the very type that is stored.
+pub fn wants_raw(headers: &HeaderMap, stored: Option<&str>) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accept.starts_with("application/octet-stream") || stored.is_some_and(|stored| accept == stored)
+}
+
+/// What metadata a record has beside the content type.
+pub fn metadata(record: &Record) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
+    let rare = record.header.rare.as_deref();
+    let pairs = rare.map_or(&[][..], |rare| &rare.metadata);
+    let pairs = pairs.iter().filter(|(name, _)| name != CONTENT_TYPE_NAME);
+    pairs.map(|(name, value)| (String::from_utf8_lossy(name), String::from_utf8_lossy(value))).collect()
+}
+
+/// A value as JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub enum Shown<'a> {
+    Json(&'a RawValue),
+    Text(Cow<'a, str>),
+    Whole(i128),
+    Elements(Vec<Cow<'a, str>>),
+    Nothing,
+}
+
+/// What a record holds. The second is `base64` if bytes had to be written so.
+pub fn show(record: &Record) -> (Shown<'_>, Option<&'static str>) {
+    match &record.body {
+        _ if record.is_tombstone() => (Shown::Nothing, None),
+        Body::Register(bytes) => show_bytes(bytes, content_type(record)),
+        Body::Tally(tally) if record.kind == Kind::Numeric => {
+            (Shown::Text(Decimal(tally.value()).to_string().into()), None)
+        }
+        Body::Tally(tally) => (Shown::Whole(tally.value()), None),
+        Body::Set(set) => (Shown::Elements(set.elements().map(|one| text_of(one)).collect()), None),
+        Body::Siblings(siblings) => match newest(siblings.values()) {
+            Some(sibling) => show_bytes(&sibling.value, content_type(record)),
+            None => (Shown::Nothing, None),
+        },
+    }
+}
+
+/// Bytes that are no JSON although nothing says so are shown all the same.
+pub fn show_bytes<'a>(bytes: &'a Bytes, content_type: Option<&str>) -> (Shown<'a>, Option<&'static str>) {
+    let text = content_type.is_some_and(|kind| kind.starts_with("text/"));
+    match std::str::from_utf8(bytes) {
+        Ok(json) if content_type.is_none() && serde_json::from_str::<&RawValue>(json).is_ok() => {
+            (Shown::Json(serde_json::from_str(json).expect("it was read just now")), None)
+        }
+        Ok(plain) if text => (Shown::Text(plain.into()), None),
+        _ => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
+    }
+}
+
+/// The one that was written last.
+fn newest(siblings: &[Sibling]) -> Option<&Sibling> {
+    siblings.iter().max_by_key(|sibling| (sibling.stamp, sibling.dot))
+}
+
+/// Elements of sets are text.
+pub fn text_of(bytes: &Bytes) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// The types of data by the names that clients use.
+pub const KINDS: [(&str, Kind); 6] = [
+    ("lww_register", Kind::Register),
+    ("gcounter", Kind::GrowingCounter),
+    ("pncounter", Kind::Counter),
+    ("delta_numeric", Kind::Numeric),
+    ("orset", Kind::Set),
+    ("siblings", Kind::Siblings),
+];
+
+pub fn kind_name(kind: Kind) -> &'static str {
+    KINDS.iter().find(|(_, other)| *other == kind).map_or("unknown", |(name, _)| name)
+}
+
+pub fn kind_named(name: &str) -> Result<Kind, Refusal> {
+    KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind).ok_or_else(|| {
+        let names = KINDS.map(|(name, _)| name).join(", ");
+        Refusal::bad(format!("`{name}` is no type of data; there are {names}"))
+    })
+}
+
+/// What each region has contributed to a sum.
+pub fn parts_by_region(record: &Record, name: impl Fn(RegionId) -> String) -> BTreeMap<String, i128> {
+    let mut parts = BTreeMap::new();
+    if let Body::Tally(tally) = &record.body {
+        for (actor, part) in tally.parts() {
+            *parts.entry(name(actor.region)).or_insert(0) += part;
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
+    }
+
+    #[test]
+    fn only_what_is_no_json_is_taken_as_bytes() {
+        for json in
+            ["application/json", "application/json; charset=utf-8", "application/x-www-form-urlencoded"]
+        {
+            assert_eq!(Content::of(&headers(CONTENT_TYPE, json)).unwrap(), Content::Json, "{json}");
+        }
+        assert_eq!(Content::of(&HeaderMap::new()).unwrap(), Content::Json);
+        let raw = Content::of(&headers(CONTENT_TYPE, "image/png")).unwrap();
+        assert_eq!(raw, Content::Raw("image/png".to_owned()));
+    }
+
+    #[test]
+    fn values_are_shown_as_they_were_written() {
+        let shown = |bytes: &'static [u8], kind| {
+            let bytes = Bytes::from_static(bytes);
+            let (shown, encoding) = show_bytes(&bytes, kind);
+            (serde_json::to_string(&shown).unwrap(), encoding)
+        };
+        assert_eq!(shown(b"1.10", None), ("1.10".to_owned(), None));
+        assert_eq!(shown(br#"{"b":1, "a":2}"#, None), (r#"{"b":1, "a":2}"#.to_owned(), None));
+        assert_eq!(shown(b"plain", Some("text/plain")), (r#""plain""#.to_owned(), None));
+        assert_eq!(shown(b"\xff\x00", Some("image/png")), (r#""/wA=""#.to_owned(), Some("base64")));
+        assert_eq!(shown(b"{", None), (r#""ew==""#.to_owned(), Some("base64")));
+    }
+
+    #[test]
+    fn bytes_are_given_to_whoever_asks_for_them() {
+        assert!(wants_raw(&headers(ACCEPT, "application/octet-stream"), None));
+        assert!(wants_raw(&headers(ACCEPT, "image/png"), Some("image/png")));
+        assert!(!wants_raw(&headers(ACCEPT, "*/*"), Some("image/png")));
+        assert!(!wants_raw(&HeaderMap::new(), None));
+    }
+}

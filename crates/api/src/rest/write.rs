@@ -1,0 +1,243 @@
+//! One write on its way into the mesh: what it says, what comes with it, and what its answer is.
+//! A request's head and the value that its body holds go in; the record as it is now comes out, or a refusal. A
+//! write that was conditional and came too late is answered with both sides.
+
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::value::{self, CONTENT_TYPE_NAME, Content};
+use super::{Rest, clock};
+use base::Code;
+use bytes::Bytes;
+use mesh::key::Key;
+use mesh::namespaces::Policy;
+use mesh::record::{Kind, METADATA_MAX, Record};
+use mesh::request::{Reply, Request, Write};
+use mesh::{Context, Decimal, Op, RegionId};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// What a metadata's name or value may take.
+const METADATA_BYTES_MAX: usize = 1_024;
+
+/// What a body of JSON may say about a value.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Given<'a> {
+    #[serde(borrow)]
+    pub value: &'a RawValue,
+    /// In seconds.
+    pub ttl: Option<u64>,
+    #[serde(default)]
+    pub metadata: BTreeMap<String, String>,
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub schema_version: Option<u32>,
+    pub home_region: Option<String>,
+}
+
+pub const RIGHT: &str =
+    r#"{"value": …, "ttl": seconds, "metadata": {"name": "text"}}, all but value optional"#;
+
+/// How a write is to be judged against what it overwrites.
+pub fn policy(asked: &Asked) -> Result<Policy, Refusal> {
+    match asked.header("x-conflict-resolution") {
+        None => Ok(asked.space.wants.policy),
+        Some(word) => policy_named(&String::from_utf8_lossy(word)),
+    }
+}
+
+pub const POLICIES: [(&str, Policy); 3] =
+    [("LWW", Policy::LastWriteWins), ("CRDT", Policy::Merge), ("FAIL", Policy::Fail)];
+
+pub fn policy_named(word: &str) -> Result<Policy, Refusal> {
+    POLICIES
+        .iter()
+        .find(|(known, _)| *known == word)
+        .map(|(_, policy)| *policy)
+        .ok_or_else(|| Refusal::bad(format!("conflicts are resolved by LWW, CRDT or FAIL, not by `{word}`")))
+}
+
+/// Only if nothing is there that the writer has not seen.
+pub fn expectation(asked: &Asked) -> Result<Option<Context>, Refusal> {
+    let seen = asked.clock("X-If-Vector-Clock")?;
+    Ok(match policy(asked)? {
+        Policy::Fail => Some(seen.unwrap_or_default()),
+        Policy::LastWriteWins | Policy::Merge => seen,
+    })
+}
+
+/// A write that says nothing of its own yet.
+pub fn plain(asked: &Asked, key: Key, kind: Kind, op: Op, part: Option<usize>) -> Result<Write, Refusal> {
+    Ok(Write {
+        key,
+        kind,
+        op,
+        attributes: asked.attributes(part)?,
+        expect: expectation(asked)?,
+        w: asked.w()?,
+        sloppy: asked.query.flag("sloppy")?,
+    })
+}
+
+/// A body of the type that its head says, as a write of the key.
+pub fn of_body(rest: &Rest, asked: &Asked, key: Key, body: &Bytes) -> Result<Write, Refusal> {
+    match Content::of(&asked.headers)? {
+        Content::Json => of_given(rest, asked, key, super::asked::parse_json(body, RIGHT)?, None),
+        Content::Raw(content_type) => {
+            check_size(rest, body.len())?;
+            let mut write = plain(asked, key, Kind::Register, Op::Put(body.clone()), None)?;
+            let ttl = asked.query.number("ttl", 0, u64::MAX)?;
+            write.attributes.expires_ms = super::asked::expiry(ttl)?;
+            write.attributes.metadata = vec![(CONTENT_TYPE_NAME.into(), content_type.into())];
+            Ok(write)
+        }
+    }
+}
+
+pub fn of_given(
+    rest: &Rest,
+    asked: &Asked,
+    key: Key,
+    given: Given<'_>,
+    part: Option<usize>,
+) -> Result<Write, Refusal> {
+    let kind = kind_of(asked, given.kind.as_deref())?;
+    check_size(rest, given.value.get().len())?;
+    let op = op_of(kind, given.value)?;
+    let mut write = plain(asked, key, kind, op, part)?;
+    write.attributes.expires_ms = super::asked::expiry(given.ttl)?;
+    write.attributes.metadata = metadata_of(given.metadata)?;
+    write.attributes.schema = given.schema_version.unwrap_or(0);
+    write.attributes.home = given.home_region.map(|name| RegionId::of(&name));
+    Ok(write)
+}
+
+/// Who wants to merge and does not say how keeps values side by side.
+fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
+    if let Some(name) = named {
+        return value::kind_named(name);
+    }
+    let usual = asked.space.wants.kind;
+    let merges = policy(asked)? == Policy::Merge;
+    Ok(if merges && usual.is_last_write_wins() { Kind::Siblings } else { usual })
+}
+
+fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
+    match kind {
+        Kind::Register | Kind::Siblings | Kind::Custom => {
+            Ok(Op::Put(Bytes::copy_from_slice(given.get().as_bytes())))
+        }
+        Kind::Numeric => Ok(Op::Assign(decimal_of(given)?.0)),
+        Kind::GrowingCounter | Kind::Counter => Err(Refusal::bad(format!(
+            "a {} is not put; POST /v1/crdt/{0}:KEY/increment {{\"amount\": 1}}",
+            value::kind_name(kind)
+        ))),
+        Kind::Set => Err(Refusal::bad(
+            "an orset is not put; POST /v1/crdt/set:KEY/add {\"element\": \"text\"}".to_owned(),
+        )),
+    }
+}
+
+/// A number, or text that is one: exact to eighteen digits behind the point.
+pub fn decimal_of(given: &RawValue) -> Result<Decimal, Refusal> {
+    let text = serde_json::from_str::<String>(given.get()).unwrap_or_else(|_| given.get().to_owned());
+    Decimal::parse(&text).ok_or_else(|| {
+        let right = "\"12.50\" or 12.5, with at most eighteen digits behind the point and no exponent";
+        Refusal::bad(format!("`{text}` is no decimal; right is {right}"))
+    })
+}
+
+fn metadata_of(given: BTreeMap<String, String>) -> Result<Vec<(Bytes, Bytes)>, Refusal> {
+    let long = |text: &String| text.len() > METADATA_BYTES_MAX;
+    if given.len() > METADATA_MAX || given.iter().any(|(name, value)| long(name) || long(value)) {
+        let bounds = format!("{METADATA_MAX} pairs of at most {METADATA_BYTES_MAX} bytes each");
+        return Err(Refusal::new(Code::RequestTooLarge, format!("metadata takes at most {bounds}")));
+    }
+    if given.keys().any(|name| name.as_bytes() == CONTENT_TYPE_NAME) {
+        return Err(Refusal::bad("the metadata `content-type` is ours; send bytes with their Content-Type"));
+    }
+    Ok(given.into_iter().map(|(name, value)| (name.into(), value.into())).collect())
+}
+
+fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
+    let max = rest.value_bytes_max();
+    match len > max {
+        true => Err(Refusal::new(
+            Code::RequestTooLarge,
+            format!("a value takes at most {max} bytes, this one has {len}"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Asks the mesh, and waits.
+pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
+    let (op, expect) = (write.op.clone(), write.expect.clone());
+    match rest.ask(Request::Write(write), asked.timeout()?).await? {
+        Reply::Conflict(record) => Err(conflict(rest, &record, &op, expect.as_ref())),
+        reply => settled(reply),
+    }
+}
+
+/// What one write came to; those of a batch are not conditional.
+pub fn settled(reply: Reply) -> Result<Box<Record>, Refusal> {
+    match reply {
+        Reply::Written(record) => Ok(record),
+        Reply::Indeterminate { acks, needed } => Err(Refusal::indeterminate(acks, needed)),
+        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        Reply::Refused(code) => Err(code.into()),
+        Reply::Conflict(_) => Err(Code::ConflictDetected.into()),
+        other => unreachable!("a write is not answered by {other:?}"),
+    }
+}
+
+/// Both sides: what is there, and what was to be written.
+fn conflict(rest: &Rest, record: &Record, op: &Op, expect: Option<&Context>) -> Refusal {
+    let (local, _) = value::show(record);
+    let remote = match op {
+        Op::Put(bytes) => serde_json::to_value(value::show_bytes(bytes, None).0).unwrap_or(Value::Null),
+        Op::Assign(units) => Decimal(*units).to_string().into(),
+        _ => Value::Null,
+    };
+    let clock = |context: &Context| {
+        let counts = clock::by_region(context, |region| rest.region_name(region));
+        serde_json::to_value(counts).expect("counts can be written as JSON")
+    };
+    let message =
+        "the key holds what the writer has not seen; read it, and write again with X-If-Vector-Clock";
+    Refusal::new(Code::ConflictDetected, message)
+        .with("local_value", serde_json::to_value(local).unwrap_or(Value::Null))
+        .with("local_clock", clock(&record.context))
+        .with("local_vector_clock", clock::word_of(&record.context))
+        .with("remote_value", remote)
+        .with("remote_clock", expect.map_or_else(|| Value::Object(Default::default()), clock))
+        .with("resolution_hint", "concurrent_writes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact_or_refused() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        for (text, right) in [("12.5", "12.5"), ("\"-0.10\"", "-0.1"), ("100", "100")] {
+            assert_eq!(decimal_of(&raw(text)).unwrap().to_string(), right);
+        }
+        for text in ["1e3", "\"ten\"", "null", "[1]", "0.1234567890123456789"] {
+            assert!(decimal_of(&raw(text)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn metadata_is_bounded_and_one_name_is_ours() {
+        let pairs = |n: usize| (0..n).map(|i| (format!("{i:03}"), String::new())).collect();
+        assert!(metadata_of(pairs(METADATA_MAX)).is_ok());
+        assert!(metadata_of(pairs(METADATA_MAX + 1)).is_err());
+        let long = BTreeMap::from([("a".to_owned(), "x".repeat(METADATA_BYTES_MAX + 1))]);
+        assert!(metadata_of(long).is_err());
+        assert!(metadata_of(BTreeMap::from([("content-type".to_owned(), String::new())])).is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! One request of HTTP/1.1 on a connection of its own, and its answer.
+//! An endpoint and a request go in; status, headers and a whole body come out, within a deadline and a bound.
+
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// More than any answer of the API takes.
+const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+pub struct Request {
+    pub method: &'static str,
+    /// With its query, encoded.
+    pub target: String,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+pub struct Answer {
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// By its name in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Whether anything of it may have arrived.
+pub enum Failure {
+    NotSent(io::Error),
+    Unanswered(io::Error),
+}
+
+pub async fn exchange(
+    address: &str,
+    request: &Request,
+    dial: Duration,
+    patience: Duration,
+) -> Result<Answer, Failure> {
+    let late = || io::Error::from(io::ErrorKind::TimedOut);
+    let connected = timeout(dial, TcpStream::connect(address)).await.unwrap_or_else(|_| Err(late()));
+    let mut stream = connected.map_err(Failure::NotSent)?;
+    let whole = async {
+        stream.set_nodelay(true)?;
+        stream.write_all(&encode(address, request)).await?;
+        let mut bytes = Vec::new();
+        (&mut stream).take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await?;
+        parse(&bytes).ok_or_else(|| io::Error::other("the answer is not HTTP"))
+    };
+    timeout(patience, whole).await.unwrap_or_else(|_| Err(late())).map_err(Failure::Unanswered)
+}
+
+fn encode(address: &str, request: &Request) -> Vec<u8> {
+    let Request { method, target, headers, body } = request;
+    let mut text = format!("{method} {target} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+    [text.as_bytes(), body].concat()
+}
+
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&bytes[..end]).ok()?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let body = bytes[end + 4..].to_vec();
+    let answer = Answer { status, headers, body };
+    let told = answer.header("content-length").and_then(|len| len.parse::<usize>().ok());
+    // An answer that was cut off is none.
+    told.is_none_or(|told| told == answer.body.len()).then_some(answer)
+}
+
+/// Everything but what no URL needs to encode.
+pub fn percent_encode(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    let encode = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_taken_apart_and_half_of_one_is_none() {
+        let text = b"HTTP/1.1 404 Not Found\r\nX-Vector-Clock: AQA=\r\ncontent-length: 2\r\n\r\n{}";
+        let answer = parse(text).unwrap();
+        assert_eq!((answer.status, answer.header("x-vector-clock")), (404, Some("AQA=")));
+        assert_eq!(answer.body, b"{}");
+        for cut in 0..text.len() {
+            assert!(parse(&text[..cut]).is_none(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn keys_are_encoded_for_a_path() {
+        assert_eq!(percent_encode("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
+    }
+}

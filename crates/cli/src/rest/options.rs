@@ -1,0 +1,149 @@
+//! The options of the verbs that speak REST, and asking: the endpoints are tried in turn until one answers.
+//! A write carries an id of its own, so that asking again elsewhere does not do it twice.
+
+use super::http::{Answer, Failure, Request, exchange, percent_encode};
+use crate::client::{Error, duration};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+const ENDPOINT_DEFAULT: &str = "127.0.0.1:8080";
+
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Connection and output")]
+pub struct RestOptions {
+    /// Nodes to ask; the first that answers is used [default: $ALTHING_HTTP_ENDPOINTS or 127.0.0.1:8080]
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
+    http_endpoints: Vec<String>,
+    /// How long the answer may take
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    command_timeout: Duration,
+    /// How long it may take to reach a node
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    dial_timeout: Duration,
+    /// The format of the output
+    #[arg(short = 'w', long, value_name = "FORMAT", value_enum, default_value = "simple")]
+    pub write_out: Format,
+    /// The namespace
+    #[arg(long, value_name = "NAME")]
+    ns: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Simple,
+    Json,
+    Table,
+}
+
+/// One request, still without what all have.
+pub struct Call {
+    pub method: &'static str,
+    pub path: String,
+    pub query: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+impl Call {
+    pub fn new(method: &'static str, path: impl Into<String>) -> Call {
+        Call { method, path: path.into(), query: Vec::new(), headers: Vec::new(), body: Vec::new() }
+    }
+
+    /// A path that ends with a key.
+    pub fn of_key(method: &'static str, path: &str, key: &str) -> Call {
+        Call::new(method, format!("{path}{}", percent_encode(key)))
+    }
+
+    pub fn query(mut self, name: &'static str, value: Option<impl ToString>) -> Call {
+        self.query.extend(value.map(|value| (name, value.to_string())));
+        self
+    }
+
+    pub fn header(mut self, name: &'static str, value: Option<impl ToString>) -> Call {
+        self.headers.extend(value.map(|value| (name, value.to_string())));
+        self
+    }
+
+    pub fn json(mut self, body: &Value) -> Call {
+        self.body = body.to_string().into_bytes();
+        self.header("content-type", Some("application/json"))
+    }
+}
+
+impl RestOptions {
+    pub async fn ask(&self, call: Call) -> Result<Answer, Error> {
+        let is_write = call.method != "GET";
+        let request = self.request_of(call, is_write)?;
+        let mut trouble = String::from("no endpoint was given");
+        for endpoint in self.endpoints() {
+            let address = address_of(&endpoint);
+            match exchange(address, &request, self.dial_timeout, self.command_timeout).await {
+                Ok(answer) if answer.status < 400 => return Ok(answer),
+                // Another node may reach the replicas that this one does not.
+                Ok(answer) if answer.status == 503 => trouble = format!("{address}: {}", words_of(&answer)),
+                Ok(answer) => return Err(Error::Rest { status: answer.status, message: words_of(&answer) }),
+                Err(Failure::NotSent(error)) => trouble = format!("{address}: {error}"),
+                Err(Failure::Unanswered(error)) => trouble = format!("{address}: {error}"),
+            }
+        }
+        Err(Error::RestUnavailable(trouble))
+    }
+
+    /// The same, for an answer of JSON.
+    pub async fn ask_json(&self, call: Call) -> Result<Value, Error> {
+        let answer = self.ask(call).await?;
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| Error::RestUnavailable(format!("the answer is no JSON: {error}")))
+    }
+
+    fn request_of(&self, call: Call, is_write: bool) -> Result<Request, Error> {
+        let Call { method, path, query, mut headers, body } = call;
+        let ns = self.ns.as_ref().map(|ns| ("ns", ns.clone()));
+        let pairs =
+            query.into_iter().chain(ns).map(|(name, value)| format!("{name}={}", percent_encode(&value)));
+        let query = pairs.collect::<Vec<_>>().join("&");
+        let target = if query.is_empty() { path } else { format!("{path}?{query}") };
+        if is_write && !headers.iter().any(|(name, _)| *name == "x-request-id") {
+            headers.push(("x-request-id", fresh_id()));
+        }
+        let unfit = |value: &str| !value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
+        if let Some((name, value)) = headers.iter().find(|(_, value)| unfit(value)) {
+            return Err(Error::Usage(format!("{name} cannot be {value:?}: it must be plain text")));
+        }
+        Ok(Request { method, target, headers, body })
+    }
+
+    fn endpoints(&self) -> Vec<String> {
+        let mut endpoints = self.http_endpoints.clone();
+        if endpoints.is_empty() {
+            let listed = std::env::var("ALTHING_HTTP_ENDPOINTS").unwrap_or_default();
+            endpoints = listed.split(',').map(|endpoint| endpoint.trim().to_owned()).collect();
+            endpoints.retain(|endpoint| !endpoint.is_empty());
+        }
+        if endpoints.is_empty() {
+            endpoints.push(ENDPOINT_DEFAULT.to_owned());
+        }
+        endpoints
+    }
+}
+
+fn address_of(endpoint: &str) -> &str {
+    endpoint.trim_start_matches("http://").trim_end_matches('/')
+}
+
+/// What a refusal says.
+fn words_of(answer: &Answer) -> String {
+    let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    match (body["error"].as_str(), body["message"].as_str()) {
+        (Some(error), Some(message)) => format!("{error}: {message}"),
+        _ => String::from_utf8_lossy(&answer.body).trim().to_owned(),
+    }
+}
+
+/// An id that no other request has: randomness of the process, twice.
+fn fresh_id() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}

@@ -1,0 +1,102 @@
+//! A plain client of the data API for tests: one request, one answer, bytes as they are.
+
+use crate::process::{Member, PATIENCE, Plan, until};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+#[derive(Clone, Copy)]
+pub struct Rest(pub SocketAddr);
+
+pub struct Answer {
+    pub status: u16,
+    /// In small letters, but for their values.
+    headers: Vec<(String, String)>,
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.bytes)))
+    }
+}
+
+impl Rest {
+    pub fn of(member: &Member) -> Rest {
+        Rest(member.rest.expect("the data API is served"))
+    }
+
+    pub fn get(self, target: &str) -> Answer {
+        self.call("GET", target, &[], b"")
+    }
+
+    pub fn delete(self, target: &str) -> Answer {
+        self.call("DELETE", target, &[], b"")
+    }
+
+    /// With a body of JSON.
+    pub fn post(self, target: &str, body: &str) -> Answer {
+        self.call("POST", target, &[("content-type", "application/json")], body.as_bytes())
+    }
+
+    pub fn put(self, target: &str, body: &str) -> Answer {
+        self.call("PUT", target, &[("content-type", "application/json")], body.as_bytes())
+    }
+
+    pub fn call(self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        let mut head = format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        let answer = self.raw(&[head.as_bytes(), body].concat());
+        answer.unwrap_or_else(|| panic!("{method} {target} was not answered"))
+    }
+
+    /// What is answered to these bytes, if it is HTTP.
+    pub fn raw(self, bytes: &[u8]) -> Option<Answer> {
+        Rest::exchange(TcpStream::connect(self.0).unwrap(), bytes)
+    }
+
+    /// The same, of a node that may be down.
+    pub fn try_raw(self, bytes: &[u8]) -> Option<Answer> {
+        Rest::exchange(TcpStream::connect(self.0).ok()?, bytes)
+    }
+
+    fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // The other side may hang up before it has read everything.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        let headers = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.trim().to_owned())).collect();
+        Some(Answer { status, headers, bytes: answer[end + 4..].to_vec() })
+    }
+
+    /// Until the ring has so many nodes, and none of its partitions move.
+    pub fn wait_for_ring(self, nodes: usize) {
+        until("the ring is whole", || {
+            let ring = self.get("/v1/ring").json();
+            let all = ring["nodes"].as_array().is_some_and(|all| all.len() == nodes);
+            let still = ring["nodes"].as_array()?.iter().all(|node| node["standing"] == "serving");
+            (all && still && ring["here"]["serving"] == true).then_some(())
+        });
+    }
+}
+
+/// One node, ready to take data.
+pub fn single() -> (Member, Rest) {
+    let member = Plan::single().start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    (member, rest)
+}

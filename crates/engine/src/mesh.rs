@@ -1,0 +1,76 @@
+//! The files of the mesh, in a directory of their own: a log of batches of rows, the store that they are flushed to,
+//! and the life of the node on this disk. `open_mesh` brings them back, whatever state a crash left them in.
+//! What the log holds and the store lacks is handed out in order; the new start is counted durably before.
+
+mod life;
+mod log;
+mod store;
+#[cfg(test)]
+mod tests;
+pub mod verify;
+
+pub use life::{Life, LifeFile, Standing};
+pub use log::MeshLog;
+pub use store::{MeshStore, MeshView};
+
+use crate::error::Error;
+use ::mesh::rows::{self, Row};
+use disk::{Disk, Recovery, Stream, Wal};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug)]
+pub struct MeshParams {
+    pub log_segment_bytes: u64,
+    pub cache_bytes: usize,
+    /// Names the node's life on this disk, if it turns out to be empty; never zero, and never the same twice.
+    pub fresh_incarnation: u32,
+}
+
+pub struct MeshFiles {
+    pub log: MeshLog,
+    pub store: MeshStore,
+    /// Batches of the log that the store lacks, in order.
+    pub replayed: Vec<Vec<Row>>,
+    pub life: LifeFile,
+    pub recovery: Recovery,
+}
+
+pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Error> {
+    let known = life::read(&*disk)?;
+    if known.is_some() && !disk.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
+        return Err(Error::MeshStoreMissing);
+    }
+    let mut store = MeshStore::open(disk.clone(), params.cache_bytes)?;
+    let flushed = store.flushed()?;
+    let (wal, recovery, replay) = replay(disk.clone(), params, flushed)?;
+    // Positions count on over the node's starts; the batches of one start count from one.
+    let base = replay.last.max(flushed);
+    store.count_from(base);
+    let life = LifeFile::begin(disk, known, params.fresh_incarnation)?;
+    Ok(MeshFiles { log: MeshLog::new(wal, base), store, replayed: replay.batches, life, recovery })
+}
+
+struct Replay {
+    batches: Vec<Vec<Row>>,
+    last: u64,
+}
+
+fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal, Recovery, Replay), Error> {
+    let mut replay = Replay { batches: Vec::new(), last: 0 };
+    let mut all_known = true;
+    let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes };
+    let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
+        if record.stream != Stream::Mesh {
+            return;
+        }
+        replay.last = replay.last.max(record.position);
+        if record.position <= flushed {
+            return;
+        }
+        match rows::decode_batch(record.payload) {
+            Some(batch) => replay.batches.push(batch),
+            None => all_known = false,
+        }
+    })?;
+    if all_known { Ok((wal, recovery, replay)) } else { Err(Error::UnknownRecord) }
+}

@@ -1,0 +1,45 @@
+//! The log of the mesh: batches of rows in, durability out.
+//! Several batches that gathered while the disk was busy become one frame and one sync.
+
+use crate::error::Error;
+use ::mesh::mesh::Persist;
+use ::mesh::overlay::Seq;
+use ::mesh::rows;
+use disk::{Record, Stream, Wal};
+
+pub struct MeshLog {
+    wal: Wal,
+    /// The last position before this start.
+    base: u64,
+}
+
+impl MeshLog {
+    pub(super) fn new(wal: Wal, base: u64) -> MeshLog {
+        MeshLog { wal, base }
+    }
+
+    /// Writes all batches as one frame; they are durable after `sync`.
+    pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
+        let record = |persist: &Persist| Record {
+            stream: Stream::Mesh,
+            position: self.base + persist.seq.0,
+            sticky: None,
+            payload: rows::encode_batch(&persist.rows),
+        };
+        let records: Vec<Record> = persists.iter().map(record).collect();
+        Ok(self.wal.write(&records)?)
+    }
+
+    pub fn sync(&mut self) -> Result<(), Error> {
+        Ok(self.wal.sync()?)
+    }
+
+    /// Everything up to this batch is in the store.
+    pub fn release(&mut self, upto: Seq) -> Result<(), Error> {
+        Ok(self.wal.release(Stream::Mesh, self.base + upto.0)?)
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.wal.size_bytes()
+    }
+}

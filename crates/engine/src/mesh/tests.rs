@@ -1,0 +1,189 @@
+use super::*;
+use ::mesh::actor::{Actor, RegionId};
+use ::mesh::key::Key;
+use ::mesh::mesh::Persist;
+use ::mesh::record::{Kind, Record};
+use ::mesh::request::{Request, Write};
+use ::mesh::rows::Rows;
+use ::mesh::topology::{Epoch, Member, Space, Standing as Place, Topology};
+use ::mesh::{Attributes, Body, Input, Mesh, Now, Op, Output, Params};
+use base::{Instant, NodeId, Token};
+use bytes::Bytes;
+use disk::SimDisk;
+use std::time::Duration;
+
+const PARAMS: MeshParams =
+    MeshParams { log_segment_bytes: 64 * 1024, cache_bytes: 1024 * 1024, fresh_incarnation: 77 };
+
+/// A node alone, with its files.
+struct Alone {
+    mesh: Mesh,
+    files: MeshFiles,
+    now: u64,
+}
+
+impl Alone {
+    fn open(disk: &Arc<SimDisk>) -> Alone {
+        let mut files = open_mesh(disk.clone(), &PARAMS).expect("it opens");
+        let life = files.life.life();
+        let member = Member { node: NodeId(1), zone: 1, points: 64, standing: Place::Serving, stale: false };
+        let space = Space { id: 0, copies: 3 };
+        let topology = Topology::new(Epoch(1), RegionId(0), vec![member], vec![space]);
+        let params = Params {
+            actor: Actor { region: RegionId(0), node: NodeId(1), incarnation: life.incarnation },
+            boot: life.boot,
+            wiped: false,
+            drift_max: Duration::from_millis(500),
+            timeout: Duration::from_secs(1),
+            flush_every: Duration::from_millis(100),
+            round_every: Duration::from_secs(10),
+        };
+        let replayed = std::mem::take(&mut files.replayed);
+        let mesh = Mesh::new(params, topology, &*files.store.view(), replayed);
+        let mut alone = Alone { mesh, files, now: 1_000 };
+        (0..3).for_each(|_| drop(alone.step(Input::Tick, true)));
+        alone
+    }
+
+    /// Steps until nothing more follows, and tells what was answered.
+    fn step(&mut self, input: Input, flush: bool) -> Vec<::mesh::request::Reply> {
+        self.now += 50_000;
+        let now = Now { at: Instant(self.now), wall_ms: 1_700_000_000_000 + self.now / 1_000 };
+        let (mut next, mut replies) = (vec![input], Vec::new());
+        while let Some(input) = next.pop() {
+            let mut out = Output::default();
+            let view = self.files.store.view();
+            self.mesh.step(now, input, &*view, &mut out);
+            self.mesh.collect(&mut out);
+            replies.extend(out.replies.into_iter().map(|(_, reply)| reply));
+            if let Some(persist) = out.persist {
+                self.files.log.write(std::slice::from_ref(&persist)).unwrap();
+                self.files.log.sync().unwrap();
+                next.push(Input::Persisted(persist.seq));
+            }
+            if let Some(frozen) = out.flush.filter(|_| flush) {
+                self.files.store.flush(&frozen).unwrap();
+                self.files.log.release(frozen.upto).unwrap();
+                next.push(Input::Flushed(frozen.number));
+            }
+        }
+        replies
+    }
+
+    fn put(&mut self, name: &str, value: &str) {
+        let write = Write {
+            key: Key::new(0, name.as_bytes()),
+            kind: Kind::Register,
+            op: Op::Put(Bytes::copy_from_slice(value.as_bytes())),
+            attributes: Attributes::default(),
+            expect: None,
+            w: None,
+            sloppy: false,
+        };
+        let request =
+            Input::Request { token: Token(1), deadline: Instant(u64::MAX), request: Request::Write(write) };
+        let replies = self.step(request, false);
+        assert!(matches!(replies[..], [::mesh::request::Reply::Written(_)]), "{replies:?}");
+    }
+
+    fn get(&mut self, name: &str) -> Option<String> {
+        let request = Request::Read { key: Key::new(0, name.as_bytes()), r: None };
+        let request = Input::Request { token: Token(1), deadline: Instant(u64::MAX), request };
+        match &self.step(request, false)[..] {
+            [::mesh::request::Reply::Found(Some(record))] => match &record.body {
+                Body::Register(value) => Some(String::from_utf8(value.to_vec()).unwrap()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_power_cut_flushed_or_not() {
+    let disk = Arc::new(SimDisk::new(3));
+    let mut node = Alone::open(&disk);
+    for nth in 0..300 {
+        node.put(&format!("k{}", nth % 40), &nth.to_string());
+        if nth % 90 == 0 {
+            node.step(Input::Tick, true);
+        }
+    }
+    let incarnation = node.files.life.life().incarnation;
+    drop(node);
+    disk.crash();
+    let mut node = Alone::open(&disk);
+    assert_eq!(node.files.life.life(), Life { incarnation, boot: 2, standing: Standing::Unknown });
+    for nth in 0..40 {
+        let newest = (0..300).filter(|put| put % 40 == nth).max().unwrap();
+        assert_eq!(node.get(&format!("k{nth}")), Some(newest.to_string()), "k{nth}");
+    }
+}
+
+#[test]
+fn a_batch_that_the_store_has_is_not_replayed_over_it() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(4));
+    let row = |value: &'static str| Row { key: Bytes::from_static(b"\x01x"), value: Some(value.into()) };
+    let mut files = open_mesh(disk.clone(), &PARAMS).unwrap();
+    let old = Persist { seq: ::mesh::overlay::Seq(1), rows: vec![row("old")] };
+    files.log.write(&[old]).unwrap();
+    files.log.sync().unwrap();
+    drop(files);
+    // A flush may reach further than the log does: it waits for nobody.
+    let files = open_mesh(disk.clone(), &PARAMS).unwrap();
+    assert_eq!(files.replayed.len(), 1);
+    drop(files);
+    let store = MeshStore::open(disk.clone(), 1024 * 1024).unwrap();
+    let upto = 2u64.to_le_bytes();
+    drop(store);
+    let raw = disk::Store::open(disk.clone(), super::store::LIVE, 1024 * 1024).unwrap();
+    raw.write_with(&mut |put| {
+        put(base::Table::Mesh, rows::FLUSHED, Some(&upto));
+        put(base::Table::Mesh, b"\x01x", Some(b"new"));
+    })
+    .unwrap();
+    drop(raw);
+    let files = open_mesh(disk, &PARAMS).unwrap();
+    assert!(files.replayed.is_empty(), "the store has it, and something newer");
+    assert_eq!(files.store.view().get(b"\x01x"), Some(Bytes::from_static(b"new")));
+}
+
+#[test]
+fn a_lost_disk_is_another_life_and_half_a_directory_is_refused() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(5));
+    let mut files = open_mesh(disk.clone(), &PARAMS).unwrap();
+    files.life.set_standing(Standing::Whole).unwrap();
+    drop(files);
+    let other = MeshParams { fresh_incarnation: 78, ..PARAMS };
+    let files = open_mesh(disk.clone(), &other).unwrap();
+    assert_eq!(files.life.life(), Life { incarnation: 77, boot: 2, standing: Standing::Whole });
+    drop(files);
+    disk.remove(super::store::LIVE).unwrap();
+    assert!(matches!(open_mesh(disk, &other), Err(Error::MeshStoreMissing)));
+    let fresh = open_mesh(Arc::new(SimDisk::new(6)), &other).unwrap();
+    assert_eq!(fresh.life.life().incarnation, 78);
+}
+
+#[test]
+fn files_in_good_order_are_found_so_and_a_row_that_is_not_is_named() {
+    let disk = Arc::new(SimDisk::new(7));
+    let empty: Arc<dyn Disk> = Arc::new(SimDisk::new(8));
+    assert!(verify::verify_mesh(empty, 1024 * 1024).unwrap().is_none());
+    let mut node = Alone::open(&disk);
+    (0..50).for_each(|nth| node.put(&format!("k{nth}"), "v"));
+    node.step(Input::Tick, true);
+    node.put("unflushed", "v");
+    let view = node.files.store.view();
+    let key = rows::record(&Key::new(0, b"k7"));
+    assert!(view.get(&key).and_then(Record::decode).is_some());
+    drop(view);
+    drop(node);
+    let shared: Arc<dyn Disk> = disk.clone();
+    let report = verify::verify_mesh(shared.clone(), 1024 * 1024).unwrap().unwrap();
+    assert_eq!(report.records, 50);
+    assert!(report.unflushed > 0);
+    let raw = disk::Store::open(shared.clone(), super::store::LIVE, 1024 * 1024).unwrap();
+    raw.write_with(&mut |put| put(base::Table::Mesh, &key, Some(b"nonsense"))).unwrap();
+    drop(raw);
+    assert!(matches!(verify::verify_mesh(shared, 1024 * 1024), Err(Error::MeshRow { .. })));
+}

@@ -1,0 +1,105 @@
+//! The files of the mesh of a node that does not run, checked as far as they can be: every frame of the log, every
+//! page of the store, every row by itself. Nothing on the disk is changed.
+
+use super::{MeshView, life, store};
+use crate::error::Error;
+use ::mesh::conflict::Conflict;
+use ::mesh::log::Entry;
+use ::mesh::rows::{self, Rows};
+use ::mesh::{Record, Topology};
+use base::codec::Reader;
+use bytes::Bytes;
+use disk::{Disk, Recovery, Scratch, Store, Stream};
+use std::ops::Bound::Unbounded;
+use std::sync::Arc;
+
+/// What a mesh in good order holds on this disk.
+#[derive(Clone, Debug)]
+pub struct MeshReport {
+    pub log: Recovery,
+    pub store_bytes: u64,
+    pub records: usize,
+    pub tombstones: usize,
+    pub hints: usize,
+    pub conflicts: usize,
+    /// Batches of the log that the store lacks.
+    pub unflushed: usize,
+}
+
+/// None if there was never a mesh on this disk.
+pub fn verify_mesh(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshReport>, Error> {
+    if life::read(&*disk)?.is_none() {
+        return Ok(None);
+    }
+    let scratch: Arc<dyn Disk> = Arc::new(Scratch::over(disk).map_err(life::trouble("list", "the mesh"))?);
+    if !scratch.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
+        return Err(Error::MeshStoreMissing);
+    }
+    let mut opened = Store::open(scratch.clone(), store::LIVE, cache_bytes)?;
+    opened.check_pages()?;
+    let store_bytes = opened.file_bytes()?;
+    let view = MeshView::of(opened.view()?);
+    let flushed = store::flushed(&view)?;
+    let mut unflushed = 0;
+    let mut damaged = None;
+    let log = disk::wal::inspect(&*scratch, &mut |record| {
+        if record.stream == Stream::Mesh && record.position > flushed {
+            unflushed += 1;
+            match rows::decode_batch(record.payload) {
+                Some(batch) => {
+                    let bad = batch.into_iter().find(|row| {
+                        row.value.as_ref().is_some_and(|value| sort_of(&row.key, value).is_none())
+                    });
+                    damaged = damaged.take().or(bad.map(|row| row.key));
+                }
+                None => damaged = Some(Bytes::new()),
+            }
+        }
+    })?;
+    let mut report =
+        MeshReport { log, store_bytes, records: 0, tombstones: 0, hints: 0, conflicts: 0, unflushed };
+    view.scan(Unbounded, Unbounded, &mut |key, value| {
+        match sort_of(key, value) {
+            Some(Sort::Record { is_tombstone: true }) => report.tombstones += 1,
+            Some(Sort::Record { is_tombstone: false }) => report.records += 1,
+            Some(Sort::Hint) => report.hints += 1,
+            Some(Sort::Conflict) => report.conflicts += 1,
+            Some(Sort::Other) => {}
+            None => damaged = Some(Bytes::copy_from_slice(key)),
+        }
+        damaged.is_none()
+    });
+    match damaged {
+        Some(row) => Err(Error::MeshRow { row: row.into() }),
+        None => Ok(Some(report)),
+    }
+}
+
+enum Sort {
+    Record { is_tombstone: bool },
+    Hint,
+    Conflict,
+    Other,
+}
+
+/// What a row is, if it is one that a node writes.
+fn sort_of(key: &[u8], value: &Bytes) -> Option<Sort> {
+    match rows::sort(key)? {
+        rows::Sort::Meta if key == rows::TOPOLOGY => Topology::decode(value.clone()).map(|_| Sort::Other),
+        rows::Sort::Meta if key == rows::FLUSHED => Reader::new(value.clone()).u64().map(|_| Sort::Other),
+        rows::Sort::Meta => Some(Sort::Other),
+        rows::Sort::Record => {
+            let name = rows::record_key(key)?;
+            let record = Record::decode(value.clone()).filter(|_| rows::record(&name) == key)?;
+            Some(Sort::Record { is_tombstone: record.is_tombstone() })
+        }
+        rows::Sort::Due => rows::due_key(key).map(|_| Sort::Other),
+        rows::Sort::Hint => {
+            let lawful = value.is_empty() || Record::decode(value.clone()).is_some();
+            rows::hint_key(key).filter(|_| lawful).map(|_| Sort::Hint)
+        }
+        rows::Sort::Conflict => Conflict::decode(value.clone()).map(|_| Sort::Conflict),
+        rows::Sort::Log => Entry::decode(value.clone()).map(|_| Sort::Other),
+        rows::Sort::Index => value.is_empty().then_some(Sort::Other),
+    }
+}

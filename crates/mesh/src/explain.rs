@@ -1,0 +1,123 @@
+//! Why a key shows what it shows: which write is on top, what went into it, and what it was preferred to.
+//! A record, and the conflicts that are kept of its key, go in; facts come out, and sentences for people.
+
+use crate::actor::{Dot, RegionId};
+use crate::conflict::{Conflict, Rule};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::record::{Body, Kind, Record};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Live,
+    Deleted,
+    Expired,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub shown: Shown,
+    pub kind: Kind,
+    /// The greatest write: it gives the record its header, and a register its value.
+    pub dot: Dot,
+    pub stamp: Stamp,
+    pub fence: u64,
+    pub home: Option<RegionId>,
+    /// How many writes of each region are included.
+    pub included: Vec<(RegionId, u64)>,
+    /// Values that stand side by side.
+    pub n_siblings: usize,
+    /// What it was preferred to, newest first, and by which rule.
+    pub preferred_to: Vec<(Dot, Stamp, Rule)>,
+}
+
+impl Explanation {
+    /// `conflicts` may be of other keys too, in any order.
+    pub fn of(record: &Record, key: &Key, conflicts: &[Conflict], wall_ms: u64) -> Explanation {
+        let shown = match () {
+            _ if record.is_tombstone() => Shown::Deleted,
+            _ if record.is_expired(wall_ms) => Shown::Expired,
+            _ => Shown::Live,
+        };
+        let ours = conflicts.iter().filter(|conflict| conflict.key == *key);
+        let mut preferred_to: Vec<(Dot, Stamp, Rule)> = ours
+            .map(|conflict| (conflict.loser.header.dot, conflict.loser.header.stamp, conflict.rule))
+            .collect();
+        preferred_to.sort_by_key(|(dot, stamp, _)| std::cmp::Reverse((*stamp, *dot)));
+        preferred_to.dedup_by_key(|(dot, ..)| *dot);
+        Explanation {
+            shown,
+            kind: record.kind,
+            dot: record.header.dot,
+            stamp: record.header.stamp,
+            fence: record.header.token(),
+            home: record.header.rare.as_ref().and_then(|rare| rare.home),
+            included: record.context.by_region(),
+            n_siblings: match &record.body {
+                Body::Siblings(siblings) => siblings.values().len(),
+                _ => 0,
+            },
+            preferred_to,
+        }
+    }
+
+    /// What is there to say, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let by = |dot: &Dot| format!("node {:016x} of region {:08x}", dot.actor.node.0, dot.actor.region.0);
+        let what = match self.shown {
+            Shown::Live => "shows",
+            Shown::Deleted => "is deleted, by",
+            Shown::Expired => "has expired after",
+        };
+        let mut said = vec![match self.kind {
+            Kind::Register => format!("The key {what} write {} of {}.", self.dot.counter, by(&self.dot)),
+            _ => format!(
+                "Every write went into the state; the last is {} of {}.",
+                self.dot.counter,
+                by(&self.dot)
+            ),
+        }];
+        if self.fence > 0 {
+            said.push(format!("It was made under fencing token {}; lower ones lose.", self.fence));
+        }
+        if self.n_siblings > 1 {
+            said.push(format!(
+                "{} values that have not seen each other stand side by side.",
+                self.n_siblings
+            ));
+        }
+        for (dot, _, rule) in &self.preferred_to {
+            said.push(format!("It was preferred to write {} of {}: {}.", dot.counter, by(dot), rule.name()));
+        }
+        said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Actor;
+    use crate::op::{self, Attributes, Birth, Op};
+    use base::NodeId;
+    use bytes::Bytes;
+
+    fn put(node: u64, ms: u64) -> Record {
+        let actor = Actor { region: RegionId(node as u32), node: NodeId(node), incarnation: 0 };
+        let birth = Birth { dot: Dot { actor, counter: ms }, stamp: Stamp::at_ms(ms), wall_ms: ms };
+        let op = Op::Put(Bytes::from_static(b"v"));
+        op::apply(None, Kind::Register, &op, &Attributes::default(), birth).unwrap().full
+    }
+
+    #[test]
+    fn what_was_preferred_to_what_is_said_with_the_rule() {
+        let (key, other) = (Key::new(0, b"k"), Key::new(0, b"other"));
+        let (winner, loser) = (put(1, 20), put(2, 10));
+        let conflict = |key: &Key| Conflict::new(key, &winner, &loser, RegionId(2), 99);
+        let conflicts = [conflict(&key), conflict(&other), conflict(&key)];
+        let why = Explanation::of(&winner, &key, &conflicts, 30);
+        assert_eq!(why.preferred_to, [(loser.header.dot, loser.header.stamp, Rule::LaterStamp)]);
+        assert_eq!((why.shown, why.included.len()), (Shown::Live, 1));
+        assert_eq!(why.sentences().len(), 2);
+        assert!(why.sentences()[1].contains("last_write_wins"), "{:?}", why.sentences());
+    }
+}

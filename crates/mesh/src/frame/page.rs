@@ -1,0 +1,100 @@
+//! The pages of an exchange: what one side has in the buckets that differ, and what the other side has to say to it.
+
+use super::{Ask, Shard, key, optional_key, put_optional, put_records, put_shard, records, shard};
+use crate::actor::RegionId;
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::marks::{Marks, REGIONS_MAX};
+use crate::tree::{Buckets, LEAVES};
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+
+/// What the sender has in the differing buckets, in `(after, upto]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub ask: Ask,
+    pub shard: Shard,
+    pub buckets: Buckets,
+    pub marks: Marks,
+    pub after: Option<Key>,
+    /// None to the end.
+    pub upto: Option<Key>,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub key: Key,
+    pub digest: u64,
+    pub stamp: Stamp,
+    /// The regions whose writes went into it.
+    pub writers: Vec<RegionId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub ask: Ask,
+    /// The answer is about keys up to here; none for the whole page.
+    pub upto: Option<Key>,
+    /// What the asker lacks or has otherwise.
+    pub records: Vec<(Key, Bytes)>,
+    /// What the answerer lacks or has otherwise.
+    pub wanted: Vec<Key>,
+    /// What was deleted everywhere and should not be with the asker any more.
+    pub purged: Vec<Key>,
+}
+
+pub(super) fn encode_page(page: &Page, out: &mut Vec<u8>) {
+    out.push(16);
+    put_varint(out, page.ask.0);
+    put_shard(out, page.shard);
+    page.buckets.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
+    page.marks.encode(out);
+    put_optional(out, page.after.as_ref().map(Key::bytes));
+    put_optional(out, page.upto.as_ref().map(Key::bytes));
+    put_varint(out, page.entries.len() as u64);
+    for Entry { key, digest, stamp, writers } in &page.entries {
+        put_bytes(out, key.bytes());
+        out.extend(digest.to_le_bytes());
+        out.extend(stamp.0.to_le_bytes());
+        put_varint(out, writers.len() as u64);
+        writers.iter().for_each(|region| put_varint(out, u64::from(region.0)));
+    }
+}
+
+pub(super) fn encode_answer(answer: &Answer, out: &mut Vec<u8>) {
+    out.push(17);
+    put_varint(out, answer.ask.0);
+    put_optional(out, answer.upto.as_ref().map(Key::bytes));
+    put_records(out, &answer.records);
+    for keys in [&answer.wanted, &answer.purged] {
+        put_varint(out, keys.len() as u64);
+        keys.iter().for_each(|key| put_bytes(out, key.bytes()));
+    }
+}
+
+pub(super) fn decode_page(ask: Ask, reader: &mut Reader) -> Option<Page> {
+    let shard = shard(reader)?;
+    let mut words = [0; LEAVES / 64];
+    for word in &mut words {
+        *word = reader.u64()?;
+    }
+    let marks = Marks::decode(reader)?;
+    let (after, upto) = (optional_key(reader)?, optional_key(reader)?);
+    let entry = |reader: &mut Reader| {
+        let (key, digest, stamp) = (key(reader)?, reader.u64()?, Stamp(reader.u64()?));
+        let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
+        let count = Some(reader.count()?).filter(|count| *count <= REGIONS_MAX)?;
+        let writers = (0..count).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
+        Some(Entry { key, digest, stamp, writers })
+    };
+    let entries = (0..reader.count()?).map(|_| entry(reader)).collect::<Option<Vec<_>>>()?;
+    Some(Page { ask, shard, buckets: Buckets::from_words(words), marks, after, upto, entries })
+}
+
+pub(super) fn decode_answer(ask: Ask, reader: &mut Reader) -> Option<Answer> {
+    let upto = optional_key(reader)?;
+    let records = records(reader)?;
+    let mut keys = || (0..reader.count()?).map(|_| key(reader)).collect::<Option<Vec<_>>>();
+    Some(Answer { ask, upto, records, wanted: keys()?, purged: keys()? })
+}

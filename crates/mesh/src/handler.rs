@@ -1,0 +1,254 @@
+//! Handlers by name for `custom` values: what two values that have not seen each other come to.
+//! A record of this kind keeps such values side by side, as siblings do, and replicas merge it as siblings: a handler
+//! decides only what is shown and what the next write builds on. So replicas agree whatever a handler does, and one
+//! that is missing or fails costs no more than the order of the last write. The registry is a value that travels as
+//! a document; scripts are run by whoever is given for it.
+
+#[cfg(test)]
+mod tests;
+
+use crate::decimal::Decimal;
+use crate::json::Json;
+use crate::siblings::Siblings;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::{Code, Rng};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+const VERSION: u8 = 1;
+const HANDLERS_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 128;
+const SOURCE_BYTES_MAX: usize = 16 * 1024;
+/// Generated cases that a handler is tried on before it is taken.
+const TRIALS: usize = 256;
+
+/// Runs what users write. It must give the same for the same, touch nothing, and end: `None` is for a script that
+/// failed or took too many steps.
+pub trait Script {
+    fn merge(&self, source: &str, left: &Bytes, right: &Bytes) -> Option<Bytes>;
+}
+
+/// Nobody to run scripts.
+pub struct NoScript;
+
+impl Script for NoScript {
+    fn merge(&self, _: &str, _: &Bytes, _: &Bytes) -> Option<Bytes> {
+        None
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// The larger: as numbers if both are, else by their bytes; a number is less than what is none.
+    Max,
+    Min,
+    /// The longer; of two as long, the larger.
+    Longest,
+    /// Objects member by member, of anything else the greater; what is no JSON gives way to what is.
+    JsonMerge,
+    Script(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handlers {
+    /// Beside the built-ins, which are always there.
+    registered: BTreeMap<String, Handler>,
+}
+
+/// What a handler has made of values side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folded {
+    pub value: Bytes,
+    /// No handler could tell: it is the last write.
+    pub fell_back: bool,
+}
+
+/// Which law does not hold, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    pub law: Law,
+    pub values: [Bytes; 3],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Law {
+    /// It must give something.
+    Total,
+    Commutative,
+    Associative,
+    Idempotent,
+}
+
+impl Handler {
+    pub fn merge(&self, script: &dyn Script, left: &Bytes, right: &Bytes) -> Option<Bytes> {
+        Some(match self {
+            Handler::Max => left.max_by(right),
+            Handler::Min => if left.max_by(right) == *left { right } else { left }.clone(),
+            Handler::Longest => std::cmp::max_by_key(left, right, |value| (value.len(), *value)).clone(),
+            Handler::JsonMerge => merge_json(left, right),
+            Handler::Script(source) => return script.merge(source, left, right),
+        })
+    }
+
+    /// Tries the handler on generated values.
+    pub fn check(&self, script: &dyn Script, seed: u64) -> Result<(), Breach> {
+        let mut rng = Rng::new(seed);
+        let join = |left: &Bytes, right: &Bytes| self.merge(script, left, right);
+        for _ in 0..TRIALS {
+            let values = [generate(&mut rng), generate(&mut rng), generate(&mut rng)];
+            let [a, b, c] = &values;
+            let breach = |law| Err(Breach { law, values: values.clone() });
+            let (Some(ab), Some(ba), Some(bc)) = (join(a, b), join(b, a), join(b, c)) else {
+                return breach(Law::Total);
+            };
+            if ab != ba {
+                return breach(Law::Commutative);
+            }
+            if join(&ab, c) != join(a, &bc) {
+                return breach(Law::Associative);
+            }
+            if join(&ab, &ab).as_ref() != Some(&ab) || join(&ab, a).as_ref() != Some(&ab) {
+                return breach(Law::Idempotent);
+            }
+        }
+        Ok(())
+    }
+}
+
+trait Larger {
+    fn max_by(&self, other: &Self) -> Self;
+}
+
+impl Larger for Bytes {
+    /// A total order: numbers by value, then by spelling, before everything else by its bytes.
+    fn max_by(&self, other: &Bytes) -> Bytes {
+        let number = |value: &Bytes| Decimal::parse(std::str::from_utf8(value).ok()?);
+        let rank = |value: &Bytes| match number(value) {
+            Some(number) => (false, number, value.clone()),
+            None => (true, Decimal(0), value.clone()),
+        };
+        rank(self).max(rank(other)).2
+    }
+}
+
+fn merge_json(left: &Bytes, right: &Bytes) -> Bytes {
+    let parse = |value: &Bytes| Json::parse(std::str::from_utf8(value).ok()?);
+    match (parse(left), parse(right)) {
+        (Some(ours), Some(theirs)) => {
+            let mut out = String::new();
+            ours.merge(theirs).write(&mut out);
+            out.into()
+        }
+        // In the form that merging gives, so that the order of merging leaves no trace.
+        (Some(json), None) | (None, Some(json)) => {
+            let mut out = String::new();
+            json.write(&mut out);
+            out.into()
+        }
+        (None, None) => left.max(right).clone(),
+    }
+}
+
+/// A value of the sorts that people store: numbers, words, documents, bytes.
+fn generate(rng: &mut Rng) -> Bytes {
+    let word = |rng: &mut Rng| ["a", "b", "name", "x y", ""][rng.between(0, 5) as usize];
+    match rng.between(0, 5) {
+        0 => (rng.between(0, 40) as i64 - 20).to_string().into(),
+        1 => format!("{}.{}", rng.between(0, 9), rng.between(0, 99)).into(),
+        2 => word(rng).to_owned().into(),
+        3 => {
+            let member = |rng: &mut Rng| format!("\"{}\":{}", word(rng), rng.between(0, 5));
+            format!("{{{},\"o\":{{{}}}}}", member(rng), member(rng)).into()
+        }
+        _ => (0..rng.between(0, 6)).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>().into(),
+    }
+}
+
+impl Handlers {
+    pub fn get(&self, name: &str) -> Option<Handler> {
+        Some(match name {
+            "max" => Handler::Max,
+            "min" => Handler::Min,
+            "longest" => Handler::Longest,
+            "json_merge" => Handler::JsonMerge,
+            _ => return self.registered.get(name).cloned(),
+        })
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Handler)> {
+        self.registered.iter()
+    }
+
+    /// The registry with one more script, if it keeps the laws on everything that it was tried on.
+    pub fn register(&self, name: &str, source: &str, script: &dyn Script) -> Result<Handlers, Code> {
+        let mut next = self.clone();
+        let handler = Handler::Script(source.to_owned());
+        let built_in = Handlers::default().get(name).is_some();
+        if built_in || !next.put(name, handler.clone()) {
+            return Err(Code::BadHandler);
+        }
+        handler
+            .check(script, base::checksum::hash64(source.as_bytes(), 0))
+            .map_err(|_| Code::LawlessHandler)?;
+        Ok(next)
+    }
+
+    fn put(&mut self, name: &str, handler: Handler) -> bool {
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && self.registered.len() < HANDLERS_MAX;
+        let Handler::Script(source) = &handler else { return false };
+        let lawful = fits && (1..=SOURCE_BYTES_MAX).contains(&source.len());
+        if lawful {
+            self.registered.insert(name.to_owned(), handler);
+        }
+        lawful
+    }
+
+    pub fn without(&self, name: &str) -> Result<Handlers, Code> {
+        let mut next = self.clone();
+        next.registered.remove(name).map(|_| next).ok_or(Code::UnknownHandler)
+    }
+
+    /// What values side by side come to, oldest first; the last write where no handler can tell. None for no values.
+    pub fn fold(&self, name: &str, siblings: &Siblings, script: &dyn Script) -> Option<Folded> {
+        let mut values: Vec<_> = siblings.values().iter().collect();
+        values.sort_by_key(|sibling| (sibling.stamp, sibling.dot));
+        let last = values.last()?.value.clone();
+        let handler = self.get(name);
+        let mut rest = values.iter().map(|sibling| sibling.value.clone());
+        let first = rest.next()?;
+        let merged = match &handler {
+            Some(handler) => rest.try_fold(first, |left, right| handler.merge(script, &left, &right)),
+            None => (values.len() == 1).then_some(first),
+        };
+        Some(match merged {
+            Some(value) => Folded { value, fell_back: false },
+            None => Folded { value: last, fell_back: true },
+        })
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.registered.len() as u64);
+        for (name, handler) in &self.registered {
+            put_bytes(&mut out, name.as_bytes());
+            if let Handler::Script(source) = handler {
+                put_bytes(&mut out, source.as_bytes());
+            }
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Handlers> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let text = |reader: &mut Reader| String::from_utf8(reader.bytes()?.to_vec()).ok();
+        let mut handlers = Handlers::default();
+        for _ in 0..reader.count()? {
+            let (name, source) = (text(&mut reader)?, text(&mut reader)?);
+            handlers.put(&name, Handler::Script(source)).then_some(())?;
+        }
+        reader.is_empty().then_some(handlers)
+    }
+}

@@ -1,0 +1,121 @@
+//! Where a record is found by what it is: rows without values, by type, by home region and by the time of its last
+//! write, written in the batch that holds the record. Time is kept in steps of about a minute, so that a key that is
+//! written often costs a row a minute and not one a write. Deleted records are in none; they are found by when they
+//! may be forgotten.
+
+use crate::actor::RegionId;
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::query::Query;
+use crate::record::{Kind, Record};
+use crate::rows::{BY_HOME, BY_KIND, BY_TIME};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Milliseconds are counted in steps of this many bits.
+const STEP_BITS: u32 = 16;
+
+fn step(stamp: Stamp) -> u32 {
+    (stamp.ms() >> STEP_BITS) as u32
+}
+
+/// The rows under which a record is found.
+pub fn rows(key: &Key, record: &Record) -> Vec<Bytes> {
+    if record.is_tombstone() {
+        return Vec::new();
+    }
+    let home = record.header.rare.as_ref().and_then(|rare| rare.home);
+    let mut rows = vec![by_kind(record.kind, key.bytes()), by_time(key.space(), &place_in_time(key, record))];
+    rows.extend(home.map(|home| by_home(home, key.bytes())));
+    rows
+}
+
+fn by_kind(kind: Kind, place: &[u8]) -> Bytes {
+    join(&[BY_KIND, kind as u8], place)
+}
+
+fn by_home(home: RegionId, place: &[u8]) -> Bytes {
+    let [a, b, c, d] = home.0.to_be_bytes();
+    join(&[BY_HOME, a, b, c, d], place)
+}
+
+fn by_time(space: u32, place: &[u8]) -> Bytes {
+    let [a, b, c, d] = space.to_be_bytes();
+    join(&[BY_TIME, a, b, c, d], place)
+}
+
+fn place_in_time(key: &Key, record: &Record) -> Bytes {
+    join(&step(record.header.stamp).to_be_bytes(), key.bytes())
+}
+
+fn join(head: &[u8], tail: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
+    bytes.put_slice(head);
+    bytes.put_slice(tail);
+    bytes.freeze()
+}
+
+/// How a query walks: the index, the part of it that may answer, and how rows are places in the order of answers.
+pub struct Walk {
+    head: Bytes,
+    pub from: Bytes,
+    pub to: Bytes,
+    /// Bytes of a place before its key.
+    before_key: usize,
+}
+
+impl Walk {
+    pub fn of(query: &Query) -> Walk {
+        let space = query.space.to_be_bytes();
+        let next_space = query.space.checked_add(1).map(u32::to_be_bytes);
+        let (head, before_key, first) = match (query.since, query.home, query.kind) {
+            (None, Some(home), _) => (by_home(home, b""), 0, space.to_vec()),
+            (None, None, Some(kind)) => (by_kind(kind, b""), 0, space.to_vec()),
+            (since, ..) => {
+                let first = step(since.unwrap_or_default()).to_be_bytes();
+                (by_time(query.space, b""), first.len(), first.to_vec())
+            }
+        };
+        let from = match &query.after {
+            Some(after) => join(&join(&head, after), b"\0"),
+            None => join(&head, &first),
+        };
+        let to = match next_space.filter(|_| before_key == 0) {
+            Some(next) => join(&head, &next),
+            None => successor(&head),
+        };
+        Walk { head, from, to, before_key }
+    }
+
+    /// The place of a row in the order of answers, and the key that it leads to.
+    pub fn read(&self, row: &[u8]) -> Option<(Bytes, Key)> {
+        let place = row.strip_prefix(self.head.as_ref())?;
+        let key = Key::from_bytes(Bytes::copy_from_slice(place.get(self.before_key..)?))?;
+        Some((Bytes::copy_from_slice(place), key))
+    }
+
+    /// Where a record stands in the order of answers.
+    pub fn place(&self, key: &Key, record: &Record) -> Bytes {
+        if self.before_key == 0 { key.bytes().clone() } else { place_in_time(key, record) }
+    }
+}
+
+/// The first row behind all that begin so.
+fn successor(head: &[u8]) -> Bytes {
+    let mut next = head.to_vec();
+    while let Some(last) = next.pop() {
+        if let Some(larger) = last.checked_add(1) {
+            next.push(larger);
+            break;
+        }
+    }
+    next.into()
+}
+
+/// Whether a record is what a query asks for.
+pub fn suits(query: &Query, key: &Key, record: &Record) -> bool {
+    let home = record.header.rare.as_ref().and_then(|rare| rare.home);
+    key.space() == query.space
+        && query.kind.is_none_or(|kind| kind == record.kind)
+        && query.home.is_none_or(|wanted| home == Some(wanted))
+        && query.since.is_none_or(|since| record.header.stamp >= since)
+}

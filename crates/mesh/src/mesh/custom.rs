@@ -1,0 +1,69 @@
+//! Custom values of a node: a write is brought together with what is here by the handler of its key, and what is
+//! shown is what the handler makes of values side by side. What replicas keep and merge is untouched by that.
+
+use super::{Mesh, Note, Turn};
+use crate::handler::{Folded, Handlers, Script};
+use crate::op::{Attributes, Op};
+use crate::record::{Body, Kind, Record};
+use crate::request::{Reply, Write};
+use bytes::Bytes;
+
+impl Mesh {
+    /// Gives the node somebody to run scripts.
+    pub fn with_script(mut self, script: Box<dyn Script + Send>) -> Mesh {
+        self.script = script;
+        self
+    }
+
+    pub(super) fn step_handlers(&mut self, handlers: Handlers) {
+        self.handlers = handlers;
+    }
+
+    fn fold(&self, t: &mut Turn<'_>, name: &[u8], body: &Body) -> Option<Bytes> {
+        let Body::Siblings(siblings) = body else { return None };
+        let Folded { value, fell_back } =
+            self.handlers.fold(&String::from_utf8_lossy(name), siblings, &*self.script)?;
+        if fell_back {
+            t.out.notes.push(Note::HandlerFellBack { handler: Bytes::copy_from_slice(name) });
+        }
+        Some(value)
+    }
+
+    /// A write to a custom value replaces all that is here by what its handler makes of it and the new value.
+    pub(super) fn with_handler(&self, t: &mut Turn<'_>, local: Option<&Record>, write: &Write) -> Write {
+        let (Kind::Custom, Op::Put(new)) = (write.kind, &write.op) else { return write.clone() };
+        let local = local.filter(|local| local.kind == Kind::Custom && local.is_live(t.now.wall_ms));
+        let Some(local) = local else { return write.clone() };
+        let named = write.attributes.handler.clone().or_else(|| handler_of(local));
+        let name = named.clone().unwrap_or_default();
+        let here = self.fold(t, &name, &local.body);
+        let handler = self.handlers.get(&String::from_utf8_lossy(&name));
+        let merged = handler.zip(here).and_then(|(handler, here)| handler.merge(&*self.script, &here, new));
+        let context = Some(local.context.clone());
+        let attributes = Attributes { context, handler: named, ..write.attributes.clone() };
+        Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() }
+    }
+
+    /// What a client is shown.
+    pub(super) fn present(&self, t: &mut Turn<'_>, reply: Reply) -> Reply {
+        match reply {
+            Reply::Found(Some(record)) => Reply::Found(Some(self.show(t, record))),
+            Reply::Written(record) => Reply::Written(self.show(t, record)),
+            other => other,
+        }
+    }
+
+    pub(super) fn show(&self, t: &mut Turn<'_>, mut record: Box<Record>) -> Box<Record> {
+        if record.kind == Kind::Custom
+            && let Some(value) = self.fold(t, &handler_of(&record).unwrap_or_default(), &record.body)
+            && let Body::Siblings(siblings) = &record.body
+        {
+            record.body = Body::Siblings(siblings.folded(value));
+        }
+        record
+    }
+}
+
+fn handler_of(record: &Record) -> Option<Bytes> {
+    record.header.rare.as_ref().and_then(|rare| rare.handler.clone())
+}

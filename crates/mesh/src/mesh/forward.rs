@@ -1,0 +1,86 @@
+//! Passing a write on to a replica, which alone can give it a dot. It is passed on once: whoever cannot coordinate it
+//! says so, and the next one is asked. What the network repeats is carried out once.
+
+use super::{Client, Mesh, Operation, Turn};
+use crate::frame::{Ask, Frame};
+use crate::moves::majority;
+use crate::request::{Reply, Write};
+use base::{Code, Instant, NodeId};
+
+/// Writes passed on by one node that are remembered.
+const FORWARDED_MAX: usize = 4_096;
+
+#[derive(Debug)]
+pub(super) struct Forwarding {
+    client: Client,
+    write: Write,
+    to: NodeId,
+    tried: Vec<NodeId>,
+}
+
+impl Mesh {
+    pub(super) fn pass_on(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Write,
+        tried: Vec<NodeId>,
+        deadline: Instant,
+    ) {
+        // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
+        if let Client::Peer(node, ask) = client {
+            return self.send(t, node, Frame::Declined { ask });
+        }
+        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
+        let mut list = self.route(write.key.partition(), copies).read.clone();
+        list.retain(|node| *node != self.me && !tried.contains(node));
+        self.peers.order(&mut list);
+        let Some(to) = list.first().copied() else {
+            return self.reply(t, client, Reply::Refused(Code::NotInStep));
+        };
+        let forwarding = Forwarding { client, write: write.clone(), to, tried };
+        let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
+        self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
+    }
+
+    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
+        // The network may repeat a frame; what it asks for is done once.
+        let forwarded = self.forwarded.entry(from).or_default();
+        let is_new = forwarded.insert(ask);
+        if forwarded.len() > FORWARDED_MAX {
+            forwarded.pop_first();
+        }
+        if is_new {
+            let deadline = t.now.at.after(self.params.timeout);
+            self.start_write(t, Client::Peer(from, ask), write, deadline);
+        }
+    }
+
+    pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {
+        self.time(t, from, ask);
+        let expected = matches!(
+            self.operations.get(&ask).map(|pending| &pending.operation),
+            Some(Operation::Forward(forwarding)) if forwarding.to == from
+        );
+        if let Some(Operation::Forward(forwarding)) =
+            expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
+        {
+            self.reply(t, forwarding.client, reply);
+        }
+    }
+
+    /// It was not begun there, so another may be asked.
+    pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(pending) = self.finish(ask) else { return };
+        let Operation::Forward(mut forwarding) = pending.operation else { return };
+        forwarding.tried.push(from);
+        self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
+    }
+
+    pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
+        self.peers.silent(forwarding.to, t.now.at);
+        let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
+        let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
+        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });
+    }
+}

@@ -1,0 +1,51 @@
+//! Who this node is, how far its dots are reserved, and which stamps it has vouched for: one row, durable before any
+//! of it is used. A row of another incarnation is that of somebody else.
+
+use super::{Mesh, Then, Turn};
+use crate::hlc::Stamp;
+use crate::rows;
+use base::codec::{Reader, put_varint};
+use bytes::Bytes;
+
+const VERSION: u8 = 1;
+
+pub(super) struct Identity {
+    pub incarnation: u32,
+    pub dots: u64,
+    pub floor: Stamp,
+}
+
+impl Identity {
+    fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, u64::from(self.incarnation));
+        put_varint(&mut out, self.dots);
+        put_varint(&mut out, self.floor.0);
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Identity> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let incarnation = u32::try_from(reader.varint()?).ok()?;
+        Some(Identity { incarnation, dots: reader.varint()?, floor: Stamp(reader.varint()?) })
+    }
+}
+
+impl Mesh {
+    /// Dots and the floor of the clock, durable before they are used.
+    pub(super) fn reserve(&mut self, t: &mut Turn<'_>) {
+        let Some(dots) = self.dots.wants() else { return };
+        self.write_identity(t, dots);
+    }
+
+    pub(super) fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {
+        let floor = self.clock.tick(t.now.wall_ms);
+        let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
+        self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
+        let seq = self.next_seq();
+        self.after(t, seq, Then::Identity { dots, floor });
+    }
+}

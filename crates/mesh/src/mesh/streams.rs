@@ -1,0 +1,265 @@
+//! Sending this node's log to the other regions: an entry leaves when it is durable, to a node there that keeps its
+//! key, within a window; what is not acknowledged in time is sent again, to whoever answers. Entries that every
+//! region has are removed. What no longer fits is removed too, and those who lack it are left to comparing, which
+//! runs always.
+
+use super::abroad::Other;
+use super::{Mesh, Operation, Then, Turn};
+use crate::actor::RegionId;
+use crate::frame::{Ask, Frame, Outcome, Shard};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::log::{Entry, operation};
+use crate::record::Record;
+use crate::rows;
+use crate::stream::{WINDOW_BYTES, WINDOW_ENTRIES};
+use base::mutant::{Mutant, planted};
+use base::{Instant, NodeId};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// How often the positions are made durable, and the log is cut behind them.
+const SAVE_INTERVAL: Duration = Duration::from_millis(200);
+/// How long an entry waits that nobody could take.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Entries that are removed at a time.
+const TRIM_ENTRIES: usize = 4_096;
+/// Exchanges with one region that this node has begun, and shards that one tick looks at.
+const EXCHANGES_MAX: usize = 4;
+const LOOKS_PER_TICK: usize = 64;
+
+/// An entry on its way to another region.
+#[derive(Debug)]
+pub(super) struct Replicating {
+    region: RegionId,
+    seq: u64,
+    to: NodeId,
+}
+
+/// What a write has made of a record, for the log.
+pub(super) struct Change<'a> {
+    pub key: &'a Key,
+    pub before: Option<&'a Record>,
+    pub after: &'a Record,
+    pub delta: &'a Bytes,
+}
+
+impl Mesh {
+    /// Puts a write of this node into the log, in the batch that holds its record.
+    pub(super) fn append(&mut self, t: &mut Turn<'_>, change: &Change<'_>) {
+        if self.abroad.others.is_empty() {
+            return;
+        }
+        let header = &change.after.header;
+        let entry = Entry {
+            seq: header.dot.counter,
+            prev: self.abroad.log.last,
+            operation: operation(change.before, change.after, t.now.wall_ms),
+            key: change.key.clone(),
+            old: change.before.map(|record| record.context.clone()).unwrap_or_default(),
+            stamp: header.stamp,
+            at_ms: t.now.wall_ms,
+            record: change.delta.clone(),
+        };
+        let bytes = entry.encode();
+        self.abroad.log.last = entry.seq;
+        self.abroad.log.bytes += bytes.len() as u64;
+        self.abroad.is_dirty = true;
+        self.put_row(rows::log(entry.seq), Some(bytes));
+        if planted(Mutant::StreamedBeforePersist) {
+            self.abroad.durable = entry.seq;
+            return self.pump_all(t);
+        }
+        let seq = self.next_seq();
+        self.after(t, seq, Then::Logged(entry.seq));
+    }
+
+    /// The head goes with the last entry of a turn.
+    pub(super) fn write_log_head(&mut self) {
+        if std::mem::take(&mut self.abroad.is_dirty) {
+            self.put_row(Bytes::from_static(rows::LOG_HEAD), Some(self.abroad.log.encode()));
+        }
+    }
+
+    /// Sends what has become durable.
+    pub(super) fn pump_all(&mut self, t: &mut Turn<'_>) {
+        for region in self.abroad.regions().collect::<Vec<_>>() {
+            self.pump(t, region);
+        }
+    }
+
+    /// Sends as much as the window takes.
+    fn pump(&mut self, t: &mut Turn<'_>, region: RegionId) {
+        let Some(other) = self.abroad.others.get(&region) else { return };
+        let (from, to) = (other.stream.cursor(), self.abroad.durable);
+        if from >= to || !other.stream.has_room() {
+            return;
+        }
+        let room = WINDOW_ENTRIES - other.stream.n_under_way();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let (first, end) = (rows::log(from + 1), rows::log(to + 1));
+        self.overlay.scan(t.rows, &first, &end, &mut |_, value| {
+            entries.push(value.clone());
+            bytes += value.len();
+            entries.len() < room && bytes < WINDOW_BYTES
+        });
+        for bytes in entries {
+            let entry = Entry::decode(bytes.clone()).expect("a row that we wrote can be read");
+            let Some(to) = self.abroad.keeper(&mut self.peers, t.now.at, region, &entry.key) else { return };
+            let Some(other) = self.abroad.others.get_mut(&region) else { return };
+            if !other.stream.has_room() {
+                return;
+            }
+            other.stream.sent(entry.seq, entry.prev, entry.stamp, bytes.len());
+            self.replicate(t, Replicating { region, seq: entry.seq, to }, bytes);
+        }
+    }
+
+    fn replicate(&mut self, t: &mut Turn<'_>, replicating: Replicating, entry: Bytes) {
+        let to = replicating.to;
+        let ask = self.begin(t, Operation::Replicate(replicating), t.now.at.after(self.params.timeout));
+        self.send(t, to, Frame::Replicate { ask, entry });
+    }
+
+    /// A quorum of the other region has it.
+    pub(super) fn replicate_stored(&mut self, t: &mut Turn<'_>, ask: Ask, outcome: Outcome) {
+        let Some(Operation::Replicate(done)) = self.finish(ask).map(|pending| pending.operation) else {
+            return;
+        };
+        let Some(other) = self.abroad.others.get_mut(&done.region) else { return };
+        if other.stream.landed(done.seq) {
+            self.write_reached(t, done.region, done.seq, outcome);
+        }
+        self.pump(t, done.region);
+    }
+
+    pub(super) fn decline_replicate(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        if let Some(Operation::Replicate(failed)) = self.finish(ask).map(|pending| pending.operation) {
+            self.again(failed.region, failed.seq, t.now.at.after(AGAIN_AFTER));
+        }
+    }
+
+    pub(super) fn expire_replicate(&mut self, t: &mut Turn<'_>, replicating: Replicating) {
+        self.peers.silent(replicating.to, t.now.at);
+        self.again(replicating.region, replicating.seq, t.now.at);
+    }
+
+    fn again(&mut self, region: RegionId, seq: u64, at: Instant) {
+        if let Some(other) = self.abroad.others.get_mut(&region) {
+            other.stream.failed(seq, at);
+        }
+    }
+
+    pub(super) fn step_streams(&mut self, t: &mut Turn<'_>) {
+        for region in self.abroad.regions().collect::<Vec<_>>() {
+            self.send_again(t, region);
+            self.pump(t, region);
+            self.compare_abroad(t, region);
+        }
+        if t.now.at >= self.abroad.save_at {
+            self.abroad.save_at = t.now.at.after(SAVE_INTERVAL);
+            self.trim(t);
+            self.save_streams();
+        }
+    }
+
+    fn send_again(&mut self, t: &mut Turn<'_>, region: RegionId) {
+        let Some(other) = self.abroad.others.get_mut(&region) else { return };
+        for seq in other.stream.overdue(t.now.at) {
+            let entry = self.overlay.get(t.rows, &rows::log(seq)).0;
+            let key = entry.clone().and_then(Entry::decode).map(|entry| entry.key);
+            let to = key.and_then(|key| self.abroad.keeper(&mut self.peers, t.now.at, region, &key));
+            match (entry, to) {
+                (Some(entry), Some(to)) => self.replicate(t, Replicating { region, seq, to }, entry),
+                _ => self.again(region, seq, t.now.at.after(AGAIN_AFTER)),
+            }
+        }
+    }
+
+    /// Removes what every region has, and what is too much.
+    fn trim(&mut self, t: &mut Turn<'_>) {
+        let acked = self.abroad.others.values().map(|other| other.stream.acked()).min();
+        let upto = acked.unwrap_or(self.abroad.log.last);
+        let mut head = self.abroad.log;
+        let mut found = Vec::new();
+        let (first, end) = (rows::log(head.trimmed + 1), rows::log(self.abroad.durable + 1));
+        let limit = self.abroad.log_bytes_max;
+        self.overlay.scan(t.rows, &first, &end, &mut |row, value| {
+            let Some(entry) = Entry::decode(value.clone()) else { return false };
+            if (entry.seq > upto && head.bytes <= limit) || found.len() >= TRIM_ENTRIES {
+                return false;
+            }
+            head.bytes = head.bytes.saturating_sub(value.len() as u64);
+            (head.trimmed, head.trimmed_stamp) = (entry.seq, head.trimmed_stamp.max(entry.stamp));
+            found.push(Bytes::copy_from_slice(row));
+            true
+        });
+        if found.is_empty() {
+            return;
+        }
+        found.into_iter().for_each(|row| self.put_row(row, None));
+        (self.abroad.log, self.abroad.is_dirty) = (head, true);
+        for other in self.abroad.others.values_mut() {
+            other.stream.skip(head.trimmed, head.trimmed_stamp);
+        }
+    }
+
+    /// In the batch that also holds what was trimmed, so that a start never finds a hole that it does not know of.
+    pub(super) fn save_streams(&mut self) {
+        let mut changed = Vec::new();
+        for (region, other) in &mut self.abroad.others {
+            let row = other.stream.encode();
+            if row != other.saved {
+                other.saved = row.clone();
+                changed.push((rows::stream(*region), row));
+            }
+        }
+        changed.into_iter().for_each(|(key, row)| self.put_row(key, Some(row)));
+    }
+
+    /// Compares shards of this node with another region, one after the other, always.
+    fn compare_abroad(&mut self, t: &mut Turn<'_>, region: RegionId) {
+        let now = t.now.at;
+        let is_due = |other: &Other| other.exchanges < EXCHANGES_MAX && now >= other.round_at;
+        let due = self.abroad.others.get(&region).is_some_and(is_due);
+        if !due || self.floor == Stamp::ZERO || planted(Mutant::RegionsNotCompared) {
+            return;
+        }
+        let shards: Vec<_> = self.all_shards().filter(|shard| self.is_settled(*shard)).collect();
+        for _ in 0..LOOKS_PER_TICK.min(shards.len()) {
+            let Some(other) = self.abroad.others.get_mut(&region) else { return };
+            if !is_due(other) {
+                return;
+            }
+            let shard = shards[other.cursor % shards.len()];
+            other.cursor = (other.cursor + 1) % shards.len();
+            if other.cursor == 0 {
+                other.round_at = t.now.at.after(self.params.round_every);
+            }
+            if self.shards.is_built(shard.partition)
+                && let Some(peer) = self.peer_abroad(t.now.at, region, shard)
+            {
+                self.start_exchange(t, shard, peer);
+            }
+        }
+    }
+
+    /// Another region has compared: entries that were cut from the log may be known to be there.
+    pub(super) fn close_gap(&mut self, region: RegionId) {
+        let here = self.params.actor.region;
+        if self.abroad.others.get(&region).is_none_or(|other| other.stream.gap().is_none()) {
+            return;
+        }
+        let there =
+            |shard| self.shards.marks_abroad(shard, region).map_or(Stamp::ZERO, |marks| marks.of(here));
+        let upto = self.all_shards().filter(|shard| self.is_settled(*shard)).map(there).min();
+        if let (Some(upto), Some(other)) = (upto, self.abroad.others.get_mut(&region)) {
+            other.stream.compared(upto);
+        }
+    }
+
+    /// Keeps a shard and is not about to lose or to get it.
+    fn is_settled(&self, shard: Shard) -> bool {
+        self.route(shard.partition, shard.copies).read.contains(&self.me)
+    }
+}

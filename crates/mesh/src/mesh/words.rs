@@ -1,0 +1,126 @@
+//! What goes into a node and what comes out: its parameters, its two clocks, inputs, outputs, and facts worth a line.
+
+use crate::actor::{Actor, RegionId};
+use crate::conflict::Conflict;
+use crate::frame::{Envelope, Shard};
+use crate::handler::Handlers;
+use crate::hlc::Stamp;
+use crate::moves::Report;
+use crate::overlay::{Flush, Seq};
+use crate::regions::Regions;
+use crate::request::{Reply, Request};
+use crate::rows::Row;
+use crate::topology::Topology;
+use base::{Instant, NodeId, Token};
+use bytes::Bytes;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+pub struct Params {
+    /// Who this node is in this life; another incarnation at every start on an empty disk.
+    pub actor: Actor,
+    /// Counts starts, so that answers to an earlier one are not taken for answers to this one.
+    pub boot: u64,
+    /// The disk is empty although others count on this node: it serves when it has caught up.
+    pub wiped: bool,
+    /// How far ahead of this node's clock another's is believed.
+    pub drift_max: Duration,
+    /// How long replicas are waited for when the request does not say.
+    pub timeout: Duration,
+    pub flush_every: Duration,
+    /// How often each pair of replicas compares what it holds.
+    pub round_every: Duration,
+}
+
+/// The two clocks of a node: one for waiting, one for people and stamps.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    pub at: Instant,
+    pub wall_ms: u64,
+}
+
+#[derive(Debug)]
+pub enum Input {
+    Tick,
+    Received {
+        from: NodeId,
+        envelope: Envelope,
+    },
+    Request {
+        token: Token,
+        deadline: Instant,
+        request: Request,
+    },
+    Persisted(Seq),
+    Flushed(u64),
+    /// What was agreed on, or what a peer has handed over.
+    Topology(Topology),
+    /// The connection to a peer broke.
+    Lost(NodeId),
+    /// Nothing later than this is forgotten, whatever the regions have heard of.
+    PurgeBound(Stamp),
+    /// The regions that replicate to each other, as was agreed here.
+    Regions(Regions),
+    /// The merge handlers beside those that are built in.
+    Handlers(Handlers),
+    /// A frame of another region's node.
+    Abroad {
+        region: RegionId,
+        from: NodeId,
+        envelope: Envelope,
+    },
+}
+
+/// Rows to be made durable in this order; `Persisted` tells when.
+#[derive(Clone, Debug)]
+pub struct Persist {
+    pub seq: Seq,
+    pub rows: Vec<Row>,
+}
+
+#[derive(Debug, Default)]
+pub struct Output {
+    pub send: Vec<(NodeId, Envelope)>,
+    /// To nodes of other regions; node zero is any of them.
+    pub abroad: Vec<(RegionId, NodeId, Envelope)>,
+    pub persist: Option<Persist>,
+    pub flush: Option<Flush>,
+    pub replies: Vec<(Token, Reply)>,
+    /// For whoever decides about the topology.
+    pub reports: Vec<Report>,
+    pub notes: Vec<Note>,
+}
+
+/// Facts worth a log line or a count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    Conflict(Box<Conflict>),
+    /// A record whose clock is further ahead than is believed.
+    ClockAhead {
+        actor: Actor,
+        stamp: Stamp,
+    },
+    Hinted(NodeId),
+    /// Replicas of a shard hold the same again.
+    Repaired {
+        shard: Shard,
+        with: NodeId,
+        records: usize,
+    },
+    Purged(usize),
+    /// A node that was not in step serves.
+    Awake,
+    /// A node of another region has the id of one of this region; it is not listened to.
+    RegionClash {
+        region: RegionId,
+        node: NodeId,
+    },
+    /// A custom value is shown as the last write left it: its handler is not known here, or failed.
+    HandlerFellBack {
+        handler: Bytes,
+    },
+    /// What another region sent was damaged on the way.
+    Damaged {
+        from: NodeId,
+    },
+}

@@ -1,0 +1,185 @@
+//! The namespaces as a value with its bytes: the document that the cluster agrees on.
+//! A name and what a namespace wants go in; its number follows from its name, so that regions agree on it without
+//! asking each other. How many copies its records have is never changed, for they lie by it.
+
+use crate::placement::COPIES_MAX;
+use crate::record::Kind;
+use base::Code;
+use base::checksum::hash64;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// The name of the document.
+pub const DOCUMENT: &str = "namespaces";
+/// The namespace that is there without being created.
+pub const DEFAULT: &str = "default";
+/// The copies that a namespace has if nothing is said; fewer while there are fewer nodes.
+pub const COPIES_DEFAULT: u8 = 3;
+
+const VERSION: u8 = 1;
+const NAME_BYTES_MAX: usize = 64;
+const NAMESPACES_MAX: usize = 4_096;
+
+/// What becomes of a write that has not seen what it overwrites, if the writer does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Policy {
+    /// The later one wins; the other goes to the conflict log.
+    LastWriteWins = 0,
+    /// Both are merged, as the type of the data has it.
+    Merge = 1,
+    /// The writer is told.
+    Fail = 2,
+}
+
+impl Policy {
+    pub const ALL: [Policy; 3] = [Policy::LastWriteWins, Policy::Merge, Policy::Fail];
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    pub copies: u8,
+    /// The type of a key that is written without one.
+    pub kind: Kind,
+    pub policy: Policy,
+}
+
+impl Default for Namespace {
+    fn default() -> Namespace {
+        Namespace { copies: COPIES_DEFAULT, kind: Kind::Register, policy: Policy::LastWriteWins }
+    }
+}
+
+/// By name; the default one is among them only if somebody has changed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    list: BTreeMap<String, Namespace>,
+}
+
+/// The number of a namespace.
+pub fn id_of(name: &str) -> u32 {
+    match name {
+        DEFAULT => 0,
+        name => (hash64(name.as_bytes(), 0) as u32).max(1),
+    }
+}
+
+/// Small letters, digits, dots, dashes and underscores, up to 64.
+pub fn is_name(name: &str) -> bool {
+    let lawful = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b".-_".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(lawful)
+}
+
+impl Namespaces {
+    pub fn get(&self, name: &str) -> Option<Namespace> {
+        match self.list.get(name) {
+            None if name == DEFAULT => Some(Namespace::default()),
+            found => found.copied(),
+        }
+    }
+
+    /// Every one with its name, the default one included.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Namespace)> {
+        let default = (!self.list.contains_key(DEFAULT)).then(|| (DEFAULT, Namespace::default()));
+        default.into_iter().chain(self.list.iter().map(|(name, namespace)| (name.as_str(), *namespace)))
+    }
+
+    /// The name of a number.
+    pub fn name_of(&self, id: u32) -> Option<&str> {
+        self.iter().map(|(name, _)| name).find(|name| id_of(name) == id)
+    }
+
+    /// Creates one, or changes what may be changed of it.
+    pub fn set(&mut self, name: &str, namespace: Namespace) -> Result<(), Code> {
+        let lawful = is_name(name) && (1..=COPIES_MAX).contains(&usize::from(namespace.copies));
+        if !lawful {
+            return Err(Code::BadRequest);
+        }
+        let differs = match self.get(name) {
+            Some(old) => old.copies != namespace.copies,
+            None => self.name_of(id_of(name)).is_some() || self.list.len() >= NAMESPACES_MAX,
+        };
+        if differs {
+            return Err(Code::NamespaceDiffers);
+        }
+        self.list.insert(name.to_owned(), namespace);
+        Ok(())
+    }
+
+    /// Whether it was there.
+    pub fn remove(&mut self, name: &str) -> bool {
+        self.list.remove(name).is_some()
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.list.len() as u64);
+        for (name, Namespace { copies, kind, policy }) in &self.list {
+            put_bytes(&mut out, name.as_bytes());
+            out.extend([*copies, *kind as u8, *policy as u8]);
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Namespaces> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let mut namespaces = Namespaces::default();
+        for _ in 0..reader.count()? {
+            let name = String::from_utf8(reader.bytes()?.into()).ok()?;
+            let copies = reader.u8()?;
+            let kind = Kind::from_number(reader.u8()?)?;
+            let policy = reader.u8()?;
+            let policy = Policy::ALL.into_iter().find(|other| *other as u8 == policy)?;
+            namespaces.list.insert(name, Namespace { copies, kind, policy });
+        }
+        reader.is_empty().then_some(namespaces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_there_and_others_are_created_once() {
+        let mut namespaces = Namespaces::default();
+        assert_eq!(namespaces.get(DEFAULT), Some(Namespace::default()));
+        assert_eq!(namespaces.get("shop"), None);
+        let shop = Namespace { copies: 5, policy: Policy::Fail, ..Namespace::default() };
+        namespaces.set("shop", shop).unwrap();
+        assert_eq!(namespaces.name_of(id_of("shop")), Some("shop"));
+        assert_eq!(namespaces.iter().map(|(name, _)| name).collect::<Vec<_>>(), [DEFAULT, "shop"]);
+        let fewer = Namespace { copies: 1, ..shop };
+        assert_eq!(namespaces.set("shop", fewer), Err(Code::NamespaceDiffers));
+        assert_eq!(namespaces.set("shop", Namespace { policy: Policy::Merge, ..shop }), Ok(()));
+        assert!(namespaces.remove("shop") && !namespaces.remove("shop"));
+    }
+
+    #[test]
+    fn names_and_copies_are_bounded() {
+        let mut namespaces = Namespaces::default();
+        for name in ["", "UPPER", "a/b", "a b", &"x".repeat(65)] {
+            assert_eq!(namespaces.set(name, Namespace::default()), Err(Code::BadRequest), "{name}");
+        }
+        for copies in [0, 6] {
+            let namespace = Namespace { copies, ..Namespace::default() };
+            assert_eq!(namespaces.set("a", namespace), Err(Code::BadRequest));
+        }
+    }
+
+    #[test]
+    fn namespaces_survive_a_round_trip_and_cut_bytes_are_refused() {
+        let mut namespaces = Namespaces::default();
+        namespaces.set("a.b-c_1", Namespace { kind: Kind::Siblings, ..Namespace::default() }).unwrap();
+        namespaces.set("z", Namespace { policy: Policy::Merge, ..Namespace::default() }).unwrap();
+        let bytes = namespaces.encode();
+        assert_eq!(Namespaces::decode(bytes.clone()), Some(namespaces));
+        for cut in 0..bytes.len() {
+            assert_eq!(Namespaces::decode(bytes.slice(..cut)), None);
+        }
+    }
+}

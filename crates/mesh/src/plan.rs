@@ -1,0 +1,121 @@
+//! What the cluster has agreed on about its mesh: the topology, and which life of each node it counts on.
+//! It is one document of coord, whose version is the epoch: whoever writes the next one says which it has seen, so
+//! that of two who decide at once only one is heard. A node that finds another life of itself in the plan knows
+//! that its disk was lost.
+
+use crate::topology::{Epoch, Topology};
+use base::NodeId;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// The document's name.
+pub const DOCUMENT: &str = "cluster/topology";
+
+const VERSION: u8 = 1;
+/// As many as a topology may have, and some that are on their way.
+const NODES_MAX: usize = 2_048;
+const ADDRESS_BYTES_MAX: usize = 1_024;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub topology: Topology,
+    pub nodes: BTreeMap<NodeId, Enrolled>,
+}
+
+/// What is known of one node beside its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Enrolled {
+    /// The life that the others count on; zero before the node was heard for the first time.
+    pub incarnation: u32,
+    /// The epoch with which it was found to lack what it should have.
+    pub stale_since: Epoch,
+    /// Somebody wants it to hand over what it has and go.
+    pub leaving: bool,
+    /// Where a node that is no member of coord is reached; nothing for those that are.
+    pub address: String,
+}
+
+impl Plan {
+    pub fn epoch(&self) -> Epoch {
+        self.topology.epoch
+    }
+
+    pub fn next_epoch(&self) -> Epoch {
+        Epoch(self.topology.epoch.0 + 1)
+    }
+
+    /// The same nodes under another topology.
+    pub fn with(&self, topology: Topology) -> Plan {
+        Plan { topology, nodes: self.nodes.clone() }
+    }
+
+    /// The life of a node that the others count on, if it was ever heard.
+    pub fn incarnation(&self, node: NodeId) -> Option<u32> {
+        self.nodes.get(&node).map(|enrolled| enrolled.incarnation).filter(|incarnation| *incarnation != 0)
+    }
+
+    /// Others count on what an earlier life of this node had.
+    pub fn counts_on_another(&self, node: NodeId, incarnation: u32) -> bool {
+        self.incarnation(node).is_some_and(|known| known != incarnation)
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_bytes(&mut out, &self.topology.encode());
+        put_varint(&mut out, self.nodes.len() as u64);
+        for (node, enrolled) in &self.nodes {
+            put_varint(&mut out, node.0);
+            put_varint(&mut out, u64::from(enrolled.incarnation));
+            put_varint(&mut out, enrolled.stale_since.0);
+            out.push(u8::from(enrolled.leaving));
+            put_bytes(&mut out, enrolled.address.as_bytes());
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Plan> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let topology = Topology::decode(reader.bytes()?)?;
+        let count = reader.count().filter(|count| *count <= NODES_MAX)?;
+        let nodes = (0..count).map(|_| decode_node(&mut reader)).collect::<Option<BTreeMap<_, _>>>()?;
+        reader.is_empty().then_some(Plan { topology, nodes })
+    }
+}
+
+fn decode_node(reader: &mut Reader) -> Option<(NodeId, Enrolled)> {
+    let node = NodeId(reader.varint()?);
+    let incarnation = u32::try_from(reader.varint()?).ok()?;
+    let stale_since = Epoch(reader.varint()?);
+    let leaving = reader.bool()?;
+    let address = reader.bytes().filter(|address| address.len() <= ADDRESS_BYTES_MAX)?;
+    let address = String::from_utf8(address.into()).ok()?;
+    Some((node, Enrolled { incarnation, stale_since, leaving, address }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::RegionId;
+    use crate::topology::{Member, Space, Standing};
+
+    #[test]
+    fn plans_survive_a_round_trip_and_cut_bytes_are_refused() {
+        let member =
+            Member { node: NodeId(7), zone: 1, points: 64, standing: Standing::Serving, stale: true };
+        let space = Space { id: 0, copies: 3 };
+        let topology = Topology::new(Epoch(9), RegionId::of("eu"), vec![member], vec![space]);
+        let known =
+            Enrolled { incarnation: 77, stale_since: Epoch(8), leaving: true, address: "h:1".to_owned() };
+        let nodes = BTreeMap::from([(NodeId(7), known), (NodeId(8), Enrolled::default())]);
+        let plan = Plan { topology, nodes };
+        let bytes = plan.encode();
+        assert_eq!(Plan::decode(bytes.clone()), Some(plan.clone()));
+        assert!((0..bytes.len()).all(|cut| Plan::decode(bytes.slice(..cut)).is_none()));
+        assert!(plan.counts_on_another(NodeId(7), 78) && !plan.counts_on_another(NodeId(7), 77));
+        assert!(!plan.counts_on_another(NodeId(8), 5), "it was never heard");
+    }
+}

@@ -1,0 +1,58 @@
+//! What becomes of a record that meets another of its key: how their clocks stand to each other, and what follows.
+//! States are always joined, whatever the clocks say, so that the answer is the same in any order; the verdict is for
+//! people, for counting, and for the log of conflicts.
+
+use crate::context::Causality;
+use crate::merge::{Merged, merge};
+use crate::record::Record;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The one that is here has seen the other.
+    KeptLocal,
+    /// The other has seen the one that is here.
+    TookRemote,
+    /// They are the same.
+    Same,
+    /// Neither has seen the other, and both went into one state.
+    Joined,
+    /// Neither has seen the other, and one had to give way.
+    Conflict,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolution {
+    pub causality: Causality,
+    pub verdict: Verdict,
+    pub record: Record,
+    /// Who lost, and against whom.
+    pub conflict: Option<Loss>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    pub winner: Record,
+    pub loser: Record,
+}
+
+/// The record that is here meets one that comes.
+pub fn resolve(local: &Record, remote: &Record) -> Resolution {
+    let causality = local.context.compare(&remote.context);
+    let Merged { record, loser } = merge(local, remote);
+    let loss = |loser: Record| {
+        let winner = if loser == *local { remote.clone() } else { local.clone() };
+        Loss { winner, loser }
+    };
+    let conflict = loser.map(loss);
+    let verdict = match causality {
+        _ if conflict.is_some() => Verdict::Conflict,
+        Causality::Equal if record == *local => Verdict::Same,
+        _ if record == *local => Verdict::KeptLocal,
+        _ if record == *remote => Verdict::TookRemote,
+        _ => Verdict::Joined,
+    };
+    Resolution { causality, verdict, record, conflict }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! How far another region has this node's log: a window of entries under way, and the position up to which all
+//! are there. Entries are acknowledged one by one, each when a quorum of the other region has it durably, in
+//! whatever order; only what has no gap before it counts as a position. Entries that were trimmed before they got
+//! there are a gap that only comparing can close: until then the position stays before it.
+
+use crate::hlc::Stamp;
+use base::Instant;
+use base::codec::{Reader, put_varint};
+use base::mutant::{Mutant, planted};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Entries under way at a time, and their bytes; one entry may exceed it.
+pub const WINDOW_ENTRIES: usize = 1_024;
+pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+
+const VERSION: u8 = 1;
+
+#[derive(Clone, Debug)]
+struct Flight {
+    prev: u64,
+    stamp: Stamp,
+    bytes: usize,
+    /// When to send it again; none while an answer is awaited.
+    again_at: Option<Instant>,
+}
+
+/// Entries that the other region will never be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The position before it.
+    pub after: u64,
+    /// The last entry in it.
+    pub upto: u64,
+    pub stamp: Stamp,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    flights: BTreeMap<u64, Flight>,
+    bytes: usize,
+    /// The last entry that was sent.
+    cursor: u64,
+    gap: Option<Gap>,
+}
+
+impl Stream {
+    /// Everything up to `acked` is there, as an earlier life knew; a region that is new has nothing.
+    pub fn resume(acked: u64, gap: Option<Gap>) -> Stream {
+        Stream { cursor: acked, gap, ..Stream::default() }
+    }
+
+    /// Up to here every entry that was sent is there.
+    pub fn acked(&self) -> u64 {
+        if planted(Mutant::HolesAcknowledged) {
+            return self.cursor;
+        }
+        self.flights.values().next().map_or(self.cursor, |flight| flight.prev)
+    }
+
+    /// Up to here everything is there.
+    pub fn position(&self) -> u64 {
+        match self.gap {
+            Some(gap) if !planted(Mutant::GapVouched) => gap.after,
+            _ => self.acked(),
+        }
+    }
+
+    pub fn gap(&self) -> Option<Gap> {
+        self.gap
+    }
+
+    /// The last entry that was sent; the next one to send comes behind it.
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.flights.len() < WINDOW_ENTRIES && self.bytes < WINDOW_BYTES
+    }
+
+    pub fn n_under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// The stamp of the first entry that is not known to be there; zero if there is none.
+    pub fn waiting(&self) -> Stamp {
+        self.flights.values().next().map_or(Stamp::ZERO, |flight| flight.stamp)
+    }
+
+    pub fn sent(&mut self, seq: u64, prev: u64, stamp: Stamp, bytes: usize) {
+        assert!(seq > self.cursor && prev <= self.cursor, "entries are sent in order");
+        // What lies between the two was not for this region to have.
+        let prev = prev.max(self.cursor);
+        self.flights.insert(seq, Flight { prev, stamp, bytes, again_at: None });
+        self.bytes += bytes;
+        self.cursor = seq;
+    }
+
+    /// It is there. Whether that was news.
+    pub fn landed(&mut self, seq: u64) -> bool {
+        let Some(flight) = self.flights.remove(&seq) else { return false };
+        self.bytes -= flight.bytes;
+        true
+    }
+
+    /// It is not known to be there: to be sent again.
+    pub fn failed(&mut self, seq: u64, again_at: Instant) {
+        if let Some(flight) = self.flights.get_mut(&seq) {
+            flight.again_at = Some(again_at);
+        }
+    }
+
+    /// What is to be sent again now; it counts as sent.
+    pub fn overdue(&mut self, now: Instant) -> Vec<u64> {
+        let mut due = Vec::new();
+        for (seq, flight) in &mut self.flights {
+            if flight.again_at.is_some_and(|at| at <= now) {
+                flight.again_at = None;
+                due.push(*seq);
+            }
+        }
+        due
+    }
+
+    /// The log was cut: what was not sent up to here is left to comparing.
+    pub fn skip(&mut self, upto: u64, stamp: Stamp) {
+        let after = self.position();
+        if upto <= self.acked() {
+            return;
+        }
+        while let Some(entry) = self.flights.first_entry()
+            && *entry.key() <= upto
+        {
+            self.bytes -= entry.remove().bytes;
+        }
+        self.cursor = self.cursor.max(upto);
+        let after = self.gap.map_or(after, |gap| gap.after);
+        self.gap = Some(Gap { after, upto, stamp });
+    }
+
+    /// Everything up to this stamp is known to be everywhere there.
+    pub fn compared(&mut self, stamp: Stamp) {
+        if self.gap.is_some_and(|gap| gap.stamp <= stamp) {
+            self.gap = None;
+        }
+    }
+
+    /// What a restart must know.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        put_varint(&mut out, self.acked());
+        if let Some(Gap { after, upto, stamp }) = self.gap {
+            [after, upto, stamp.0].into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Stream> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let acked = reader.varint()?;
+        if reader.is_empty() {
+            return Some(Stream::resume(acked, None));
+        }
+        let (after, upto) = (reader.varint()?, reader.varint()?);
+        let gap = Gap { after, upto, stamp: Stamp(reader.varint()?) };
+        reader.is_empty().then_some(Stream::resume(acked, Some(gap)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(seqs: &[u64]) -> Stream {
+        let (mut stream, mut prev) = (Stream::default(), 0);
+        for seq in seqs {
+            stream.sent(*seq, prev, Stamp(*seq), 10);
+            prev = *seq;
+        }
+        stream
+    }
+
+    #[test]
+    fn a_position_has_no_gap_before_it() {
+        let mut stream = sent(&[3, 4, 9]);
+        assert_eq!(stream.position(), 0);
+        assert!(stream.landed(4) && stream.landed(9) && !stream.landed(9));
+        assert_eq!(stream.position(), 0, "the first is still under way");
+        stream.landed(3);
+        assert_eq!((stream.position(), stream.n_under_way()), (9, 0));
+    }
+
+    #[test]
+    fn what_fails_is_sent_again_when_it_is_time() {
+        let mut stream = sent(&[1, 2]);
+        stream.failed(1, Instant(50));
+        assert_eq!(stream.overdue(Instant(49)), [0u64; 0]);
+        assert_eq!(stream.overdue(Instant(50)), [1]);
+        assert_eq!(stream.overdue(Instant(99)), [0u64; 0], "once");
+    }
+
+    #[test]
+    fn the_window_is_bounded_in_entries_and_bytes() {
+        let all: Vec<u64> = (1..=WINDOW_ENTRIES as u64).collect();
+        assert!(!sent(&all).has_room() && sent(&all[1..]).has_room());
+        let mut stream = Stream::default();
+        stream.sent(1, 0, Stamp(1), WINDOW_BYTES);
+        assert!(!stream.has_room());
+    }
+
+    #[test]
+    fn what_was_cut_from_the_log_holds_the_position_until_it_was_compared() {
+        let mut stream = sent(&[1, 2, 3]);
+        stream.landed(1);
+        stream.skip(7, Stamp(70));
+        assert_eq!((stream.position(), stream.acked(), stream.cursor()), (1, 7, 7));
+        stream.sent(8, 7, Stamp(8), 1);
+        stream.landed(8);
+        stream.skip(9, Stamp(90));
+        stream.compared(Stamp(89));
+        assert_eq!(stream.position(), 1, "a gap grows and stays one");
+        let resumed = Stream::decode(stream.encode()).unwrap();
+        assert_eq!((resumed.position(), resumed.cursor(), resumed.gap()), (1, 9, stream.gap()));
+        stream.compared(Stamp(90));
+        assert_eq!(stream.position(), 9);
+        assert_eq!(Stream::decode(stream.encode()).unwrap().position(), 9);
+    }
+}

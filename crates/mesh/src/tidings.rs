@@ -1,0 +1,134 @@
+//! What a node tells whoever decides about the topology: who it is in this life, how far it has followed, and what
+//! of a move it has done. It is told whole, again and again, so that nothing depends on who heard it before; only
+//! the newest counts.
+
+use crate::moves::{Progress, Report};
+use crate::ring::{PARTITIONS, Partition, Partitions};
+use crate::topology::{Epoch, Topology};
+use base::NodeId;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+const VERSION: u8 = 1;
+const COPIES_KINDS_MAX: usize = 16;
+const ADDRESS_BYTES_MAX: usize = 1_024;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tidings {
+    pub incarnation: u32,
+    pub zone: u32,
+    /// Points on the ring that it wants.
+    pub points: u32,
+    /// Where it is reached, if it is no member of coord.
+    pub address: String,
+    /// Durably at this epoch.
+    pub at: Epoch,
+    /// The move that it has filled partitions for.
+    pub began: Epoch,
+    /// By number of copies.
+    pub filled: BTreeMap<u8, Partitions>,
+    /// The epoch at which it had everything again; zero if it was never without.
+    pub caught_up: Epoch,
+}
+
+impl Tidings {
+    /// Adds what the machine of this node has reported under its present topology.
+    pub fn add(&mut self, report: Report, topology: &Topology) {
+        if self.began != topology.began {
+            self.began = topology.began;
+            self.filled.clear();
+        }
+        match report {
+            Report::At(epoch) => self.at = self.at.max(epoch),
+            Report::Filled { partition, copies } => self.filled.entry(copies).or_default().insert(partition),
+            Report::CaughtUp => self.caught_up = topology.epoch,
+        }
+    }
+
+    /// Adds to what is known of a move what this node has to say about it.
+    pub fn tell(&self, from: NodeId, topology: &Topology, progress: &mut Progress) {
+        progress.report(from, Report::At(self.at));
+        if self.began == topology.began {
+            for (copies, partitions) in &self.filled {
+                for partition in Partition::all().filter(|partition| partitions.contains(*partition)) {
+                    progress.report(from, Report::Filled { partition, copies: *copies });
+                }
+            }
+        }
+    }
+
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        for number in [u64::from(self.incarnation), u64::from(self.zone), u64::from(self.points)] {
+            put_varint(&mut out, number);
+        }
+        put_bytes(&mut out, self.address.as_bytes());
+        for epoch in [self.at, self.began, self.caught_up] {
+            put_varint(&mut out, epoch.0);
+        }
+        put_varint(&mut out, self.filled.len() as u64);
+        for (copies, partitions) in &self.filled {
+            out.push(*copies);
+            partitions.words().iter().for_each(|word| out.extend(word.to_le_bytes()));
+        }
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Tidings> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let mut small = || u32::try_from(reader.varint()?).ok();
+        let (incarnation, zone, points) = (small()?, small()?, small()?);
+        let address = reader.bytes().filter(|address| address.len() <= ADDRESS_BYTES_MAX)?;
+        let address = String::from_utf8(address.into()).ok()?;
+        let mut epoch = || reader.varint().map(Epoch);
+        let (at, began, caught_up) = (epoch()?, epoch()?, epoch()?);
+        let count = reader.count().filter(|count| *count <= COPIES_KINDS_MAX)?;
+        let filled = (0..count).map(|_| decode_filled(&mut reader)).collect::<Option<_>>()?;
+        let tidings = Tidings { incarnation, zone, points, address, at, began, filled, caught_up };
+        reader.is_empty().then_some(tidings)
+    }
+}
+
+fn decode_filled(reader: &mut Reader) -> Option<(u8, Partitions)> {
+    let copies = reader.u8()?;
+    let mut words = [0; PARTITIONS / 64];
+    for word in &mut words {
+        *word = reader.u64()?;
+    }
+    Some((copies, Partitions::from_words(words)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::RegionId;
+
+    fn topology(epoch: u64) -> Topology {
+        Topology::new(Epoch(epoch), RegionId(0), Vec::new(), Vec::new())
+    }
+
+    #[test]
+    fn tidings_survive_a_round_trip_and_cut_bytes_are_refused() {
+        let mut tidings = Tidings { incarnation: 5, zone: 6, points: 64, ..Tidings::default() };
+        tidings.address = "host:1".to_owned();
+        tidings.add(Report::At(Epoch(3)), &topology(3));
+        tidings.add(Report::Filled { partition: Partition(200), copies: 3 }, &topology(3));
+        tidings.add(Report::CaughtUp, &topology(3));
+        let bytes = tidings.encode();
+        assert_eq!(Tidings::decode(bytes.clone()), Some(tidings));
+        assert!((0..bytes.len()).all(|cut| Tidings::decode(bytes.slice(..cut)).is_none()));
+    }
+
+    #[test]
+    fn what_was_filled_for_an_earlier_move_is_forgotten() {
+        let mut tidings = Tidings::default();
+        tidings.add(Report::Filled { partition: Partition(1), copies: 3 }, &topology(3));
+        tidings.add(Report::At(Epoch(4)), &topology(4));
+        assert!(tidings.filled.is_empty());
+        assert_eq!(tidings.at, Epoch(4));
+    }
+}

@@ -1,0 +1,59 @@
+//! The documents that the cluster agrees on, as far as this member has applied them: written by the apply thread,
+//! read by anyone. Whoever is answered finds here what the answer is about.
+
+use crate::handle::Handle;
+use base::{Code, KeyRange};
+use bytes::Bytes;
+use coord::reply::Body;
+use coord::request::{Range, Request};
+use coord::{Command, Document, Documents, SetDocument};
+use std::sync::{Arc, RwLock};
+
+#[derive(Default)]
+pub(crate) struct Shelf {
+    documents: RwLock<Arc<Documents>>,
+}
+
+impl Shelf {
+    pub fn set(&self, documents: Documents) {
+        *self.documents.write().expect("no thread panics while it holds the documents") = Arc::new(documents);
+    }
+
+    pub fn all(&self) -> Arc<Documents> {
+        self.documents.read().expect("no thread panics while it holds the documents").clone()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Document> {
+        self.all().get(name).cloned()
+    }
+}
+
+impl Handle {
+    /// A document that the cluster agrees on, with its version, as it is now.
+    pub async fn document(&self, name: &str) -> Result<Option<(u64, Bytes)>, Code> {
+        // Such a node has what the members have told it.
+        if self.is_data_only() {
+            return Ok(self.document_here(name));
+        }
+        // A read that waits until everything agreed before it is applied here; it looks at no key.
+        let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
+        self.submit(Request::Range(nothing)).await?;
+        Ok(self.document_here(name))
+    }
+
+    /// The same, as far as this member has applied.
+    pub fn document_here(&self, name: &str) -> Option<(u64, Bytes)> {
+        self.shared.core.documents.get(name).map(|document| (document.version, document.bytes))
+    }
+
+    /// Replaces a document that still has this version, zero if there must be none, and answers its new version.
+    /// `Code::DocumentChanged` says that it has another.
+    pub async fn set_document(&self, name: &str, expect: u64, bytes: Bytes) -> Result<u64, Code> {
+        let set = SetDocument { name: name.to_owned(), expect, bytes };
+        set.validate()?;
+        match self.wait_for(self.propose(&Command::Document(set))?).await?.body {
+            Body::Document { version } => Ok(version),
+            _ => unreachable!("a document's answer is its version"),
+        }
+    }
+}

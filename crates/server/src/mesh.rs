@@ -1,0 +1,48 @@
+//! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows
+//! durable and flush them, and the handle is how others ask. Values are moved here and nothing is decided, except
+//! by the machines of `mesh`.
+
+pub(crate) mod board;
+mod decide;
+mod enrol;
+pub mod handle;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub(crate) mod node;
+pub mod status;
+pub(crate) mod store;
+pub(crate) mod wire;
+
+use crate::queue::Queue;
+use crate::seat::Seat;
+use board::Board;
+use std::time::Duration;
+
+/// With more requests under way, taking them together is worth more than waking nobody.
+const CALM_REQUESTS_MAX: usize = 4;
+
+/// The queues into the threads of the mesh, and what they show.
+pub(crate) struct Desk {
+    pub seat: Seat<node::Loop>,
+    pub log: Queue<log::Order>,
+    pub store: Queue<mesh::overlay::Flush>,
+    pub board: Board,
+    /// How long a request may take that does not say.
+    pub timeout: Duration,
+}
+
+impl Desk {
+    pub fn new(timeout: Duration) -> Desk {
+        Desk { seat: Seat::new(), log: Queue::new(), store: Queue::new(), board: Board::new(), timeout }
+    }
+
+    /// Tells the machine. While few requests wait, what follows happens on this thread, before this returns.
+    pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
+        if self.board.waiting() > CALM_REQUESTS_MAX {
+            return self.seat.queue.push_bytes(mail, bytes);
+        }
+        let heard = self.seat.queue.push_unwoken(mail, bytes);
+        self.seat.attend();
+        heard
+    }
+}

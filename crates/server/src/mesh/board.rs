@@ -1,0 +1,108 @@
+//! What the mesh's threads write down for others to see, and who may ask: the newest topology and figures, and the
+//! admissions of those who wait for an answer. Nobody waits here.
+
+use crate::mesh::status::{MeshStatus, Moving};
+use base::limits::{MESH_OPERATIONS_MAX, REQUESTS_WAITING_MAX};
+use mesh::Topology;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Bytes of requests that wait for an answer.
+const WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+const _: () = assert!(REQUESTS_WAITING_MAX <= MESH_OPERATIONS_MAX);
+
+pub(crate) struct Board {
+    shown: Mutex<Shown>,
+    log_bytes: AtomicU64,
+    store_bytes: AtomicU64,
+    waiting: AtomicUsize,
+    waiting_bytes: AtomicUsize,
+}
+
+struct Shown {
+    topology: Arc<Topology>,
+    status: MeshStatus,
+}
+
+impl Board {
+    pub fn new() -> Board {
+        let nothing = Topology::new(Default::default(), Default::default(), Vec::new(), Vec::new());
+        let shown = Shown { topology: Arc::new(nothing), status: MeshStatus::default() };
+        Board {
+            shown: Mutex::new(shown),
+            log_bytes: AtomicU64::new(0),
+            store_bytes: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            waiting_bytes: AtomicUsize::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().expect("no thread panics while it holds the board")
+    }
+
+    pub fn topology(&self) -> Arc<Topology> {
+        self.lock().topology.clone()
+    }
+
+    pub fn set_topology(&self, topology: &Topology) {
+        let mut shown = self.lock();
+        if *shown.topology != *topology {
+            shown.status.moving = Moving::of(topology);
+            shown.topology = Arc::new(topology.clone());
+        }
+    }
+
+    pub fn status(&self) -> MeshStatus {
+        let mut status = self.lock().status.clone();
+        status.log_bytes = self.log_bytes.load(Relaxed);
+        status.store_bytes = self.store_bytes.load(Relaxed);
+        status
+    }
+
+    pub fn set_status(&self, status: MeshStatus) {
+        let mut shown = self.lock();
+        let moving = shown.status.moving;
+        shown.status = MeshStatus { moving, ..status };
+    }
+
+    /// Requests that wait for an answer.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Relaxed)
+    }
+
+    pub fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Relaxed);
+    }
+
+    pub fn set_store_bytes(&self, bytes: u64) {
+        self.store_bytes.store(bytes, Relaxed);
+    }
+}
+
+/// Held by a request until it is answered.
+pub(crate) struct Admission {
+    desk: Arc<super::Desk>,
+    bytes: usize,
+}
+
+impl Admission {
+    /// None when too many wait already. One that is alone may be of any size.
+    pub fn take(desk: &Arc<super::Desk>, bytes: usize) -> Option<Admission> {
+        let board = &desk.board;
+        let before = board.waiting.fetch_add(1, Relaxed);
+        let bytes_before = board.waiting_bytes.fetch_add(bytes, Relaxed);
+        let admission = Admission { desk: desk.clone(), bytes };
+        let fits =
+            before < REQUESTS_WAITING_MAX && (before == 0 || bytes_before + bytes <= WAITING_BYTES_MAX);
+        fits.then_some(admission)
+    }
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.desk.board.waiting.fetch_sub(1, Relaxed);
+        self.desk.board.waiting_bytes.fetch_sub(self.bytes, Relaxed);
+    }
+}

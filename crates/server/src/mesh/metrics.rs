@@ -1,0 +1,198 @@
+//! The figures of the mesh: requests by kind and outcome with their time, and what the machine says of itself, which
+//! is copied when somebody asks.
+
+use crate::mesh::status::{Counts, MeshStatus};
+use mesh::request::{Reply, Request};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+type Label = (&'static str, &'static str);
+/// A figure, and where it is read.
+type Figures<F, S, N> = Vec<(F, fn(&S) -> N)>;
+type Seconds = Family<[Label; 1], Histogram, fn() -> Histogram>;
+
+/// What a request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Write,
+    Read,
+    Batch,
+    Scan,
+}
+
+impl Asked {
+    const ALL: [Asked; 4] = [Asked::Write, Asked::Read, Asked::Batch, Asked::Scan];
+
+    pub fn of(request: &Request) -> Asked {
+        match request {
+            Request::Write(_) => Asked::Write,
+            Request::Read { .. } | Request::Get(_) => Asked::Read,
+            Request::Batch(_) => Asked::Batch,
+            Request::Scan(_) | Request::Query(_) => Asked::Scan,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Asked::Write => "write",
+            Asked::Read => "read",
+            Asked::Batch => "batch",
+            Asked::Scan => "scan",
+        }
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Indeterminate,
+    Unavailable,
+    Conflict,
+    Refused,
+}
+
+impl Outcome {
+    const ALL: [Outcome; 5] =
+        [Outcome::Done, Outcome::Indeterminate, Outcome::Unavailable, Outcome::Conflict, Outcome::Refused];
+
+    fn of(reply: &Reply) -> Outcome {
+        match reply {
+            Reply::Indeterminate { .. } => Outcome::Indeterminate,
+            Reply::Unavailable { .. } => Outcome::Unavailable,
+            Reply::Conflict(_) => Outcome::Conflict,
+            Reply::Refused(_) => Outcome::Refused,
+            _ => Outcome::Done,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Indeterminate => "indeterminate",
+            Outcome::Unavailable => "unavailable",
+            Outcome::Conflict => "conflict",
+            Outcome::Refused => "refused",
+        }
+    }
+}
+
+pub(crate) struct Metrics {
+    pub log_fsync_seconds: Histogram,
+    pub store_commit_seconds: Histogram,
+    /// By kind, then by outcome.
+    requests: [[Counter; Outcome::ALL.len()]; Asked::ALL.len()],
+    seconds: [Histogram; Asked::ALL.len()],
+    gauges: Figures<Gauge, MeshStatus, i64>,
+    counters: Figures<Counter, Counts, u64>,
+}
+
+impl Metrics {
+    pub fn registered(registry: &mut Registry) -> Metrics {
+        let requests: Family<[Label; 2], Counter> = Family::default();
+        registry.register("althing_mesh_requests", "Requests to the mesh", requests.clone());
+        let durations = || Histogram::new(exponential_buckets(0.000_1, 2.0, 17));
+        let seconds: Seconds = Family::new_with_constructor(durations);
+        let (name, help) = ("althing_mesh_request_duration_seconds", "How long requests to the mesh take");
+        registry.register(name, help, seconds.clone());
+        let metrics = Metrics {
+            log_fsync_seconds: durations(),
+            store_commit_seconds: durations(),
+            requests: Asked::ALL.map(|asked| {
+                Outcome::ALL.map(|outcome| {
+                    requests.get_or_create(&[("kind", asked.name()), ("outcome", outcome.name())]).clone()
+                })
+            }),
+            seconds: Asked::ALL.map(|asked| seconds.get_or_create(&[("kind", asked.name())]).clone()),
+            gauges: registered_gauges(registry),
+            counters: registered_counters(registry),
+        };
+        let (name, help) =
+            ("althing_mesh_log_fsync_duration_seconds", "How long it takes to make rows durable");
+        registry.register(name, help, metrics.log_fsync_seconds.clone());
+        let (name, help) = ("althing_mesh_store_commit_duration_seconds", "How long a flush of rows takes");
+        registry.register(name, help, metrics.store_commit_seconds.clone());
+        metrics
+    }
+
+    pub fn answered(&self, asked: Asked, reply: &Reply, took: Duration) {
+        self.requests[asked as usize][Outcome::of(reply) as usize].inc();
+        self.seconds[asked as usize].observe(took.as_secs_f64());
+    }
+
+    /// Before they are read.
+    pub fn copy(&self, status: &MeshStatus) {
+        for (gauge, read) in &self.gauges {
+            gauge.set(read(status));
+        }
+        for (counter, read) in &self.counters {
+            counter.inner().store(read(&status.counts), Relaxed);
+        }
+    }
+}
+
+fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64> {
+    type Read = fn(&MeshStatus) -> i64;
+    let all: [(&str, &str, Read); 12] = [
+        ("epoch", "The topology that this node goes by", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.epoch.0 as i64)
+        }),
+        ("serving", "Whether this node gives dots and answers readers", |status| {
+            status.machine.as_ref().is_some_and(|machine| machine.is_serving).into()
+        }),
+        ("shards", "Shards that this node keeps", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.n_shards as i64)
+        }),
+        ("shards_filling", "Shards that this node is taking over", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.n_filling as i64)
+        }),
+        ("operations", "Operations under way", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.n_operations as i64)
+        }),
+        ("unflushed_bytes", "Rows in memory that are not flushed yet", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.overlay_bytes as i64)
+        }),
+        ("peers_down", "Nodes that this one takes for down", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.down.len() as i64)
+        }),
+        ("peers_hinted", "Nodes for which hints may wait here", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.hinted.len() as i64)
+        }),
+        ("repaired_upto_seconds", "Everything written before this time is on every replica", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.repaired_upto.ms() as i64 / 1_000)
+        }),
+        ("partitions_moving", "Partitions of the ring that are not in their new place yet", |status| {
+            (status.moving.n_pending + status.moving.n_switched) as i64
+        }),
+        ("store_bytes", "The file of the mesh's store", |status| status.store_bytes as i64),
+        ("log_bytes", "All segments of the mesh's log", |status| status.log_bytes as i64),
+    ];
+    let register = |(name, help, read): (&str, &str, Read)| {
+        let gauge = Gauge::default();
+        registry.register(format!("althing_mesh_{name}"), help, gauge.clone());
+        (gauge, read)
+    };
+    all.into_iter().map(register).collect()
+}
+
+fn registered_counters(registry: &mut Registry) -> Figures<Counter, Counts, u64> {
+    type Read = fn(&Counts) -> u64;
+    let all: [(&str, &str, Read); 5] = [
+        ("hints", "Hints written for replicas that did not answer", |counts| counts.hinted),
+        ("repaired_records", "Records brought from one replica to another", |counts| counts.repaired),
+        ("conflicts", "Writes that lost against one that had not seen them", |counts| counts.conflicts),
+        ("purged_records", "Deletes forgotten because every replica has them", |counts| counts.purged),
+        ("clocks_ahead", "Records from a clock that is too far ahead", |counts| counts.clocks_ahead),
+    ];
+    let register = |(name, help, read): (&str, &str, Read)| {
+        let counter = Counter::default();
+        registry.register(format!("althing_mesh_{name}"), help, counter.clone());
+        (counter, read)
+    };
+    all.into_iter().map(register).collect()
+}

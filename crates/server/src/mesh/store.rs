@@ -1,0 +1,30 @@
+//! The thread that owns the mesh's store: it flushes, in the order in which it is asked to, and hands out the view
+//! that shows what it wrote. A store that cannot be written ends the process.
+
+use crate::core::Core;
+use crate::fatal::fatal;
+use crate::mesh::log::Order;
+use crate::mesh::node::Mail;
+use engine::MeshStore;
+use mesh::overlay::Flush;
+use std::time::Instant;
+
+pub(crate) fn run(core: &Core, mut store: MeshStore) {
+    show(core, &store);
+    let mut flushes: Vec<Flush> = Vec::new();
+    while core.mesh.store.take(&mut flushes, None) {
+        for flush in flushes.drain(..) {
+            let start = Instant::now();
+            store.flush(&flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
+            core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
+            core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
+            core.mesh.log.push(Order::Release(flush.upto));
+            show(core, &store);
+        }
+    }
+}
+
+fn show(core: &Core, store: &MeshStore) {
+    let bytes = store.file_bytes().unwrap_or_else(|error| fatal("measuring the store of the mesh", &error));
+    core.mesh.board.set_store_bytes(bytes);
+}

@@ -1,0 +1,234 @@
+//! Frames of the mesh on the peer streams: which bytes they begin with, how large ones are cut into pieces so that
+//! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
+//! or not at all; what does not fit together is dropped, and the machine's own time-outs see to it.
+
+use base::NodeId;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
+use bytes::Bytes;
+use coord::Document;
+use mesh::frame::Envelope;
+use mesh::tidings::Tidings;
+use std::collections::BTreeMap;
+
+/// The first byte of every frame of the mesh is at least this; those of `node` are below.
+pub(super) const FIRST_KIND: u8 = 64;
+const ENVELOPE: u8 = 64;
+const PIECE: u8 = 65;
+const TIDINGS: u8 = 66;
+const DOCUMENT: u8 = 67;
+
+/// Longer frames are cut.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Longer frames are nobody's: a page of an exchange with one large record at its end.
+const FRAME_BYTES_MAX: usize = 2 * MESH_RECORD_BYTES_MAX + 1_000 * MESH_NAME_BYTES_MAX;
+
+/// What one frame of the mesh says.
+#[derive(Debug)]
+pub(crate) enum Message {
+    Envelope(Envelope),
+    /// To whoever decides about the topology.
+    Tidings(Tidings),
+    /// What the cluster has agreed on, for nodes that hold nothing of coord.
+    Document(String, Document),
+}
+
+pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
+    frame.first().is_some_and(|kind| *kind >= FIRST_KIND)
+}
+
+/// Numbers the frames that are cut, over all peers.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    last: u64,
+}
+
+impl Cutter {
+    pub fn cut(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
+        let bytes = envelope.encode();
+        if bytes.len() <= PIECE_BYTES {
+            return out.push(headed(ENVELOPE, &bytes));
+        }
+        self.last += 1;
+        for (nth, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            let mut head = vec![PIECE];
+            put_varint(&mut head, self.last);
+            put_varint(&mut head, bytes.len() as u64);
+            put_varint(&mut head, (nth * PIECE_BYTES) as u64);
+            head.extend_from_slice(piece);
+            out.push(head.into());
+        }
+    }
+}
+
+pub(super) fn tidings_frame(tidings: &Tidings) -> Bytes {
+    headed(TIDINGS, &tidings.encode())
+}
+
+/// One for each.
+pub(super) fn documents_frames<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> Vec<Bytes> {
+    let frame = |(name, document): (&str, &Document)| {
+        let mut out = vec![DOCUMENT];
+        put_bytes(&mut out, name.as_bytes());
+        put_varint(&mut out, document.version);
+        out.extend_from_slice(&document.bytes);
+        out.into()
+    };
+    documents.map(frame).collect()
+}
+
+fn decode_document(mut reader: Reader) -> Option<(String, Document)> {
+    let name = String::from_utf8(reader.bytes()?.into()).ok()?;
+    let version = reader.varint()?;
+    Some((name, Document { version, bytes: reader.rest() }))
+}
+
+fn headed(kind: u8, bytes: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(1 + bytes.len());
+    out.push(kind);
+    out.extend_from_slice(bytes);
+    out.into()
+}
+
+/// Frames that are coming in pieces, one at a time from each peer.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    partial: BTreeMap<NodeId, Partial>,
+}
+
+#[derive(Debug)]
+struct Partial {
+    number: u64,
+    len: usize,
+    bytes: Vec<u8>,
+}
+
+/// What became of a frame.
+#[derive(Debug)]
+pub(crate) enum Assembled {
+    Message(Message),
+    /// More pieces have to come.
+    Incomplete,
+    Malformed,
+}
+
+impl Assembly {
+    /// The peer's stream is another now.
+    pub fn forget(&mut self, peer: NodeId) {
+        self.partial.remove(&peer);
+    }
+
+    pub fn add(&mut self, from: NodeId, frame: Bytes) -> Assembled {
+        let mut reader = Reader::new(frame);
+        let message = match reader.u8() {
+            Some(ENVELOPE) => Envelope::decode(reader.rest()).map(Message::Envelope),
+            Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
+            Some(DOCUMENT) => {
+                decode_document(reader).map(|(name, document)| Message::Document(name, document))
+            }
+            Some(PIECE) => match self.add_piece(from, reader) {
+                Some(Some(bytes)) => Envelope::decode(bytes).map(Message::Envelope),
+                Some(None) => return Assembled::Incomplete,
+                None => None,
+            },
+            _ => None,
+        };
+        message.map_or(Assembled::Malformed, Assembled::Message)
+    }
+
+    /// The whole frame, if this was its last piece; nothing at all if the piece does not fit.
+    fn add_piece(&mut self, from: NodeId, mut reader: Reader) -> Option<Option<Bytes>> {
+        let number = reader.varint()?;
+        let len = usize::try_from(reader.varint()?).ok().filter(|len| *len <= FRAME_BYTES_MAX)?;
+        let offset = usize::try_from(reader.varint()?).ok()?;
+        let piece = reader.rest();
+        if offset == 0 {
+            // It grows with what comes, whatever is said.
+            self.partial.insert(from, Partial { number, len, bytes: Vec::new() });
+        }
+        let partial = self.partial.get_mut(&from)?;
+        let fits = (partial.number, partial.len, partial.bytes.len()) == (number, len, offset)
+            && !piece.is_empty()
+            && offset + piece.len() <= len;
+        if !fits {
+            self.partial.remove(&from);
+            return None;
+        }
+        partial.bytes.extend_from_slice(&piece);
+        if partial.bytes.len() < len {
+            return Some(None);
+        }
+        self.partial.remove(&from).map(|partial| Some(partial.bytes.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mesh::frame::{Ask, Frame, Why};
+    use mesh::key::Key;
+    use mesh::topology::Epoch;
+
+    fn store(len: usize) -> Envelope {
+        let frame = Frame::Store {
+            ask: Ask(7),
+            key: Key::new(0, b"k"),
+            record: vec![9; len].into(),
+            why: Why::Write,
+        };
+        Envelope { epoch: Epoch(3), frame }
+    }
+
+    fn put_together(assembly: &mut Assembly, frames: Vec<Bytes>) -> Option<Envelope> {
+        let mut whole = None;
+        for frame in frames {
+            assert!(is_of_the_mesh(&frame) && frame.len() <= PIECE_BYTES + 32);
+            if let Assembled::Message(Message::Envelope(envelope)) = assembly.add(NodeId(1), frame) {
+                assert!(whole.replace(envelope).is_none(), "once");
+            }
+        }
+        whole
+    }
+
+    #[test]
+    fn frames_of_any_size_arrive_whole() {
+        let (mut cutter, mut assembly) = (Cutter::default(), Assembly::default());
+        for len in [0, 1, PIECE_BYTES - 40, PIECE_BYTES, 5 * PIECE_BYTES + 1] {
+            let mut frames = Vec::new();
+            cutter.cut(&store(len), &mut frames);
+            assert_eq!(put_together(&mut assembly, frames), Some(store(len)), "{len}");
+        }
+        assert!(assembly.partial.is_empty());
+    }
+
+    #[test]
+    fn pieces_that_do_not_fit_together_are_dropped() {
+        let (mut cutter, mut assembly) = (Cutter::default(), Assembly::default());
+        let mut first = Vec::new();
+        cutter.cut(&store(5 * PIECE_BYTES), &mut first);
+        let mut second = Vec::new();
+        cutter.cut(&store(5 * PIECE_BYTES), &mut second);
+        let mixed = vec![first[0].clone(), second[1].clone(), first[1].clone(), first[2].clone()];
+        assert_eq!(put_together(&mut assembly, mixed), None);
+        assert!(assembly.partial.is_empty());
+        assert_eq!(
+            put_together(&mut assembly, second),
+            Some(store(5 * PIECE_BYTES)),
+            "the next one is whole"
+        );
+    }
+
+    #[test]
+    fn a_length_that_lies_costs_nothing() {
+        let mut assembly = Assembly::default();
+        for len in [FRAME_BYTES_MAX as u64 + 1, u64::MAX] {
+            let mut piece = vec![PIECE];
+            [1, len, 0].into_iter().for_each(|number| put_varint(&mut piece, number));
+            piece.push(1);
+            assert!(matches!(assembly.add(NodeId(1), piece.into()), Assembled::Malformed));
+        }
+        for junk in [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[DOCUMENT]] {
+            assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(junk)), Assembled::Malformed));
+        }
+    }
+}

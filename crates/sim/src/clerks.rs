@@ -1,0 +1,106 @@
+//! Clerks replace documents while everything else goes on, each having read what some member has applied, which may be
+//! old. The committed log says which of them came first: a clerk who is told a version must find its own text there,
+//! one version above what it had read, and in the end every member has the newest of each.
+
+use crate::oracle::{Checker, Violation};
+use crate::tenants::{Errand, propose};
+use crate::world::{Checked, Event, World};
+use base::{Code, Index};
+use bytes::Bytes;
+use coord::reply::{Body, Reply};
+use coord::{Command, SetDocument};
+use node::batch;
+use raft::Entry;
+use std::collections::BTreeMap;
+
+const NAMES: [&str; 3] = ["a", "b", "cluster/c"];
+const PAUSE_US: (u64, u64) = (300_000, 2_000_000);
+
+#[derive(Default)]
+pub struct Clerks {
+    applied: Index,
+    /// What was asked for, by number.
+    asked: Vec<SetDocument>,
+    /// Every version that the log has made.
+    versions: BTreeMap<(String, u64), Bytes>,
+    newest: BTreeMap<String, u64>,
+    told: Vec<(usize, u64)>,
+}
+
+impl Clerks {
+    /// A proposal that comes twice finds a version that it does not expect.
+    pub fn committed(&mut self, entry: &Entry) {
+        if entry.at.index <= self.applied {
+            return;
+        }
+        self.applied = entry.at.index;
+        for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
+            if let Some(Command::Document(set)) = Command::decode(proposal.command) {
+                let newest = self.newest.entry(set.name.clone()).or_default();
+                if *newest == set.expect {
+                    *newest += 1;
+                    self.versions.insert((set.name, *newest), set.bytes);
+                }
+            }
+        }
+    }
+
+    pub fn answered(&mut self, number: usize, reply: &Result<Reply, Code>) {
+        if let Ok(Reply { body: Body::Document { version }, .. }) = reply {
+            self.told.push((number, *version));
+        }
+    }
+}
+
+impl World {
+    /// A clerk looks in, and another one comes later.
+    pub fn write_document(&mut self) -> Checked {
+        if self.calm {
+            return Ok(());
+        }
+        let pause = self.rng.between(PAUSE_US.0, PAUSE_US.1);
+        self.agenda.after(pause, Event::Clerk);
+        let running: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_some()).collect();
+        if running.is_empty() {
+            return Ok(());
+        }
+        let (reads, asks) = (*self.rng.pick(&running), *self.rng.pick(&running));
+        let name = *self.rng.pick(&NAMES);
+        let expect = self.process(reads).member.apply.documents().get(name).map_or(0, |found| found.version);
+        let number = self.clerks.asked.len();
+        let set = SetDocument { name: name.to_owned(), expect, bytes: number.to_string().into() };
+        let work = propose(&Command::Document(set.clone()));
+        self.clerks.asked.push(set);
+        let errand = Errand::of_clerk(self.agenda.now(), number);
+        let life = self.hosts[asks].life;
+        self.agenda.after(100, Event::Errand { host: asks, life, errand, work });
+        Ok(())
+    }
+
+    /// In the end.
+    pub fn check_documents(&self) -> Checked {
+        let wrong = |what: String| Err(Violation { checker: Checker::Document, what });
+        for (number, version) in &self.clerks.told {
+            let asked = &self.clerks.asked[*number];
+            let in_log = self.clerks.versions.get(&(asked.name.clone(), *version));
+            if *version != asked.expect + 1 || in_log != Some(&asked.bytes) {
+                return wrong(format!("{asked:?} was told version {version}, which holds {in_log:?}"));
+            }
+        }
+        for host in self.member_hosts() {
+            let Some(process) = self.hosts[host].process.as_ref() else { continue };
+            let documents = process.member.apply.documents();
+            for (name, newest) in &self.clerks.newest {
+                let found = documents.get(name).map(|found| (found.version, found.bytes.clone()));
+                let right =
+                    self.clerks.versions.get(&(name.clone(), *newest)).map(|text| (*newest, text.clone()));
+                if found != right {
+                    let id = self.hosts[host].id;
+                    return wrong(format!("{id} has {found:?} for {name}, the log says {right:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
