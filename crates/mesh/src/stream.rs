@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// Entries under way at a time, and their bytes; one entry may exceed it.
-pub const WINDOW_ENTRIES: usize = 256;
+pub const WINDOW_ENTRIES: usize = 1_024;
 pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 
 const VERSION: u8 = 1;

@@ -25,7 +25,7 @@ use base::limits::{
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
-use disk::{DirLock, Disk, RealDisk};
+use disk::{DirLock, Disk, RealDisk, Reserve};
 use engine::{Member, MeshFiles, MeshParams};
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
@@ -52,6 +52,8 @@ pub(crate) const MESH_DIR: &str = "mesh";
 pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its log is short: everything is flushed within moments.
 const MESH_SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// What the store may need of the reserve until everybody knows that there is no space.
+const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -103,6 +105,7 @@ impl Server {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
+        let disk = with_reserve(disk, &config)?;
         let mut roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let mesh_files = open_mesh(&config)?;
@@ -225,9 +228,9 @@ impl Threads {
         let Member { consensus, apply, journal, vault, .. } = member;
         let view = vault.shared_view();
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
-        let storage = storage::Loop::new(core.clone(), vault, streams);
+        let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
-        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
+        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
@@ -336,6 +339,18 @@ impl Directory {
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
     }
+}
+
+/// What must be free of the disk beside the reserve, which is as large: a segment of the log, what waits for the store,
+/// and some for the store itself.
+pub(crate) fn reserve_bytes(config: &Config) -> u64 {
+    config.wal_segment_bytes + 2 * config.flush_bytes as u64 + RESERVE_FOR_STORE_BYTES
+}
+
+fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {
+    let path = config.data_dir.clone();
+    let trouble = |source| Error::DataDir { action: "keep space in reserve", path, source };
+    Ok(Arc::new(Reserve::over(disk, reserve_bytes(config)).map_err(trouble)?))
 }
 
 fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {

@@ -35,6 +35,10 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all mail is requests and frames, and each is moved once"
+)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,

@@ -314,6 +314,48 @@ fn a_write_for_all(seed: u64) -> Option<String> {
     (acked < 6).then(|| format!("only {acked} of 12 were acknowledged"))
 }
 
+/// The origin of writes that others here have acknowledged crashes before they are in its log; it writes on, and the
+/// other region hears of that.
+fn a_log_forgets(seed: u64) -> Option<String> {
+    let mut world = World::of_regions(seed, 2);
+    let mut session = Session::default();
+    world.sync_max = 300 * MS;
+    let tokens: Vec<_> =
+        (0..12).map(|n| world.ask(NodeId(1), Request::Write(put(&format!("k{n}"), "v")))).collect();
+    world.run(40 * MS);
+    world.crash(NodeId(1));
+    for token in tokens {
+        if let Some(Reply::Written(record)) = world.replies.remove(&token) {
+            session.observe(&record);
+        }
+    }
+    world.sync_max = 2 * MS;
+    world.start(NodeId(1));
+    world.run(120 * MS);
+    let seen: Vec<String> = (0..12).map(|n| format!("k{n}")).collect();
+    let seen: Vec<String> = seen
+        .into_iter()
+        .filter(|name| match world.call(2, read(name)) {
+            Reply::Found(Some(record)) => {
+                session.observe(&record);
+                true
+            }
+            _ => false,
+        })
+        .collect();
+    for n in 0..6 {
+        world.call(1, Request::Write(put(&format!("later{n}"), "v")));
+    }
+    world.run(60 * MS);
+    for name in seen {
+        let reply = world.call(12, get(&name, Level::LocalQuorum, &session));
+        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+            return Some(format!("{name} was seen and is not shown: {reply:?}"));
+        }
+    }
+    None
+}
+
 /// Two regions write the same keys while they are apart; who loses is in the log, and can be brought back.
 fn two_write_unseen(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
@@ -345,7 +387,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 12] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -356,6 +398,7 @@ pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
     ("a client moves", a_client_moves, Mutant::TokenIgnored),
     ("a client moves and writes", a_client_moves_and_writes, Mutant::SessionStampIgnored),
     ("a write for all", a_write_for_all, Mutant::RegionsNotCounted),
+    ("a log forgets", a_log_forgets, Mutant::LastWriteSentEarly),
     ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
 ];
 
