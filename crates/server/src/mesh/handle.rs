@@ -34,7 +34,6 @@ impl MeshHandle {
         let admission = Admission::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
         let deadline = self.core.clock.now().after(timeout.unwrap_or(self.core.mesh.timeout));
         let (asker, answer) = oneshot::channel();
-        let request = Box::new(request);
         self.core.mesh.tell(Mail::Request { deadline, request, asker, admission }, 0);
         // Nobody answers any more when the node has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))

@@ -42,7 +42,7 @@ const SHOW_EVERY: Duration = Duration::from_millis(250);
 pub(crate) enum Mail {
     Request {
         deadline: Instant,
-        request: Box<Request>,
+        request: Request,
         asker: oneshot::Sender<Result<Reply, Code>>,
         admission: Admission,
     },
@@ -206,7 +206,7 @@ impl Loop {
             Mail::Request { deadline, request, asker, admission } => {
                 let asked = Asked::of(&request);
                 let caller = Caller { asker, asked, began: now.at, _admission: admission };
-                self.ask(now, deadline, *request, caller);
+                self.ask(now, deadline, request, caller);
             }
             Mail::Conflicts { after, limit, asker } => {
                 let page = self.machine.as_ref().map(|machine| machine.conflicts(&*self.view, after, limit));
