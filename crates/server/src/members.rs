@@ -37,10 +37,6 @@ struct State {
 const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Members {
-    pub fn me(&self) -> NodeId {
-        self.me
-    }
-
     pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> Members {
         let own_url = url(&config.advertise_client);
         let state = State {

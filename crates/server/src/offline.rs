@@ -39,7 +39,8 @@ pub fn restore(
         path: member.data_dir.clone(),
         source,
     })?;
-    if !found.is_empty() {
+    // What an earlier cluster left of its mesh would be taken for this one's.
+    if !found.is_empty() || member.data_dir.join(MESH_DIR).exists() {
         return Err(Error::NotEmpty { path: member.data_dir.clone() });
     }
     let vault = VaultParams {

@@ -161,9 +161,10 @@ impl Server {
         self.core.draining.store(true, Ordering::Relaxed);
         let deadline = Instant::now() + self.drain_timeout;
         self.hand_over(deadline);
-        let answered = poll(deadline, || self.core.waiters.count() == 0);
+        let waiting = || self.core.waiters.count() + self.core.mesh.board.waiting();
+        let answered = poll(deadline, || waiting() == 0);
         if !answered {
-            let waiting = self.core.waiters.count();
+            let waiting = waiting();
             tracing::warn!(waiting, "stopping although requests still wait");
         }
         self.end(End::Flushed);

@@ -52,7 +52,7 @@ async fn who_has_greeted_may_be_silent() {
 
 #[tokio::test]
 async fn a_greeting_is_recognised_however_slowly_it_comes_and_is_read_again() {
-    let greeting = b"ALTHINGP";
+    let greetings = [b"ALTHINGP"];
     for (words, expected) in
         [(&b"ALTHINGP and more"[..], true), (b"ALT, or not", false), (b"GET / HTTP/1.1", false)]
     {
@@ -61,7 +61,7 @@ async fn a_greeting_is_recognised_however_slowly_it_comes_and_is_read_again() {
         let mut guest = door.next().await.unwrap().unwrap();
         let (first, rest) = words.split_at(3);
         client.write_all(first).await.unwrap();
-        let (found, ()) = tokio::join!(guest.begins_with(&[greeting]), async {
+        let (found, ()) = tokio::join!(guest.begins_with(&greetings), async {
             tokio::task::yield_now().await;
             client.write_all(rest).await.unwrap();
         });

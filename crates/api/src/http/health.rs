@@ -65,6 +65,11 @@ fn render(outcome: Result<(), String>) -> (StatusCode, Json<Health>) {
 
 /// One small read, linearizable or local, within the time that health allows.
 pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
+    // It has nothing of coord to read; it is well when it serves what it keeps.
+    if handle.is_data_only() {
+        let serves = handle.mesh().status().machine.is_some_and(|machine| machine.is_serving);
+        return if serves { Ok(()) } else { Err(Code::NotInStep) };
+    }
     match tokio::time::timeout(READ_TIMEOUT, handle.submit(who::probe(serializable))).await {
         Ok(outcome) => outcome.map(drop),
         Err(_) => Err(Code::Timeout),

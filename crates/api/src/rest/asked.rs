@@ -8,6 +8,7 @@ use super::refusal::Refusal;
 use super::space::Space;
 use crate::grpc::fence;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use base::Code;
@@ -18,10 +19,13 @@ use mesh::record::Fence;
 use mesh::request::request_hash;
 use mesh::{Attributes, Context, namespaces};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::timeout;
 
 /// The most seconds that a key may be asked to live: a century.
 const TTL_SECONDS_MAX: u64 = 100 * 366 * 86_400;
 const TIMEOUT_MS_MAX: u64 = 60_000;
+/// How long a body may take to come in.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_ID_BYTES_MAX: usize = 256;
 const SESSION_BYTES_MAX: usize = 4_096;
 
@@ -61,7 +65,10 @@ impl FromRequestParts<Rest> for Asked {
         let space = rest.spaces().find(rest.handle(), name).await?;
         let key = find("key").or_else(|| key_of_a_route(parts.uri.path()));
         let key = key.or(query.get("key")).map(str::to_owned);
-        Ok(Asked { space, key, headers: std::mem::take(&mut parts.headers), query })
+        let asked = Asked { space, key, headers: std::mem::take(&mut parts.headers), query };
+        // What only the answer needs must be lawful before anything is done.
+        asked.session()?;
+        Ok(asked)
     }
 }
 
@@ -224,10 +231,16 @@ impl FromRequest<Rest> for Whole {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, rest: &Rest) -> Result<Whole, Refusal> {
-        match Bytes::from_request(request, rest).await {
-            Ok(bytes) => Ok(Whole(bytes)),
-            Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_large(rest)),
-            Err(_) => Err(Refusal::bad("the body broke off")),
+        let told =
+            request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        if told.is_some_and(|told: u64| told > rest.body_bytes_max() as u64) {
+            return Err(too_large(rest));
+        }
+        match timeout(BODY_TIMEOUT, Bytes::from_request(request, rest)).await {
+            Ok(Ok(bytes)) => Ok(Whole(bytes)),
+            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(too_large(rest)),
+            Ok(Err(_)) => Err(Refusal::bad("the body broke off")),
+            Err(_) => Err(Refusal::bad("the body did not come in time")),
         }
     }
 }

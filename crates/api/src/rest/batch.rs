@@ -52,11 +52,14 @@ pub async fn either(rest: State<Rest>, asked: Asked, Whole(body): Whole) -> Resu
     }
 }
 
+/// The key of an entry, as far as it could be read, and what became of it.
+type Outcome = (Option<String>, Result<Box<Record>, Refusal>);
+
 pub async fn write(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&WRITE_PARAMS)?;
     let Entries { entries } = parse_json(&body, WRITE_RIGHT)?;
     check_count(entries.len())?;
-    let mut results: Vec<(Option<String>, Result<Box<Record>, Refusal>)> = Vec::with_capacity(entries.len());
+    let mut results: Vec<Outcome> = Vec::with_capacity(entries.len());
     let (mut writes, mut places) = (Vec::new(), Vec::new());
     for (part, entry) in entries.iter().enumerate() {
         let (key, parsed) = parse_entry(&rest, &asked, entry, part);

@@ -102,10 +102,11 @@ fn name_of(id: &[u8]) -> String {
 
 fn parse_id(name: &str) -> Result<Bytes, Refusal> {
     let digit = |at: usize| name.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    let even = name.len().is_multiple_of(2) && (2..=128).contains(&name.len()) && name.is_ascii();
+    let hexadecimal = name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let lawful = hexadecimal && name.len().is_multiple_of(2) && (2..=128).contains(&name.len());
     let bytes: Option<Vec<u8>> = (0..name.len()).step_by(2).map(digit).collect();
     bytes
-        .filter(|_| even)
+        .filter(|_| lawful)
         .map(Bytes::from)
         .ok_or_else(|| Refusal::bad(format!("`{name}` is no id of a conflict; GET /v1/conflicts tells them")))
 }

@@ -29,6 +29,7 @@ mod locks;
 mod log;
 mod malformed;
 mod membership;
+mod mesh_chaos;
 mod once;
 mod process;
 mod raw;

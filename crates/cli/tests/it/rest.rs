@@ -60,7 +60,15 @@ impl Rest {
 
     /// What is answered to these bytes, if it is HTTP.
     pub fn raw(self, bytes: &[u8]) -> Option<Answer> {
-        let mut stream = TcpStream::connect(self.0).unwrap();
+        Rest::exchange(TcpStream::connect(self.0).unwrap(), bytes)
+    }
+
+    /// The same, of a node that may be down.
+    pub fn try_raw(self, bytes: &[u8]) -> Option<Answer> {
+        Rest::exchange(TcpStream::connect(self.0).ok()?, bytes)
+    }
+
+    fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         // The other side may hang up before it has read everything.
         let _ = stream.write_all(bytes);

@@ -235,7 +235,6 @@ fn a_write_that_lost_can_be_looked_at_and_brought_back() {
     first.1.wait_for_ring(3);
     let nodes = [first.1, others[0].1, others[1].1];
     let conflict = until("both sides have met", || {
-        let _ = nodes[0].get("/v1/data/disputed?r=3&timeout_ms=500");
         let listed = nodes.map(|node| node.get("/v1/conflicts?key=disputed").json());
         let conflict = |listed: &Value| listed["conflicts"].as_array()?.first().cloned();
         nodes.into_iter().zip(&listed).find_map(|(node, listed)| Some((node, conflict(listed)?)))

@@ -4,6 +4,7 @@ use crate::etcd::{Etcd, get, put};
 use crate::process::{Member, PATIENCE, Plan, althing, until};
 use crate::tour::block_on;
 use proto::etcdserverpb::DeleteRangeRequest;
+use std::io::Write as _;
 use std::process::{Command, Output};
 
 const QUOTA: &str = "300000";
@@ -142,7 +143,7 @@ async fn put_until_full(etcd: &mut Etcd) -> usize {
 fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
     let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
     let Some(_disk) = SmallDisk::mount(&plan.data_dir()) else {
-        println!("skipped: a file system may not be mounted here");
+        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
         return;
     };
     let mut member = plan.start_ready();
@@ -151,7 +152,7 @@ fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
         etcd.put(put("small", "1")).await.unwrap();
         for round in 0..3 {
             let fitted = put_until_full(&mut etcd).await;
-            println!("round {round}: {fitted} values of 64 KiB fitted");
+            let _ = writeln!(std::io::stderr(), "round {round}: {fitted} values of 64 KiB fitted");
             assert!(fitted > 100, "only {fitted} values fitted");
             assert_eq!(etcd.range(get("small")).await.unwrap().kvs[0].value, "1");
             let begun = std::time::Instant::now();
@@ -164,7 +165,7 @@ fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
                 assert!(begun.elapsed() < PATIENCE, "there is still no space");
                 tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             }
-            println!("round {round}: space again after {:?}", begun.elapsed());
+            let _ = writeln!(std::io::stderr(), "round {round}: space again after {:?}", begun.elapsed());
         }
     });
     assert!(member.is_running());

@@ -55,6 +55,7 @@ impl MeshHandle {
         after: Option<Bytes>,
         limit: usize,
     ) -> Result<(Vec<Conflict>, Option<Bytes>), Code> {
+        let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
         let (asker, answer) = oneshot::channel();
         self.core.mesh.seat.queue.push(Mail::Conflicts { after, limit, asker });
         answer.await.unwrap_or(Err(Code::Stopped))
