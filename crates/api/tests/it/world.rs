@@ -62,7 +62,6 @@ impl World {
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
-            mesh: server::Mesh::default(),
             drain_timeout: Duration::from_secs(5),
             mesh: server::config::Mesh::default(),
         };
