@@ -13,7 +13,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("mesh", &["base", "bytes", "md5"]),
     ("node", &["base", "bytes", "coord", "raft"]),
     ("http2", &["base", "bytes"]),
-    ("disk", &["base", "bytes", "redb", "thiserror"]),
+    ("disk", &["base", "bytes", "redb", "rustix", "thiserror"]),
     ("engine", &["base", "bytes", "coord", "disk", "mesh", "node", "raft", "thiserror"]),
     ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
     (

@@ -191,6 +191,8 @@ mutants! {
     SessionStampIgnored = "session-stamp-ignored",
     /// A write over regions is acknowledged when this region has it.
     RegionsNotCounted = "regions-not-counted",
+    /// A last write travels before it is durable, although other regions rely on the log of its origin.
+    LastWriteSentEarly = "last-write-sent-early",
     /// What loses a conflict goes without a trace.
     LoserNotKept = "loser-not-kept",
 }
@@ -223,6 +225,7 @@ impl Mutant {
         Mutant::TokenIgnored,
         Mutant::SessionStampIgnored,
         Mutant::RegionsNotCounted,
+        Mutant::LastWriteSentEarly,
         Mutant::LoserNotKept,
     ];
 }

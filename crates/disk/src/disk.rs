@@ -28,6 +28,9 @@ pub trait Disk: Send + Sync {
     /// Keeps every other process out for as long as the lock lives; refused with `WouldBlock` when another
     /// holds it.
     fn lock(&self) -> io::Result<Box<dyn DirLock>>;
+
+    /// What may still be written, by all files together.
+    fn free_bytes(&self) -> io::Result<u64>;
 }
 
 /// An open file. Reads and writes are whole or an error; there is no cursor.
@@ -45,6 +48,16 @@ pub trait File: Send + Sync {
 
     /// Cuts, or lengthens with zeroes.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// What the file takes of the disk: less than its length where nothing was written yet.
+    fn taken_bytes(&self) -> io::Result<u64> {
+        self.len()
+    }
+
+    /// Lengthens, and sees to it that the space is really there.
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.set_len(len)
+    }
 
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)

@@ -6,6 +6,7 @@
 mod disk;
 mod error;
 mod real;
+mod reserve;
 mod scratch;
 pub mod sim;
 pub mod store;
@@ -14,6 +15,7 @@ pub mod wal;
 pub use disk::{DirLock, Disk, File};
 pub use error::Error;
 pub use real::RealDisk;
+pub use reserve::Reserve;
 pub use scratch::Scratch;
 pub use sim::SimDisk;
 pub use store::{RowRef, Store, StoreView};

@@ -5,10 +5,12 @@
 use crate::disk::{DirLock, Disk, File};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const LOCK_NAME: &str = "lock";
+/// In which the kernel counts what a file takes, whatever the blocks of the file system are.
+const BLOCK_BYTES: u64 = 512;
 
 pub struct RealDisk {
     root: PathBuf,
@@ -99,6 +101,12 @@ impl Disk for RealDisk {
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(RealLock { _file: file }))
     }
+
+    /// As far as an owner without privileges gets.
+    fn free_bytes(&self) -> io::Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
 }
 
 struct RealFile(fs::File);
@@ -122,6 +130,14 @@ impl File for RealFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
+    }
+
+    fn taken_bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.blocks() * BLOCK_BYTES)
+    }
+
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len)?)
     }
 }
 

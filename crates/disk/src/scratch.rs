@@ -100,6 +100,10 @@ impl Disk for Scratch {
     fn lock(&self) -> io::Result<Box<dyn DirLock>> {
         self.below.lock()
     }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.below.free_bytes()
+    }
 }
 
 impl Layer {

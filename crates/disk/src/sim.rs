@@ -345,6 +345,11 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let state = self.state();
+        Ok(state.space_bytes.saturating_sub(state.used_bytes))
+    }
+
     fn lock(&self) -> io::Result<Box<dyn DirLock>> {
         let mut state = self.state();
         state.read_step()?;

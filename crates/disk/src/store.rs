@@ -119,6 +119,11 @@ impl Store {
         self.file.len().map_err(Error::io("measure", &self.name))
     }
 
+    /// What the file takes of the disk.
+    pub fn taken_bytes(&self) -> Result<u64, Error> {
+        self.file.taken_bytes().map_err(Error::io("measure", &self.name))
+    }
+
     /// Reads every page that the file refers to, and compares it with its checksum. Only while there is no view.
     pub fn check_pages(&mut self) -> Result<(), Error> {
         let db = Arc::get_mut(&mut self.db).expect("there is no view of a store that is being checked");

@@ -84,6 +84,16 @@ impl Vault {
         position_of(&self.view)
     }
 
+    /// What the disk can still take.
+    pub fn free_bytes(&self) -> Result<u64, Error> {
+        Ok(self.disk.free_bytes().map_err(disk::Error::io("measure the disk of", LIVE))?)
+    }
+
+    /// What the store takes of the disk.
+    pub fn taken_bytes(&self) -> Result<u64, Error> {
+        Ok(self.store.taken_bytes()?)
+    }
+
     pub fn file_bytes(&self) -> Result<u64, Error> {
         Ok(self.store.file_bytes()?)
     }

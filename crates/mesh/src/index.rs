@@ -8,11 +8,8 @@ use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::query::Query;
 use crate::record::{Kind, Record};
+use crate::rows::{BY_HOME, BY_KIND, BY_TIME};
 use bytes::{BufMut, Bytes, BytesMut};
-
-const KIND: u8 = 6;
-const HOME: u8 = 7;
-const TIME: u8 = 8;
 
 /// Milliseconds are counted in steps of this many bits.
 const STEP_BITS: u32 = 16;
@@ -33,17 +30,17 @@ pub fn rows(key: &Key, record: &Record) -> Vec<Bytes> {
 }
 
 fn by_kind(kind: Kind, place: &[u8]) -> Bytes {
-    join(&[KIND, kind as u8], place)
+    join(&[BY_KIND, kind as u8], place)
 }
 
 fn by_home(home: RegionId, place: &[u8]) -> Bytes {
     let [a, b, c, d] = home.0.to_be_bytes();
-    join(&[HOME, a, b, c, d], place)
+    join(&[BY_HOME, a, b, c, d], place)
 }
 
 fn by_time(space: u32, place: &[u8]) -> Bytes {
     let [a, b, c, d] = space.to_be_bytes();
-    join(&[TIME, a, b, c, d], place)
+    join(&[BY_TIME, a, b, c, d], place)
 }
 
 fn place_in_time(key: &Key, record: &Record) -> Bytes {

@@ -32,6 +32,10 @@ const DUE: u8 = 2;
 const HINT: u8 = 3;
 const CONFLICT: u8 = 4;
 const LOG: u8 = 5;
+/// Indexes, see `index.rs`.
+pub(crate) const BY_KIND: u8 = 6;
+pub(crate) const BY_HOME: u8 = 7;
+pub(crate) const BY_TIME: u8 = 8;
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +45,9 @@ pub enum Sort {
     Due,
     Hint,
     Conflict,
+    /// Of the replication log.
+    Log,
+    Index,
 }
 
 /// None for a row that no node writes.
@@ -51,6 +58,8 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
         DUE => Sort::Due,
         HINT => Sort::Hint,
         CONFLICT => Sort::Conflict,
+        LOG => Sort::Log,
+        BY_KIND | BY_HOME | BY_TIME => Sort::Index,
         _ => return None,
     })
 }
@@ -58,13 +67,12 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
+/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+pub const FLUSHED: &[u8] = &[META, 3];
 /// The other regions.
 pub const REGIONS: &[u8] = &[META, 4];
 /// Where the replication log begins and ends.
 pub const LOG_HEAD: &[u8] = &[META, 5];
-
-/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
-pub const FLUSHED: &[u8] = &[META, 3];
 
 /// How far another region has the replication log.
 pub fn stream(region: RegionId) -> Bytes {

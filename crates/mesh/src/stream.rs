@@ -11,8 +11,8 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 
 /// Entries under way at a time, and their bytes; one entry may exceed it.
-pub const WINDOW_ENTRIES: usize = 256;
-const WINDOW_BYTES: usize = 4 * 1024 * 1024;
+pub const WINDOW_ENTRIES: usize = 1_024;
+pub const WINDOW_BYTES: usize = 4 * 1024 * 1024;
 
 const VERSION: u8 = 1;
 
@@ -64,6 +64,11 @@ impl Stream {
             Some(gap) if !planted(Mutant::GapVouched) => gap.after,
             _ => self.acked(),
         }
+    }
+
+    /// Whether an entry is there, whatever may be missing before it.
+    pub fn has(&self, seq: u64) -> bool {
+        seq <= self.position() || seq <= self.acked() && self.gap.is_none_or(|gap| gap.upto < seq)
     }
 
     pub fn gap(&self) -> Option<Gap> {
@@ -220,6 +225,7 @@ mod tests {
         assert_eq!((stream.position(), stream.acked(), stream.cursor()), (1, 7, 7));
         stream.sent(8, 7, Stamp(8), 1);
         stream.landed(8);
+        assert!(stream.has(1) && stream.has(8) && !stream.has(2) && !stream.has(7) && !stream.has(9));
         stream.skip(9, Stamp(90));
         stream.compared(Stamp(89));
         assert_eq!(stream.position(), 1, "a gap grows and stays one");

@@ -21,6 +21,7 @@ mod past;
 mod pending;
 pub mod question;
 mod reads;
+pub mod room;
 mod space;
 mod staging;
 mod timeline;

@@ -29,6 +29,8 @@ pub enum Stage {
 #[derive(Default)]
 pub(crate) struct Staging {
     receiving: Option<Receiving>,
+    /// How many were begun. The shell knows each by its number here: two leaders may have chosen the same id.
+    begun: u64,
     /// Raft has taken the snapshot; until it is installed the staged store must not be touched.
     installing: Option<Installing>,
 }
@@ -40,7 +42,10 @@ struct Installing {
 
 struct Receiving {
     from: NodeId,
+    /// Chosen by the sender.
     id: u64,
+    /// Ours.
+    stage: u64,
     next: u32,
     message: Message,
 }
@@ -65,6 +70,7 @@ impl Staging {
             return Received::Nothing;
         }
         receiving.next = number + 1;
+        let id = receiving.stage;
         match part {
             Part::Rows(rows) => Received::Do(Stage::Rows { id, rows }),
             Part::End => Received::Do(Stage::Finish { id }),
@@ -87,13 +93,14 @@ impl Staging {
         if at.index <= committed {
             return Received::TellRaft(message);
         }
-        self.receiving = Some(Receiving { from, id, next: 1, message });
-        Received::Do(Stage::Begin { id })
+        self.begun += 1;
+        self.receiving = Some(Receiving { from, id, stage: self.begun, next: 1, message });
+        Received::Do(Stage::Begin { id: self.begun })
     }
 
     /// The staged store is durable and stands at `at`; `None` if it could not be built.
     pub fn on_staged(&mut self, id: u64, at: Option<Position>) -> Option<Message> {
-        let receiving = self.receiving.take_if(|it| it.id == id)?;
+        let receiving = self.receiving.take_if(|it| it.stage == id)?;
         at.filter(|at| receiving.message.snapshot_at() == Some(*at)).map(|_| receiving.message)
     }
 

@@ -16,6 +16,7 @@ use coord::{Claim, Command};
 use disk::StoreView;
 use node::apply::{Input, Output};
 use node::member::config_of;
+use node::room::{Measures, Room};
 use node::waits::{self, News};
 use node::{Apply, Flush, ReadBatch, Wait, WaitId, Word, Work};
 use raft::Entry;
@@ -99,6 +100,7 @@ pub(crate) struct Loop {
     /// Since when something that was compacted is being removed.
     compacting: Option<Instant>,
     space: Space,
+    room: Room,
     /// The storage thread has been told to end the process.
     fenced: bool,
 }
@@ -112,13 +114,20 @@ impl Machine for Loop {
 }
 
 impl Loop {
-    pub fn new(core: Arc<Core>, machine: Apply, view: Arc<StoreView>, tick: Duration) -> Loop {
+    pub fn new(
+        core: Arc<Core>,
+        machine: Apply,
+        view: Arc<StoreView>,
+        tick: Duration,
+        low_bytes: u64,
+    ) -> Loop {
         let reported = machine.applied_index();
         let next_tick = core.clock.now().after(tick);
         let backlog = VecDeque::new();
         let out = Output::default();
         let outlets = Outlets::default();
         let space = Space::default();
+        let room = Room::new(core.members.me(), low_bytes);
         let listeners = BTreeMap::new();
         let new = Loop {
             core,
@@ -136,6 +145,7 @@ impl Loop {
             listeners,
             compacting: None,
             space,
+            room,
             fenced: false,
         };
         new.tell_documents();
@@ -256,7 +266,21 @@ impl Loop {
             self.tell_tallies(now);
             self.core.board.set_space(&self.machine);
             self.space.tell(&self.machine);
+            self.see_to_room(now);
             self.see_to_membership(now);
+        }
+    }
+
+    /// A member whose disk is nearly full takes in nothing that grows, and has everybody know.
+    fn see_to_room(&mut self, now: Instant) {
+        let sweeping = self.machine.is_sweeping();
+        self.room.look(Measures { sweeping, ..self.core.board.measures() });
+        self.core.board.set_disk_low(self.room.is_low());
+        if let Some(command) = self.room.alarm(now, self.machine.alarms()) {
+            tracing::warn!(?command, "the disk's room has changed");
+            let mut bytes = Vec::new();
+            Command::Alarm(command).encode(&mut bytes);
+            self.core.submit(now.after(PUBLISH_TIMEOUT), Work::Propose(bytes.into()));
         }
     }
 

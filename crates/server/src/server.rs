@@ -17,25 +17,22 @@ use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, mesh, persist, post, storage};
-use ::mesh::RegionId;
 use base::NodeId;
-use base::checksum::hash64;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
-use disk::{DirLock, Disk, RealDisk};
-use engine::{Member, MeshFiles, MeshParams};
+use disk::{DirLock, Disk, RealDisk, Reserve};
+use engine::{Member, MeshFiles};
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
 pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
@@ -47,11 +44,8 @@ const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// Nothing is kept for the readers of a member that has not been heard for so long.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
-/// Where the files of the mesh lie, below the member's directory.
-pub(crate) const MESH_DIR: &str = "mesh";
-pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
-/// Its log is short: everything is flushed within moments.
-const MESH_SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// What the store may need of the reserve until everybody knows that there is no space.
+const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// How often a drain looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
@@ -103,9 +97,10 @@ impl Server {
         let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
+        let disk = with_reserve(disk, &config)?;
         let mut roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
-        let mesh_files = open_mesh(&config)?;
+        let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
@@ -225,13 +220,13 @@ impl Threads {
         let Member { consensus, apply, journal, vault, .. } = member;
         let view = vault.shared_view();
         let streams = Streams::new(core.clone(), peers.clone(), config.election * 2);
-        let storage = storage::Loop::new(core.clone(), vault, streams);
+        let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
-        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick);
+        let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
-        let settings = mesh_settings(config, core);
+        let settings = mesh::start::settings(config, core);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
         let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
@@ -338,6 +333,18 @@ impl Directory {
     }
 }
 
+/// What must be free of the disk beside the reserve, which is as large: a segment of the log, what waits for the store,
+/// and some for the store itself.
+pub(crate) fn reserve_bytes(config: &Config) -> u64 {
+    config.wal_segment_bytes + 2 * config.flush_bytes as u64 + RESERVE_FOR_STORE_BYTES
+}
+
+fn with_reserve(disk: Arc<dyn Disk>, config: &Config) -> Result<Arc<dyn Disk>, Error> {
+    let path = config.data_dir.clone();
+    let trouble = |source| Error::DataDir { action: "keep space in reserve", path, source };
+    Ok(Arc::new(Reserve::over(disk, reserve_bytes(config)).map_err(trouble)?))
+}
+
 fn observe_round_trips(core: Arc<Core>) -> OnRoundTrip {
     Arc::new(move |peer, time| core.metrics.observe_round_trip(peer, time))
 }
@@ -411,52 +418,6 @@ fn compaction_params(config: &Config) -> compactor::Params {
         interval: compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
         patience: config.election,
         grace: MEMBER_GRACE,
-    }
-}
-
-/// The mesh has a directory of its own below the member's.
-fn open_mesh(config: &Config) -> Result<MeshFiles, Error> {
-    let path = config.data_dir.join(MESH_DIR);
-    let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
-    let disk = RealDisk::open(path.clone()).map_err(trouble)?;
-    let params = MeshParams {
-        log_segment_bytes: config.wal_segment_bytes.min(MESH_SEGMENT_BYTES_MAX),
-        cache_bytes: MESH_CACHE_BYTES,
-        fresh_incarnation: fresh_incarnation(),
-    };
-    let files = engine::open_mesh(Arc::new(disk), &params)?;
-    let (life, replayed) = (files.life.life(), files.replayed.len());
-    tracing::info!(
-        incarnation = life.incarnation,
-        boot = life.boot,
-        replayed,
-        "opened the files of the mesh"
-    );
-    Ok(files)
-}
-
-/// Names a life that has never been before: randomness of the process, and the time.
-fn fresh_incarnation() -> u32 {
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u128(time.as_nanos());
-    (hasher.finish() as u32).max(1)
-}
-
-fn mesh_settings(config: &Config, core: &Core) -> mesh::node::Settings {
-    let me = core.members.me();
-    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
-    mesh::node::Settings {
-        me,
-        region: RegionId::of(&region),
-        // As the controller takes it for those who have not told.
-        zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
-        points,
-        address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
-        timeout,
-        flush_every: config.flush_interval,
-        round_every,
-        drift_max,
     }
 }
 

@@ -5,6 +5,7 @@ use base::{ClusterId, Index, NodeId, Revision, Term};
 use coord::AlarmKind;
 use coord::watch::Counts;
 use node::Apply;
+use node::room::Measures;
 use raft::Role;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -57,6 +58,10 @@ pub(crate) struct Board {
     keys: AtomicU64,
     state_hash: AtomicU64,
     store_bytes: AtomicU64,
+    taken_bytes: AtomicU64,
+    free_bytes: AtomicU64,
+    /// The disk has hardly any room left.
+    disk_low: AtomicBool,
     stored_bytes: AtomicU64,
     quota_bytes: AtomicU64,
     /// Zero means none.
@@ -93,7 +98,7 @@ impl Board {
 
     /// Without reading everything else.
     pub fn has_no_space(&self) -> bool {
-        self.no_space.load(Relaxed) != 0
+        self.no_space.load(Relaxed) != 0 || self.disk_low.load(Relaxed)
     }
 
     pub fn set_watches(&self, counts: Counts) {
@@ -102,8 +107,24 @@ impl Board {
         self.watches_behind.store(counts.behind, Relaxed);
     }
 
-    pub fn set_store_bytes(&self, bytes: u64) {
+    pub fn set_store_bytes(&self, bytes: u64, taken_bytes: u64, free_bytes: u64) {
         self.store_bytes.store(bytes, Relaxed);
+        self.taken_bytes.store(taken_bytes, Relaxed);
+        self.free_bytes.store(free_bytes, Relaxed);
+    }
+
+    pub fn set_disk_low(&self, low: bool) {
+        self.disk_low.store(low, Relaxed);
+    }
+
+    /// What a look at the disk found last.
+    pub fn measures(&self) -> Measures {
+        Measures {
+            free_bytes: self.free_bytes.load(Relaxed),
+            taken_bytes: self.taken_bytes.load(Relaxed),
+            stored_bytes: self.stored_bytes.load(Relaxed),
+            sweeping: false,
+        }
     }
 
     pub fn set_wal_bytes(&self, bytes: u64) {

@@ -12,7 +12,7 @@ use engine::Vault;
 use node::{Flush, Input, SnapshotOrder, Stage};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 pub(crate) enum Mail {
@@ -31,22 +31,30 @@ pub(crate) enum Mail {
     },
 }
 
+/// How often the disk is looked at when there is nothing to do.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
+
 pub(crate) struct Loop {
     core: Arc<Core>,
     vault: Vault,
     streams: Streams,
+    /// With less free than this, nothing that grows is taken in from this moment on.
+    low_bytes: u64,
 }
 
 impl Loop {
-    pub fn new(core: Arc<Core>, vault: Vault, streams: Streams) -> Loop {
-        let new = Loop { core, vault, streams };
+    pub fn new(core: Arc<Core>, vault: Vault, streams: Streams, low_bytes: u64) -> Loop {
+        let new = Loop { core, vault, streams, low_bytes };
         new.show();
         new
     }
 
     pub fn run(mut self) {
         let mut mail = Vec::new();
-        while self.core.storage.take(&mut mail, None) {
+        while self.core.storage.take(&mut mail, Some(Instant::now() + MEASURE_INTERVAL)) {
+            if mail.is_empty() {
+                self.show();
+            }
             for item in mail.drain(..) {
                 match item {
                     Mail::Flush(flush) => self.flush(&flush),
@@ -98,6 +106,12 @@ impl Loop {
 
     fn show(&self) {
         let bytes = self.vault.file_bytes().unwrap_or_else(|error| fatal("measuring the store", &error));
-        self.core.board.set_store_bytes(bytes);
+        let free = self.vault.free_bytes().unwrap_or_else(|error| fatal("measuring the disk", &error));
+        let taken = self.vault.taken_bytes().unwrap_or_else(|error| fatal("measuring the store", &error));
+        self.core.board.set_store_bytes(bytes, taken, free);
+        // The apply thread looks closer, but not before the next flush may fill the disk.
+        if free < self.low_bytes && !self.core.board.measures().is_roomy(self.low_bytes) {
+            self.core.board.set_disk_low(true);
+        }
     }
 }

@@ -49,6 +49,7 @@ impl Event {
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
             Event::Strike { host } => (22, *host),
+            Event::PowerCut { host } => (30, *host),
             Event::Write { host, .. } => (19, *host),
             Event::Watch { watcher } => (16, *watcher),
             Event::Consume { watcher, stream } => (17, watcher + 8 * stream.0 as usize),

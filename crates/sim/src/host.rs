@@ -7,6 +7,7 @@ use crate::history::Outcome;
 use crate::readers::Reading;
 use crate::tenants::Errand;
 use base::{Code, Index, Instant, NodeId, Token};
+use coord::Members;
 use coord::reply::Reply;
 use disk::SimDisk;
 use engine::Member;
@@ -25,6 +26,8 @@ pub struct Host {
     pub clock: Clock,
     /// Until then every sync of the disk takes long.
     pub slow_until: u64,
+    /// The table of members that its store was last seen to have.
+    pub flushed_members: Members,
     /// Never starts again.
     pub retired: bool,
 }

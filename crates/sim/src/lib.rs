@@ -7,6 +7,7 @@ pub mod campaign;
 mod clerks;
 mod clients;
 mod contenders;
+pub mod crash_points;
 pub mod durable;
 mod event;
 mod facts;

@@ -226,7 +226,7 @@ impl World {
     }
 
     /// The power goes in the midst of whatever the disk does next.
-    fn cut_power_soon(&mut self, host: usize) {
+    pub fn cut_power_soon(&mut self, host: usize) {
         if self.hosts[host].process.is_some() {
             self.tally.faults += 1;
             let operations = self.rng.between(0, 40);

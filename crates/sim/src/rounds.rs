@@ -3,6 +3,7 @@
 //! What members send, propose and tell their watchers goes in as it happens; the first broken promise comes out. Only
 //! worlds in which nothing is ever too far behind are judged for the first, and in no world do clients compact as well.
 
+use crate::crash_points::Point;
 use crate::oracle::{Checker, Violation};
 use crate::world::{Checked, World};
 use base::Revision;
@@ -23,8 +24,9 @@ pub struct Rounds {
     told: BTreeMap<usize, Revision>,
     /// When each watch began.
     watches: BTreeMap<(StreamId, WatchId), u64>,
-    /// What must have been compacted in the end.
+    /// What must have been compacted in the end, and how often the cluster had changed when it was.
     owed: Revision,
+    changes: u64,
 }
 
 impl Rounds {
@@ -71,6 +73,7 @@ impl World {
                 self.registers.compaction_asked(revision, now);
                 self.truth.compactions.insert(revision);
                 self.tally.rounds += 1;
+                self.reach(host, Point::CompactionProposed);
             }
         }
         for response in &out.watch {
@@ -88,18 +91,21 @@ impl World {
 
     /// From now on nothing is in the way of a compaction of what there is.
     pub fn owe_compaction(&mut self) {
+        self.rounds.changes = self.operators.changes;
         self.rounds.owed = Revision(self.truth.revision().0 - self.settings.kept_revisions() as i64 - 1);
     }
 
     pub fn check_compacted(&self) -> Checked {
         let floor = self.truth.state().floor();
-        // A machine that will not come back is waited for until the operator removes it, or its grace is over.
-        let held_up = self.has_lost_machine();
+        // A machine that is not there, any more or yet, is waited for until the operator removes it, or its grace is over.
+        let held_up = self.has_lost_machine() || self.operators.changes != self.rounds.changes;
         if !self.settings.leader_compacts || floor >= self.rounds.owed || held_up {
             return Ok(());
         }
-        let what =
-            format!("compacted up to {floor} and not to {}, with nothing in the way", self.rounds.owed);
+        let standing =
+            self.member_hosts().iter().map(|host| self.standing(*host)).collect::<Vec<_>>().join("; ");
+        let owed = self.rounds.owed;
+        let what = format!("compacted up to {floor} and not to {owed}, with nothing in the way: {standing}");
         Err(Violation { checker: Checker::Live, what })
     }
 }

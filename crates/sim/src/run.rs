@@ -1,6 +1,7 @@
 //! One seed from beginning to end: a stormy part, a calm part in which the cluster must come back, and then
 //! the judges. A panic of the product's own assertions is a finding like any other.
 
+use crate::crash_points::Point;
 use crate::durable;
 use crate::history::Outcome;
 use crate::linear::{self, Verdict};
@@ -56,9 +57,20 @@ pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
 }
 
 pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report {
+    run_to(scenario, seed, planted, None).0
+}
+
+/// The power goes every so many times that a host is at a point. Tells how often it did.
+pub fn run_to(
+    scenario: &Scenario,
+    seed: u64,
+    planted: Option<Mutant>,
+    crash: Option<(Point, u64)>,
+) -> (Report, u64) {
     mutant::plant(planted);
     let kind = Kind::of(scenario, seed);
     let mut world = World::new(seed, scenario.bias, kind);
+    world.crash_points.chosen = crash;
     let checked = catch_unwind(AssertUnwindSafe(|| match kind {
         Kind::Mixed => live_through(&mut world),
         Kind::Locks => fight_through(&mut world),
@@ -68,7 +80,9 @@ pub fn run_in(scenario: &Scenario, seed: u64, planted: Option<Mutant>) -> Report
         Ok(checked) => checked.err(),
         Err(panic) => Some(Violation { checker: Checker::Assertion, what: words_of(panic) }),
     };
-    Report { seed, trace: world.trace, tally: world.tally, violation, met: (scenario.met)(&world) }
+    let report =
+        Report { seed, trace: world.trace, tally: world.tally, violation, met: (scenario.met)(&world) };
+    (report, world.crash_points.crashes)
 }
 
 fn live_through(world: &mut World) -> Checked {

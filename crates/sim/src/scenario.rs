@@ -84,6 +84,21 @@ const UNBIASED: Bias = Bias {
 pub static STORM: Scenario =
     Scenario { name: "storm", about: "everything", bias: UNBIASED, met: |world| world.tally.faults };
 
+/// Snapshots, compactions and changes of the cluster, and no fault that would hide what a crash among them does.
+pub static UPKEEP: Scenario = Scenario {
+    name: "upkeep",
+    about: "compactions, snapshots and changes at once",
+    bias: Bias {
+        faults: &[(1, Fault::IsolateFollower)],
+        fault_pause: (1_000_000, 4_000_000),
+        short_log: true,
+        change_pause: (1_000_000, 4_000_000),
+        leader_compacts: 1_000_000,
+        ..UNBIASED
+    },
+    met: |world| world.tally.rounds,
+};
+
 /// Every world is about locks, not every fourth.
 pub static LOCKS: Scenario =
     Scenario { name: "locks", about: "locks", bias: UNBIASED, met: |world| world.tally.acquired };
@@ -177,6 +192,7 @@ pub static ALL: [Scenario; 14] = [
             faults: nemesis::STORM,
             short_log: true,
             change_pause: (300_000, 2_000_000),
+            leader_compacts: 0,
             ..UNBIASED
         },
         met: |world| world.operators.changes.saturating_sub(1),

@@ -6,6 +6,7 @@ use crate::agenda::Agenda;
 use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
+use crate::crash_points::{CrashPoints, Point};
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
@@ -24,6 +25,7 @@ use crate::watchers::Watchers;
 use base::rng::mix;
 use base::{Code, Index, LeaseId, NodeId, Rng, Token};
 use bytes::Bytes;
+use coord::Members;
 use coord::reply::Reply;
 use coord::watch::StreamId;
 use disk::SimDisk;
@@ -48,6 +50,7 @@ pub struct World {
     pub sessions: Sessions,
     pub registers: Registers,
     pub rounds: Rounds,
+    pub crash_points: CrashPoints,
     pub operators: Operators,
     pub clerks: Clerks,
     /// What a judge found where it could not say so at once.
@@ -98,6 +101,7 @@ pub enum Event {
     Heal,
     Blackout,
     Strike { host: usize },
+    PowerCut { host: usize },
 }
 
 pub type Checked = Result<(), Violation>;
@@ -126,6 +130,7 @@ impl World {
             sessions: Sessions::default(),
             registers: Registers::default(),
             rounds: Rounds::default(),
+            crash_points: CrashPoints::default(),
             operators: Operators::default(),
             clerks: Clerks::default(),
             broken: None,
@@ -239,6 +244,10 @@ impl World {
                 }
                 Ok(())
             }
+            Event::PowerCut { host } => {
+                self.lose_power(host);
+                Ok(())
+            }
             Event::Blackout => {
                 if !self.calm {
                     self.strike_all();
@@ -285,6 +294,9 @@ impl World {
         machine.process = Some(Process::new(member));
         if applied > Index::ZERO {
             self.oracle.applied(machine.id, applied, hash)?;
+        }
+        if life == 1 && host >= self.settings.members {
+            self.reach(host, Point::NewMemberStarted);
         }
         self.agenda.after(1_000, Event::Tick { host, life });
         self.collect(host, Output::default())
@@ -337,6 +349,7 @@ impl World {
         for (to, frame) in send {
             self.send(host, to, frame.encode());
         }
+        self.reach_by_entries(host, &persist, &committed);
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
@@ -367,6 +380,7 @@ impl World {
         }
         let life = self.hosts[host].life;
         for stage in stage {
+            self.reach_by_stage(host, &stage);
             let staged = self.process(host).member.vault.stage(stage);
             let Some(staged) = self.unless_trouble(host, staged) else { return Ok(()) };
             if let Some(staged) = staged {
@@ -376,6 +390,7 @@ impl World {
             }
         }
         for order in snapshots {
+            self.reach(host, Point::SnapshotOrdered);
             self.send_snapshot(host, order);
         }
         if let Some(index) = released {
@@ -461,7 +476,11 @@ impl World {
     fn write(&mut self, host: usize) -> Checked {
         let process = self.process(host);
         let written = process.member.journal.write(&process.writing);
+        let installs = process.writing.iter().any(|persist| persist.install.is_some());
         if self.unless_trouble(host, written).is_some() {
+            if installs {
+                self.reach(host, Point::InstallWritten);
+            }
             let slow = self.agenda.now() < self.hosts[host].slow_until;
             let delay = self.settings.sync_latency(&mut self.rng, slow);
             let life = self.hosts[host].life;
@@ -487,6 +506,7 @@ impl World {
         let hash = member.apply.state_hash();
         let id = self.hosts[host].id;
         self.oracle.applied(id, at.index, hash)?;
+        self.reach(host, Point::SnapshotInstalled);
         Ok(true)
     }
 
@@ -520,6 +540,7 @@ impl World {
         let process = self.hosts[host].process.as_mut().expect("the event's life goes on");
         process.apply_planned = false;
         let before = process.applied();
+        let floor_before = process.member.apply.compacted();
         for input in std::mem::take(&mut process.to_apply) {
             let member = &mut process.member;
             member.apply.step(now, member.vault.view(), input, &mut out);
@@ -537,6 +558,7 @@ impl World {
             return Err(Violation { checker: Checker::SameState, what });
         }
         self.note_rounds(host, floor, &out)?;
+        self.reach_by_turn(host, floor > floor_before, &out);
         for response in out.watch {
             self.send_to_watcher(response);
         }
@@ -582,9 +604,21 @@ impl World {
 
     fn flush(&mut self, host: usize) -> Checked {
         let Some(flush) = self.process(host).flush.take() else { return Ok(()) };
+        let sweeps = self.process(host).member.apply.is_sweeping();
+        if sweeps {
+            self.reach(host, Point::SweepWritten);
+        }
         let flushed = self.process(host).member.vault.flush(&flush);
         if self.unless_trouble(host, flushed).is_none() {
             return Ok(());
+        }
+        if sweeps {
+            self.reach(host, Point::SweepFlushed);
+        }
+        let members = self.process(host).member.apply.members().clone();
+        if members != self.hosts[host].flushed_members {
+            self.hosts[host].flushed_members = members;
+            self.reach(host, Point::ChangeFlushed);
         }
         self.tally.flushes += 1;
         self.hand_to_apply(host, apply::Input::Flushed(flush.number));
@@ -648,6 +682,7 @@ pub fn new_host(number: usize, rng: &mut Rng) -> Host {
         paused: false,
         clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
         slow_until: 0,
+        flushed_members: Members::default(),
         retired: false,
     }
 }

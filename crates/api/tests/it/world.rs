@@ -62,8 +62,8 @@ impl World {
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
-            mesh: server::config::Mesh::default(),
             drain_timeout: Duration::from_secs(5),
+            mesh: server::config::Mesh::default(),
         };
         let settings = Settings {
             request_bytes_max: config.request_bytes_max,

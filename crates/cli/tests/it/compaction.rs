@@ -6,6 +6,7 @@ use crate::process::{Member, PATIENCE, Plan};
 use crate::tour::block_on;
 use crate::watch::{Watches, watch};
 use proto::etcdserverpb::WatchCreateRequest;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -97,14 +98,14 @@ fn watchers_that_lag_lose_nothing_and_a_dead_one_holds_nothing_up() {
         }
         let begun = Instant::now();
         write(&members, total, newest.clone()).await;
-        println!("{total} revisions written in {:?}", begun.elapsed());
+        let _ = writeln!(std::io::stderr(), "{total} revisions written in {:?}", begun.elapsed());
         while let Some(done) = lagging.join_next().await {
             done.unwrap();
         }
-        println!("all read after {:?}", begun.elapsed());
+        let _ = writeln!(std::io::stderr(), "all read after {:?}", begun.elapsed());
         let mut etcd = members[0].etcd().await;
         let floor = floor_of(&mut etcd).await;
-        println!("compacted up to {floor} by then");
+        let _ = writeln!(std::io::stderr(), "compacted up to {floor} by then");
         assert!(floor > total / 8, "it did not follow the watchers, and is at {floor}");
 
         // The dead one is overtaken when it is too far behind; then everything but what is kept for all goes.
@@ -127,6 +128,7 @@ fn watchers_that_lag_lose_nothing_and_a_dead_one_holds_nothing_up() {
             }
         };
         assert!(ended.compact_revision > 1, "{ended:?}");
-        println!("the dead one was told that {} is compacted", ended.compact_revision);
+        let _ =
+            writeln!(std::io::stderr(), "the dead one was told that {} is compacted", ended.compact_revision);
     });
 }

@@ -5,6 +5,7 @@
 use crate::process::{Member, Plan, althing, until};
 use crate::rest::Rest;
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -135,7 +136,10 @@ fn nodes_are_killed_and_paused_under_load_and_nothing_acknowledged_is_lost() {
     let took = began.elapsed();
     let (written, failed) = (scene.written.load(Ordering::Relaxed), scene.failed.load(Ordering::Relaxed));
     let slowest = Duration::from_micros(scene.slowest_us.load(Ordering::Relaxed));
-    eprintln!("{written} writes acknowledged in {took:?}, {failed} not, the slowest took {slowest:?}");
+    let _ = writeln!(
+        std::io::stderr(),
+        "{written} writes acknowledged in {took:?}, {failed} not, the slowest took {slowest:?}"
+    );
     for (key, (acked, tried)) in scene.keys.lock().unwrap().iter() {
         for idx in 0..NODES {
             let shown = value_at(rest(&members, idx), key);

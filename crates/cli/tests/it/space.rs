@@ -1,6 +1,10 @@
 //! A store that reaches its quota: it says so, refuses what grows, and heals by itself when space is free again.
 
-use crate::process::{Member, Plan, althing, until};
+use crate::etcd::{Etcd, get, put};
+use crate::process::{Member, PATIENCE, Plan, althing, until};
+use crate::tour::block_on;
+use proto::etcdserverpb::DeleteRangeRequest;
+use std::io::Write as _;
 use std::process::{Command, Output};
 
 const QUOTA: &str = "300000";
@@ -98,4 +102,112 @@ fn etcdctl_lists_and_disarms_alarms_on_three_members() {
     });
     let hashes = etcdctl(&["endpoint", "hashkv"]);
     assert_eq!(hashes.lines().count(), 3, "{hashes}");
+}
+
+/// A file system of 64 MB, for as long as it lives; nothing where it may not be mounted.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &std::path::Path) -> Option<SmallDisk> {
+        std::fs::create_dir_all(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64m", "tmpfs"]).arg(at).output();
+        mounted.ok().filter(|output| output.status.success()).map(|_| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn delete_prefix(prefix: &str) -> DeleteRangeRequest {
+    let range_end = base::key_range::prefix_end(prefix.as_bytes());
+    DeleteRangeRequest { key: prefix.to_owned().into(), range_end, prev_kv: false }
+}
+
+/// Puts until it is refused and everybody knows why. A refusal before that may be of a moment only.
+async fn put_until_full(etcd: &mut Etcd) -> usize {
+    let mut fitted = 0;
+    for nth in 0..10_000 {
+        match etcd.put(put(format!("key-{nth:04}"), vec![b'x'; 64 * 1024])).await {
+            Ok(_) => fitted += 1,
+            Err(refused) => {
+                assert_eq!(refused.message(), FULL, "{refused:?}");
+                let told = etcd.status().await.unwrap().errors;
+                if told.iter().any(|error| error.contains("NOSPACE")) {
+                    return fitted;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        }
+    }
+    panic!("64 MB hold no more than 64 MB");
+}
+
+#[test]
+fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
+    let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
+    let Some(_disk) = SmallDisk::mount(&plan.data_dir()) else {
+        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
+        return;
+    };
+    let mut member = plan.start_ready();
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        etcd.put(put("small", "1")).await.unwrap();
+        for round in 0..2 {
+            let fitted = put_until_full(&mut etcd).await;
+            let _ = writeln!(std::io::stderr(), "round {round}: {fitted} values of 64 KiB fitted");
+            assert!(fitted > 50, "only {fitted} values fitted");
+            assert_eq!(etcd.range(get("small")).await.unwrap().kvs[0].value, "1");
+            let begun = std::time::Instant::now();
+            etcd.delete(delete_prefix("key-")).await.unwrap();
+            while !etcd.status().await.unwrap().errors.is_empty() || etcd.put(put("more", "1")).await.is_err()
+            {
+                assert!(begun.elapsed() < PATIENCE, "there is still no space");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+            let _ = writeln!(std::io::stderr(), "round {round}: space again after {:?}", begun.elapsed());
+        }
+    });
+    assert!(member.is_running());
+    member.kill();
+    let member = plan.start_ready();
+    assert_eq!(ask(&member, &["get", "small"]), "small\n1\n");
+}
+
+#[test]
+fn the_quota_is_set_while_members_run() {
+    let plan = Plan::single().with(&["--quota-bytes", QUOTA]);
+    let member = plan.start_ready();
+    fill(&member);
+    assert!(ask(&member, &["quota", "3000000"]).ends_with("of 3000000 bytes stored\n"));
+    until("there is space again", || (ask(&member, &["put", "more", "1"]) == "OK\n").then_some(()));
+    assert!(ask(&member, &["quota", "-w", "json"]).starts_with("{\"quota_bytes\":3000000,"));
+    assert!(ask(&member, &["quota", "--reset"]).ends_with("of 300000 bytes stored\n"));
+    until("it is full again", || ask(&member, &["put", "more", "1"]).contains(FULL).then_some(()));
+}
+
+#[test]
+fn a_key_has_a_history_when_its_values_are_gone() {
+    let member = Plan::single().start_ready();
+    for value in ["1", "22", "333"] {
+        ask(&member, &["put", "k", value]);
+    }
+    ask(&member, &["del", "k"]);
+    ask(&member, &["put", "k", "4"]);
+    assert!(ask(&member, &["compaction", "6", "--physical"]).contains("compacted"));
+    let told = until("the time is known", || {
+        let told = ask(&member, &["history", "k"]);
+        (!told.contains("time unknown")).then_some(told)
+    });
+    let kinds: Vec<&str> = told.lines().map(|line| line.split('\t').nth(2).unwrap()).collect();
+    assert_eq!(kinds, ["PUT", "PUT", "PUT", "DELETE", "PUT"], "{told}");
+    assert!(told.lines().nth(1).unwrap().contains("22") || told.lines().nth(1).unwrap().contains("2 bytes"));
+    let json = ask(&member, &["history", "k", "--limit", "2", "-w", "json"]);
+    assert!(json.contains("\"more\":true") && json.matches("revision\":").count() >= 2, "{json}");
+    let answer = member.http_with("POST", "/v1/store/history", r#"{"key":"aw=="}"#);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert_eq!(answer.body.matches("\"revision\"").count(), 6, "{}", answer.body);
 }

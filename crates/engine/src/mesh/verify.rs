@@ -4,6 +4,7 @@
 use super::{MeshView, life, store};
 use crate::error::Error;
 use ::mesh::conflict::Conflict;
+use ::mesh::log::Entry;
 use ::mesh::rows::{self, Rows};
 use ::mesh::{Record, Topology};
 use base::codec::Reader;
@@ -98,5 +99,7 @@ fn sort_of(key: &[u8], value: &Bytes) -> Option<Sort> {
             rows::hint_key(key).filter(|_| lawful).map(|_| Sort::Hint)
         }
         rows::Sort::Conflict => Conflict::decode(value.clone()).map(|_| Sort::Conflict),
+        rows::Sort::Log => Entry::decode(value.clone()).map(|_| Sort::Other),
+        rows::Sort::Index => value.is_empty().then_some(Sort::Other),
     }
 }

@@ -4,9 +4,9 @@
 
 use super::membership::Routes;
 use super::{Mesh, Note, Turn, exchange};
-use crate::actor::{Actor, RegionId};
+use crate::actor::{Actor, Dot, RegionId};
 use crate::frame::pulse::Pulse;
-use crate::frame::{Ask, Envelope, Frame, Shard};
+use crate::frame::{Ask, Envelope, Frame, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::log::Head;
@@ -32,6 +32,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const POSITIONS_MAX: usize = 4_096;
 
 pub(super) struct Abroad {
+    me: Actor,
     pub table: Regions,
     pub others: BTreeMap<RegionId, Other>,
     /// Who belongs where.
@@ -100,7 +101,7 @@ pub struct RegionState {
 }
 
 impl Abroad {
-    pub fn load(here: RegionId, overlay: &Overlay, rows: &dyn Rows) -> Abroad {
+    pub fn load(me: Actor, overlay: &Overlay, rows: &dyn Rows) -> Abroad {
         let row = |key: &[u8]| overlay.get(rows, key).0;
         let table = row(rows::REGIONS).and_then(Regions::decode).unwrap_or_default();
         let log = row(rows::LOG_HEAD).and_then(Head::decode).unwrap_or_default();
@@ -109,8 +110,9 @@ impl Abroad {
             let stream = Stream::decode(saved.clone()).unwrap_or_default();
             (region, Other { stream, saved, ..Other::default() })
         };
-        let others = table.others(here).map(load).collect();
+        let others = table.others(me.region).map(load).collect();
         Abroad {
+            me,
             table,
             others,
             nodes: BTreeMap::new(),
@@ -127,6 +129,11 @@ impl Abroad {
         }
     }
 
+    /// These are of this region.
+    pub fn not_here(&mut self, topology: &Topology) {
+        self.nodes.retain(|node, _| topology.member(*node).is_none());
+    }
+
     /// The region of a node that is not of this one.
     pub fn home(&self, node: NodeId) -> Option<RegionId> {
         self.nodes.get(&node).copied()
@@ -134,10 +141,6 @@ impl Abroad {
 
     pub fn regions(&self) -> impl Iterator<Item = RegionId> {
         self.others.keys().copied()
-    }
-
-    pub fn exchanges_with(&mut self, region: RegionId) -> &mut usize {
-        &mut self.others.entry(region).or_default().exchanges
     }
 
     /// A shard was compared with a node of another region.
@@ -150,6 +153,12 @@ impl Abroad {
                 other.same.remove(&shard)
             };
         }
+    }
+
+    /// Regions that have a write of this node already: it is being asked for again.
+    pub fn reached(&self, dot: Dot) -> Vec<RegionId> {
+        let has = |other: &Other| dot.actor == self.me && other.stream.has(dot.counter);
+        self.others.iter().filter(|(_, other)| has(other)).map(|(region, _)| *region).collect()
     }
 
     /// How far the log of another region's node is here.
@@ -238,7 +247,7 @@ impl Mesh {
             Frame::Pulse(pulse) => self.step_pulse(t, region, *pulse),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => self.step_topology_abroad(region, bytes),
-            Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
+            Frame::Store { ask, key, record, .. } => self.step_store(t, from, ask, key, record, Why::Repair),
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
             }

@@ -4,6 +4,7 @@
 //! agree. Filling a newcomer, catching up and checking are the same walk: with an empty tree every bucket differs.
 
 use super::{Mesh, Note, Operation, Then, Turn};
+use crate::actor::RegionId;
 use crate::frame::{Answer, Ask, Entry, Frame, Known, Page, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -70,6 +71,8 @@ pub(super) struct Opening {
 pub(super) struct Exchanging {
     shard: Shard,
     peer: NodeId,
+    /// The peer's, if it is not this one.
+    region: Option<RegionId>,
     /// What each side vouched for when the trees were compared.
     known: Known,
     marks: Marks,
@@ -158,9 +161,11 @@ impl Mesh {
         let known = self.vouched(shard, peer);
         let state = self.shards.state(shard);
         let (root, marks) = (state.tree.root(), state.marks.clone());
+        let region = self.abroad.home(peer);
         let exchanging = Exchanging {
             shard,
             peer,
+            region,
             known: known.clone(),
             marks,
             their_known: Vec::new(),
@@ -172,7 +177,7 @@ impl Mesh {
             outstanding: 0,
             records: 0,
         };
-        *self.exchanges_with(peer) += 1;
+        self.count_exchange(region, 1);
         let deadline = t.now.at.after(self.params.timeout);
         let ask = self.begin(t, Operation::Exchange(Box::new(exchanging)), deadline);
         self.send(t, peer, Frame::Compare { ask, shard, root, known });
@@ -183,11 +188,14 @@ impl Mesh {
         if self.abroad.home(peer).is_some() { Vec::new() } else { self.known(shard) }
     }
 
-    /// How many exchanges are under way with nodes of the peer's region.
-    fn exchanges_with(&mut self, peer: NodeId) -> &mut usize {
-        match self.abroad.home(peer) {
-            Some(region) => self.abroad.exchanges_with(region),
-            None => &mut self.exchanges.under_way,
+    /// Counts what is under way with each region, this one or another; one that was evicted meanwhile has no count.
+    fn count_exchange(&mut self, region: Option<RegionId>, change: isize) {
+        let count = match region {
+            Some(region) => self.abroad.others.get_mut(&region).map(|other| &mut other.exchanges),
+            None => Some(&mut self.exchanges.under_way),
+        };
+        if let Some(count) = count {
+            *count = count.saturating_add_signed(change);
         }
     }
 
@@ -216,8 +224,8 @@ impl Mesh {
 
     pub(super) fn step_leaves(&mut self, t: &mut Turn<'_>, from: NodeId, opening: Opening) {
         let Opening { ask, epoch, leaves, known, marks } = opening;
-        let is_near = self.abroad.home(from).is_none();
-        let Some(shard) = self.exchanging(from, ask).map(|exchanging| exchanging.shard) else { return };
+        let Some(exchanging) = self.exchanging(from, ask) else { return };
+        let (shard, is_near) = (exchanging.shard, exchanging.region.is_none());
         // A source that may still serve an older epoch may yet be given what it does not give here.
         if is_near && epoch < self.topology.began {
             return self.expire(t, ask);
@@ -408,10 +416,10 @@ impl Mesh {
         let Some(Operation::Exchange(done)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
-        let Exchanging { shard, peer, known, marks, their_known, their_marks, records, .. } = *done;
-        *self.exchanges_with(peer) -= 1;
+        let Exchanging { shard, peer, region, known, marks, their_known, their_marks, records, .. } = *done;
+        self.count_exchange(region, -1);
         self.send(t, peer, Frame::Settled { shard, known, marks });
-        if let Some(region) = self.abroad.home(peer) {
+        if let Some(region) = region {
             self.settle_abroad(region, shard, &their_marks);
         } else {
             self.settle(shard, &their_known, &their_marks);
@@ -442,7 +450,7 @@ impl Mesh {
     }
 
     pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
-        *self.exchanges_with(exchanging.peer) -= 1;
+        self.count_exchange(exchanging.region, -1);
         self.peers.silent(exchanging.peer, t.now.at);
     }
 

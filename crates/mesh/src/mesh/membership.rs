@@ -140,6 +140,7 @@ impl Mesh {
         let was_stale = self.is_stale();
         self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(topology.encode()));
         self.topology = topology;
+        self.abroad.not_here(&self.topology);
         self.routes = Routes::of(&self.topology);
         if begins {
             // What is left of an earlier time must not pass for what the move brings.

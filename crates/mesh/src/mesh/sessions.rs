@@ -9,6 +9,7 @@ use crate::key::Key;
 use crate::record::Record;
 use crate::request::{Get, Got, Level, Reply};
 use crate::session::Session;
+use base::limits::MESH_OPERATIONS_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId, Token};
 use bytes::Bytes;
@@ -172,7 +173,8 @@ impl Mesh {
 
     /// Reads for another region.
     pub(super) fn step_seek(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key, session: Bytes) {
-        if Session::decode(session).is_none_or(|session| self.unmet(&key, &session).is_some()) {
+        let busy = self.operations.len() >= MESH_OPERATIONS_MAX;
+        if busy || Session::decode(session).is_none_or(|session| self.unmet(&key, &session).is_some()) {
             return self.send(t, from, Frame::Declined { ask });
         }
         let deadline = t.now.at.after(self.params.timeout);

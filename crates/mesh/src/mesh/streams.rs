@@ -4,7 +4,7 @@
 //! runs always.
 
 use super::abroad::Other;
-use super::{Mesh, Operation, Turn};
+use super::{Mesh, Operation, Then, Turn};
 use crate::actor::RegionId;
 use crate::frame::{Ask, Frame, Outcome, Shard};
 use crate::hlc::Stamp;
@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::log::{Entry, operation};
 use crate::record::Record;
 use crate::rows;
+use crate::stream::{WINDOW_BYTES, WINDOW_ENTRIES};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
@@ -70,7 +71,7 @@ impl Mesh {
             return self.pump_all(t);
         }
         let seq = self.next_seq();
-        self.after(t, seq, super::Then::Logged(entry.seq));
+        self.after(t, seq, Then::Logged(entry.seq));
     }
 
     /// The head goes with the last entry of a turn.
@@ -94,12 +95,13 @@ impl Mesh {
         if from >= to || !other.stream.has_room() {
             return;
         }
-        let room = crate::stream::WINDOW_ENTRIES - other.stream.n_under_way();
-        let mut entries = Vec::new();
+        let room = WINDOW_ENTRIES - other.stream.n_under_way();
+        let (mut entries, mut bytes) = (Vec::new(), 0);
         let (first, end) = (rows::log(from + 1), rows::log(to + 1));
         self.overlay.scan(t.rows, &first, &end, &mut |_, value| {
             entries.push(value.clone());
-            entries.len() < room
+            bytes += value.len();
+            entries.len() < room && bytes < WINDOW_BYTES
         });
         for bytes in entries {
             let entry = Entry::decode(bytes.clone()).expect("a row that we wrote can be read");

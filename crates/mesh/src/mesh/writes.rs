@@ -11,7 +11,7 @@ use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Attributes, Birth, Op};
-use crate::record::{METADATA_MAX, Record};
+use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Level, Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
@@ -203,15 +203,24 @@ impl Mesh {
         if write.attributes.level == Level::GlobalQuorum {
             self.abroad.awaited.insert(result.header.dot.counter, ask);
         }
-        let may_leave = result.kind.is_last_write_wins() || planted(Mutant::MergeableSentEarly);
+        let reached = self.abroad.reached(result.header.dot);
+        let may_leave = self.may_leave_early(result.kind);
         let writing = self.writing(ask).expect("it is under way");
         (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
+        writing.reached = reached;
         if may_leave {
             self.spread(t, ask);
         } else {
             self.after(t, seq, Then::Spread(ask));
         }
         self.after(t, seq, Then::Stored(ask, Outcome::Held));
+    }
+
+    /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
+    /// Where others rely on this node's log, what was forgotten in a crash would be missing from it for ever.
+    fn may_leave_early(&self, kind: Kind) -> bool {
+        let alone = self.abroad.others.is_empty() || planted(Mutant::LastWriteSentEarly);
+        kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
     }
 
     fn create(

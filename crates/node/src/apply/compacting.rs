@@ -13,12 +13,12 @@ use coord::{AlarmKind, Command, Compact};
 impl Apply {
     /// Everything from this revision on is still needed here; a reader that is too far behind needs nothing.
     pub(super) fn needed(&self, now: Instant) -> Revision {
-        let revision = self.state.revision();
+        let coming = self.state.revision().next();
         if planted(Mutant::PinIgnored) {
-            return revision;
+            return coming;
         }
         let pinned = self.hub.oldest_needed().into_iter().chain(self.holds.oldest(now)).min();
-        pinned.map_or(revision, |pinned| pinned.max(self.lag_bound(now)).min(revision))
+        pinned.map_or(coming, |pinned| pinned.max(self.lag_bound(now)).min(coming))
     }
 
     fn lag_bound(&self, now: Instant) -> Revision {

@@ -25,6 +25,8 @@ use std::time::Duration;
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// And how soon after something has.
 const TELL_SOON: Duration = Duration::from_millis(50);
+/// What nodes that hold nothing of coord are told.
+const FOLLOWED: [&str; 2] = [DOCUMENT, namespaces::DOCUMENT];
 const DECIDE_EVERY: Duration = Duration::from_millis(100);
 /// How long a proposal may take before another is made.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -64,8 +66,12 @@ impl Decider {
     /// Takes in what the cluster has agreed on, as far as it is known here, and answers the topology if it is newer than
     /// what was known.
     pub fn read_documents(&mut self, peers: &Peers) -> Option<Topology> {
+        let topology = self.read_plan().and_then(|plan| self.follow(plan));
         self.tell_followers(peers);
-        let plan = self.read_plan()?;
+        topology
+    }
+
+    fn follow(&mut self, plan: Plan) -> Option<Topology> {
         if self.plan.as_ref().is_some_and(|known| known.epoch() >= plan.epoch()) {
             return None;
         }
@@ -78,7 +84,6 @@ impl Decider {
         let topology = plan.topology.clone();
         self.plan = Some(plan);
         self.tell_at = Instant::ZERO;
-        self.tell_followers(peers);
         Some(topology)
     }
 
@@ -101,7 +106,7 @@ impl Decider {
         let mut all: BTreeMap<String, Document> =
             known.iter().map(|(name, document)| (name.to_owned(), document.clone())).collect();
         let mut news = false;
-        for (name, document) in told {
+        for (name, document) in told.into_iter().filter(|(name, _)| FOLLOWED.contains(&name.as_str())) {
             if all.get(&name).is_none_or(|known| known.version < document.version) {
                 news = true;
                 all.insert(name, document);
@@ -120,8 +125,7 @@ impl Decider {
 
     fn tell_documents(&self, peers: &Peers, node: NodeId) {
         let all = self.core.documents.all();
-        let needed = [DOCUMENT, namespaces::DOCUMENT];
-        let found = needed.iter().filter_map(|name| Some((*name, all.get(name)?)));
+        let found = FOLLOWED.iter().filter_map(|name| Some((*name, all.get(name)?)));
         // What is lost is told again with the next stream or the next change; frames of the mesh tell of epochs anyway.
         wire::documents_frames(found).into_iter().for_each(|frame| {
             peers.send_data(node, vec![frame]);

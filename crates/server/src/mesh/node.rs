@@ -35,6 +35,10 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all mail is requests and frames, and each is moved once"
+)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,
@@ -201,12 +205,8 @@ impl Loop {
         match item {
             Mail::Request { deadline, request, asker, admission } => {
                 let asked = Asked::of(&request);
-                self.ask(
-                    now,
-                    deadline,
-                    request,
-                    Caller { asker, asked, began: now.at, _admission: admission },
-                );
+                let caller = Caller { asker, asked, began: now.at, _admission: admission };
+                self.ask(now, deadline, request, caller);
             }
             Mail::Conflicts { after, limit, asker } => {
                 let page = self.machine.as_ref().map(|machine| machine.conflicts(&*self.view, after, limit));
@@ -242,7 +242,7 @@ impl Loop {
 
     fn ask(&mut self, now: Now, deadline: Instant, request: Request, caller: Caller) {
         if self.machine.is_none() {
-            return self.answer(now, caller, Reply::Refused(Code::NotInStep));
+            return self.answer(caller, Reply::Refused(Code::NotInStep));
         }
         let token = Token(self.next_token);
         self.next_token += 1;
@@ -250,8 +250,9 @@ impl Loop {
         self.step(now, Input::Request { token, deadline, request });
     }
 
-    fn answer(&mut self, now: Now, caller: Caller, reply: Reply) {
-        self.core.metrics.mesh.answered(caller.asked, &reply, now.at.since(caller.began));
+    fn answer(&mut self, caller: Caller, reply: Reply) {
+        let took = self.core.clock.now().since(caller.began);
+        self.core.metrics.mesh.answered(caller.asked, &reply, took);
         self.counts.count(caller.asked, &reply);
         // A caller that has gone away does not hear it.
         let _ = caller.asker.send(match reply {
@@ -338,7 +339,7 @@ impl Loop {
         let durable = self.persist();
         for (token, reply) in std::mem::take(&mut self.out.replies) {
             if let Some(caller) = self.callers.remove(&token) {
-                self.answer(now, caller, reply);
+                self.answer(caller, reply);
             }
         }
         if let Some(flush) = self.out.flush.take() {

@@ -3,7 +3,8 @@
 
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
-use sim::run::run;
+use sim::crash_points::Point;
+use sim::run::{run, run_to};
 use sim::scenario;
 
 fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> Plan {
@@ -69,5 +70,22 @@ fn every_planted_bug_is_found() {
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let summary = campaign::run(&plan(1, 2_000, Some(*mutant)), &|_| {});
         assert!(!summary.violations.is_empty(), "{} was not found in {} seeds", mutant.name(), summary.seeds);
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_point_of_upkeep_loses_nothing() {
+    for point in Point::ALL {
+        let mut crashes = 0;
+        for (seed, every) in [(1, 1), (2, 2), (3, 5), (5, 1)] {
+            let (report, cuts) = run_to(&scenario::UPKEEP, seed, None, Some((point, every)));
+            assert!(
+                report.violation.is_none(),
+                "{point:?}, seed {seed}, every {every}: {:?}",
+                report.violation
+            );
+            crashes += cuts;
+        }
+        assert!(crashes > 0, "no host was ever at {point:?}");
     }
 }

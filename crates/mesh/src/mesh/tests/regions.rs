@@ -2,7 +2,7 @@
 //! three nodes each; frames between them take up to thirty milliseconds.
 
 use super::scenes::{add, delete, expect};
-use super::world::{MS, TIMEOUT, World};
+use super::world::{MS, TIMEOUT, World, member};
 use super::{SECOND, key, put, read, tally, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
@@ -11,6 +11,7 @@ use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
+use crate::topology::Epoch;
 use base::NodeId;
 use base::mutant::Mutant;
 use bytes::Bytes;
@@ -313,6 +314,48 @@ fn a_write_for_all(seed: u64) -> Option<String> {
     (acked < 6).then(|| format!("only {acked} of 12 were acknowledged"))
 }
 
+/// The origin of writes that others here have acknowledged crashes before they are in its log; it writes on, and the
+/// other region hears of that.
+fn a_log_forgets(seed: u64) -> Option<String> {
+    let mut world = World::of_regions(seed, 2);
+    let mut session = Session::default();
+    world.sync_max = 300 * MS;
+    let tokens: Vec<_> =
+        (0..12).map(|n| world.ask(NodeId(1), Request::Write(put(&format!("k{n}"), "v")))).collect();
+    world.run(40 * MS);
+    world.crash(NodeId(1));
+    for token in tokens {
+        if let Some(Reply::Written(record)) = world.replies.remove(&token) {
+            session.observe(&record);
+        }
+    }
+    world.sync_max = 2 * MS;
+    world.start(NodeId(1));
+    world.run(120 * MS);
+    let seen: Vec<String> = (0..12).map(|n| format!("k{n}")).collect();
+    let seen: Vec<String> = seen
+        .into_iter()
+        .filter(|name| match world.call(2, read(name)) {
+            Reply::Found(Some(record)) => {
+                session.observe(&record);
+                true
+            }
+            _ => false,
+        })
+        .collect();
+    for n in 0..6 {
+        world.call(1, Request::Write(put(&format!("later{n}"), "v")));
+    }
+    world.run(60 * MS);
+    for name in seen {
+        let reply = world.call(12, get(&name, Level::LocalQuorum, &session));
+        if got(&reply).is_none() && !matches!(reply, Reply::Lagging { .. }) {
+            return Some(format!("{name} was seen and is not shown: {reply:?}"));
+        }
+    }
+    None
+}
+
 /// Two regions write the same keys while they are apart; who loses is in the log, and can be brought back.
 fn two_write_unseen(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
@@ -344,7 +387,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 12] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -355,12 +398,13 @@ pub const SCENES: [(&str, super::Scene, Mutant); 11] = [
     ("a client moves", a_client_moves, Mutant::TokenIgnored),
     ("a client moves and writes", a_client_moves_and_writes, Mutant::SessionStampIgnored),
     ("a write for all", a_write_for_all, Mutant::RegionsNotCounted),
+    ("a log forgets", a_log_forgets, Mutant::LastWriteSentEarly),
     ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
 ];
 
 #[test]
 fn scenes_between_regions_end_well() {
-    super::end_well(&SCENES);
+    super::end_well(&SCENES, 1);
 }
 
 #[test]
@@ -409,6 +453,29 @@ mod ends {
     }
 
     #[test]
+    fn a_region_grows_and_the_others_follow_its_topology() {
+        let mut world = World::of_regions(9, 2);
+        world.add(NodeId(4));
+        let joining = world.topology.begin(Epoch(2), &[member(4)], &[]).unwrap();
+        world.publish(joining);
+        let mut n = 0;
+        for _ in 0..60 {
+            for node in [1, 11, 12] {
+                n += 1;
+                world.call(node, Request::Write(put(&format!("k{}", n % 50), &format!("{n}"))));
+                world.call(node, add("c", 1));
+            }
+            world.advance_move();
+            world.run(SECOND / 4);
+        }
+        assert!(!world.topology.is_moving());
+        world.run(6 * SECOND);
+        assert_eq!(world.differences(), []);
+        assert_eq!((total(&mut world, 4, "c"), total(&mut world, 13, "c")), (Some(n), Some(n)));
+        assert_eq!(world.leftovers(5), 0, "and the logs are empty");
+    }
+
+    #[test]
     fn small_deltas_travel_however_large_the_state() {
         let mut world = World::of_regions(8, 2);
         let insert = |n: u32| write("s", Kind::Set, Op::Insert(Bytes::from(format!("element {n}"))));
@@ -426,7 +493,13 @@ mod ends {
     #[test]
     fn a_level_over_regions_needs_both_of_two() {
         let mut world = World::of_regions(3, 2);
-        assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)));
+        let attributes = Attributes { request: Some(7), ..Attributes::default() };
+        let write = Write { attributes, ..put("k", "v") };
+        assert!(matches!(world.call(1, globally(write.clone())), Reply::Written(_)));
+        assert!(
+            matches!(world.call(1, globally(write)), Reply::Written(_)),
+            "and when it is asked for again"
+        );
         assert_eq!(
             got(&world.call(12, get("k", Level::GlobalQuorum, &Session::default()))).as_deref(),
             Some("v")

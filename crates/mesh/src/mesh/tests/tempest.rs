@@ -267,6 +267,9 @@ impl Tempest {
         if silent > 0 {
             complain(format!("{silent} of {} shared writes are lost in silence", self.truth.shared.len()));
         }
+        if world.strange_rows() > 0 {
+            complain("rows are left that nobody could say what they are".into());
+        }
         let entries = world.leftovers(5);
         if entries > 0 {
             complain(format!("{entries} entries stay in the logs"));

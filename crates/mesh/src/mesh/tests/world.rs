@@ -477,6 +477,12 @@ impl World {
         self.split(&nodes);
     }
 
+    /// Rows that nobody could say what they are.
+    pub fn strange_rows(&self) -> usize {
+        let rows = |host: &Host| host.shelf.0.keys().filter(|key| rows::sort(key).is_none()).count();
+        self.hosts.values().map(rows).sum()
+    }
+
     /// What a node has in its log of conflicts.
     pub fn conflicts(&self, node: NodeId) -> Vec<Conflict> {
         let host = &self.hosts[&node];

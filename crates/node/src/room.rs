@@ -1,0 +1,127 @@
+//! Whether a member's disk still has room: what is free, and what the store's file could use again inside itself.
+//! Measures go in; whether room is low comes out, and which alarm should be raised or cleared for it. Once low, it must
+//! be twice as much before all is well. The alarm is this member's own, and nobody else clears it.
+
+use base::{Instant, NodeId};
+use coord::{Alarm, AlarmCommand, AlarmKind};
+use std::time::Duration;
+
+/// A proposal that had no effect for this long is made again.
+const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Of what is free inside the store's file, this part is counted on: the rest lies in pieces, or waits for readers.
+const REUSED_PART: u64 = 4;
+/// Rows take about so many times their size in the store's file.
+const STORE_OVERHEAD: u64 = 2;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measures {
+    /// Of the disk, beside what is kept in reserve.
+    pub free_bytes: u64,
+    /// What the store's file takes of the disk.
+    pub taken_bytes: u64,
+    /// The rows of all changes in it.
+    pub stored_bytes: u64,
+    /// Something is still being removed from it, which takes space before it gives any.
+    pub sweeping: bool,
+}
+
+impl Measures {
+    /// What can still be written, on the disk and in the store's file.
+    fn room(&self) -> u64 {
+        let reusable = self.taken_bytes.saturating_sub(self.stored_bytes.saturating_mul(STORE_OVERHEAD));
+        self.free_bytes.saturating_add(reusable / REUSED_PART)
+    }
+
+    pub fn is_roomy(&self, low_bytes: u64) -> bool {
+        self.room() >= low_bytes
+    }
+}
+
+pub struct Room {
+    me: NodeId,
+    low_bytes: u64,
+    low: bool,
+    proposed: Option<Instant>,
+}
+
+impl Room {
+    pub fn new(me: NodeId, low_bytes: u64) -> Room {
+        Room { me, low_bytes, low: false, proposed: None }
+    }
+
+    /// Nothing that grows should be taken in.
+    pub fn is_low(&self) -> bool {
+        self.low
+    }
+
+    pub fn look(&mut self, measures: Measures) {
+        let enough = measures.is_roomy(if self.low { 2 * self.low_bytes } else { self.low_bytes });
+        self.low = !enough || self.low && measures.sweeping;
+    }
+
+    /// What should be proposed, if the alarm is not what it should be.
+    pub fn alarm(&mut self, now: Instant, mut raised: impl Iterator<Item = Alarm>) -> Option<AlarmCommand> {
+        let own = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: false };
+        let command = match (self.low, raised.any(|alarm| alarm == own)) {
+            (true, false) => AlarmCommand::Raise(own),
+            (false, true) => AlarmCommand::Clear(own),
+            _ => {
+                self.proposed = None;
+                return None;
+            }
+        };
+        if self.proposed.is_some_and(|at| now.since(at) < PROPOSE_AGAIN_AFTER) {
+            return None;
+        }
+        self.proposed = Some(now);
+        Some(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: Alarm = Alarm { kind: AlarmKind::NoSpace, member: NodeId(1), automatic: false };
+
+    fn look(room: &mut Room, free_bytes: u64, taken_bytes: u64, stored_bytes: u64) -> bool {
+        room.look(Measures { free_bytes, taken_bytes, stored_bytes, sweeping: false });
+        room.is_low()
+    }
+
+    #[test]
+    fn room_is_low_until_there_is_twice_as_much() {
+        let mut room = Room::new(NodeId(1), 100);
+        assert!(!look(&mut room, 100, 1_000, 900));
+        assert!(look(&mut room, 99, 1_000, 900));
+        assert!(look(&mut room, 199, 1_000, 900));
+        assert!(!look(&mut room, 200, 1_000, 900));
+    }
+
+    #[test]
+    fn what_was_removed_from_the_store_makes_room_in_its_file() {
+        let mut room = Room::new(NodeId(1), 100);
+        assert!(look(&mut room, 10, 1_000, 900));
+        assert!(look(&mut room, 10, 1_000, 300));
+        room.look(Measures { free_bytes: 10, taken_bytes: 1_000, stored_bytes: 100, sweeping: true });
+        assert!(room.is_low(), "there is more to come");
+        assert!(!look(&mut room, 10, 1_000, 100));
+    }
+
+    #[test]
+    fn the_alarm_is_proposed_until_it_is_what_it_should_be() {
+        let mut room = Room::new(NodeId(1), 100);
+        let second = |number: u64| Instant::ZERO.after(Duration::from_secs(number));
+        assert_eq!(room.alarm(second(0), [].into_iter()), None);
+        look(&mut room, 0, 0, 0);
+        assert_eq!(room.alarm(second(1), [].into_iter()), Some(AlarmCommand::Raise(OWN)));
+        assert_eq!(room.alarm(second(1), [].into_iter()), None, "it is under way");
+        assert_eq!(room.alarm(second(2), [].into_iter()), Some(AlarmCommand::Raise(OWN)));
+        assert_eq!(room.alarm(second(3), [OWN].into_iter()), None);
+        look(&mut room, 1_000, 0, 0);
+        let other = Alarm { automatic: true, ..OWN };
+        assert_eq!(room.alarm(second(4), [other].into_iter()), None, "it is the leader's");
+        assert_eq!(room.alarm(second(5), [OWN].into_iter()), Some(AlarmCommand::Clear(OWN)));
+    }
+}
