@@ -180,7 +180,7 @@ impl Mesh {
         let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
-        let abroad = Abroad::load(params.actor.region, &overlay, rows);
+        let abroad = Abroad::load(params.actor, &overlay, rows);
         Mesh {
             me,
             clock: Clock::new(floor, params.drift_max),

@@ -66,6 +66,11 @@ impl Stream {
         }
     }
 
+    /// Whether an entry is there, whatever may be missing before it.
+    pub fn has(&self, seq: u64) -> bool {
+        seq <= self.position() || seq <= self.acked() && self.gap.is_none_or(|gap| gap.upto < seq)
+    }
+
     pub fn gap(&self) -> Option<Gap> {
         self.gap
     }
@@ -220,6 +225,7 @@ mod tests {
         assert_eq!((stream.position(), stream.acked(), stream.cursor()), (1, 7, 7));
         stream.sent(8, 7, Stamp(8), 1);
         stream.landed(8);
+        assert!(stream.has(1) && stream.has(8) && !stream.has(2) && !stream.has(7) && !stream.has(9));
         stream.skip(9, Stamp(90));
         stream.compared(Stamp(89));
         assert_eq!(stream.position(), 1, "a gap grows and stays one");

@@ -4,7 +4,7 @@
 
 use super::membership::Routes;
 use super::{Mesh, Note, Turn, exchange};
-use crate::actor::{Actor, RegionId};
+use crate::actor::{Actor, Dot, RegionId};
 use crate::frame::pulse::Pulse;
 use crate::frame::{Ask, Envelope, Frame, Shard, Why};
 use crate::hlc::Stamp;
@@ -32,6 +32,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 const POSITIONS_MAX: usize = 4_096;
 
 pub(super) struct Abroad {
+    me: Actor,
     pub table: Regions,
     pub others: BTreeMap<RegionId, Other>,
     /// Who belongs where.
@@ -100,7 +101,7 @@ pub struct RegionState {
 }
 
 impl Abroad {
-    pub fn load(here: RegionId, overlay: &Overlay, rows: &dyn Rows) -> Abroad {
+    pub fn load(me: Actor, overlay: &Overlay, rows: &dyn Rows) -> Abroad {
         let row = |key: &[u8]| overlay.get(rows, key).0;
         let table = row(rows::REGIONS).and_then(Regions::decode).unwrap_or_default();
         let log = row(rows::LOG_HEAD).and_then(Head::decode).unwrap_or_default();
@@ -109,8 +110,9 @@ impl Abroad {
             let stream = Stream::decode(saved.clone()).unwrap_or_default();
             (region, Other { stream, saved, ..Other::default() })
         };
-        let others = table.others(here).map(load).collect();
+        let others = table.others(me.region).map(load).collect();
         Abroad {
+            me,
             table,
             others,
             nodes: BTreeMap::new(),
@@ -151,6 +153,12 @@ impl Abroad {
                 other.same.remove(&shard)
             };
         }
+    }
+
+    /// Regions that have a write of this node already: it is being asked for again.
+    pub fn reached(&self, dot: Dot) -> Vec<RegionId> {
+        let has = |other: &Other| dot.actor == self.me && other.stream.has(dot.counter);
+        self.others.iter().filter(|(_, other)| has(other)).map(|(region, _)| *region).collect()
     }
 
     /// How far the log of another region's node is here.

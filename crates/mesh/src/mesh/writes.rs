@@ -203,9 +203,11 @@ impl Mesh {
         if write.attributes.level == Level::GlobalQuorum {
             self.abroad.awaited.insert(result.header.dot.counter, ask);
         }
+        let reached = self.abroad.reached(result.header.dot);
         let may_leave = self.may_leave_early(result.kind);
         let writing = self.writing(ask).expect("it is under way");
         (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
+        writing.reached = reached;
         if may_leave {
             self.spread(t, ask);
         } else {

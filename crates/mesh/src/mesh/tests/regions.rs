@@ -493,7 +493,13 @@ mod ends {
     #[test]
     fn a_level_over_regions_needs_both_of_two() {
         let mut world = World::of_regions(3, 2);
-        assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)));
+        let attributes = Attributes { request: Some(7), ..Attributes::default() };
+        let write = Write { attributes, ..put("k", "v") };
+        assert!(matches!(world.call(1, globally(write.clone())), Reply::Written(_)));
+        assert!(
+            matches!(world.call(1, globally(write)), Reply::Written(_)),
+            "and when it is asked for again"
+        );
         assert_eq!(
             got(&world.call(12, get("k", Level::GlobalQuorum, &Session::default()))).as_deref(),
             Some("v")
