@@ -5,46 +5,40 @@
 use crate::oracle::{Checker, Violation};
 use crate::tenants::{Errand, propose};
 use crate::world::{Checked, Event, World};
-use base::{Code, Index};
+use base::Code;
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::{Command, SetDocument};
-use node::batch;
-use raft::Entry;
 use std::collections::BTreeMap;
 
 const NAMES: [&str; 3] = ["a", "b", "cluster/c"];
 const PAUSE_US: (u64, u64) = (300_000, 2_000_000);
 
+/// What the committed log has made of the documents, by rules of its own.
 #[derive(Default)]
-pub struct Clerks {
-    applied: Index,
-    /// What was asked for, by number.
-    asked: Vec<SetDocument>,
-    /// Every version that the log has made.
+pub struct Filed {
     versions: BTreeMap<(String, u64), Bytes>,
     newest: BTreeMap<String, u64>,
+}
+
+impl Filed {
+    pub fn file(&mut self, set: SetDocument) {
+        let newest = self.newest.entry(set.name.clone()).or_default();
+        if *newest == set.expect {
+            *newest += 1;
+            self.versions.insert((set.name, *newest), set.bytes);
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Clerks {
+    /// What was asked for, by number.
+    asked: Vec<SetDocument>,
     told: Vec<(usize, u64)>,
 }
 
 impl Clerks {
-    /// A proposal that comes twice finds a version that it does not expect.
-    pub fn committed(&mut self, entry: &Entry) {
-        if entry.at.index <= self.applied {
-            return;
-        }
-        self.applied = entry.at.index;
-        for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
-            if let Some(Command::Document(set)) = Command::decode(proposal.command) {
-                let newest = self.newest.entry(set.name.clone()).or_default();
-                if *newest == set.expect {
-                    *newest += 1;
-                    self.versions.insert((set.name, *newest), set.bytes);
-                }
-            }
-        }
-    }
-
     pub fn answered(&mut self, number: usize, reply: &Result<Reply, Code>) {
         if let Ok(Reply { body: Body::Document { version }, .. }) = reply {
             self.told.push((number, *version));
@@ -80,10 +74,11 @@ impl World {
 
     /// In the end.
     pub fn check_documents(&self) -> Checked {
+        let filed = &self.truth.filed;
         let wrong = |what: String| Err(Violation { checker: Checker::Document, what });
         for (number, version) in &self.clerks.told {
             let asked = &self.clerks.asked[*number];
-            let in_log = self.clerks.versions.get(&(asked.name.clone(), *version));
+            let in_log = filed.versions.get(&(asked.name.clone(), *version));
             if *version != asked.expect + 1 || in_log != Some(&asked.bytes) {
                 return wrong(format!("{asked:?} was told version {version}, which holds {in_log:?}"));
             }
@@ -91,10 +86,9 @@ impl World {
         for host in self.member_hosts() {
             let Some(process) = self.hosts[host].process.as_ref() else { continue };
             let documents = process.member.apply.documents();
-            for (name, newest) in &self.clerks.newest {
+            for (name, newest) in &filed.newest {
                 let found = documents.get(name).map(|found| (found.version, found.bytes.clone()));
-                let right =
-                    self.clerks.versions.get(&(name.clone(), *newest)).map(|text| (*newest, text.clone()));
+                let right = filed.versions.get(&(name.clone(), *newest)).map(|text| (*newest, text.clone()));
                 if found != right {
                     let id = self.hosts[host].id;
                     return wrong(format!("{id} has {found:?} for {name}, the log says {right:?}"));

@@ -2,6 +2,7 @@
 //! see it. The judge of watches believes it. The judge of the order takes where operations landed
 //! as a hint for what to try first and checks every step of it, so a wrong hint can waste its time but not mislead it.
 
+use crate::clerks::Filed;
 use crate::history::{Asked, Operation};
 use crate::marks::Marks;
 use crate::model::{State, carry_out};
@@ -27,6 +28,8 @@ pub struct Truth {
     granted: BTreeMap<LeaseId, Index>,
     ended: BTreeMap<LeaseId, Revision>,
     sessions: BTreeMap<LeaseId, Known>,
+    /// The documents.
+    pub filed: Filed,
 }
 
 /// The requests of a session that were carried out; those below the mark are forgotten.
@@ -49,6 +52,7 @@ impl Truth {
             granted: BTreeMap::new(),
             ended: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            filed: Filed::default(),
         }
     }
 
@@ -117,6 +121,7 @@ impl Truth {
                 }
                 return;
             }
+            Command::Document(set) => return self.filed.file(set),
             _ => return,
         };
         let Ok((after, _)) = carry_out(&self.state, &asked) else { return };
