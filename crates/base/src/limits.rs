@@ -95,7 +95,7 @@ pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
 /// What a client may call itself.
 pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
-pub const SWEEP_LINES_PER_FLUSH: usize = 5_000;
+pub const SWEEP_LINES_PER_FLUSH: usize = 1_000;
 /// Members compare what their states come to every so many entries.
 pub const DIGEST_EVERY_ENTRIES: u64 = 256;
 /// Of how many such comparisons something is kept, for members that lag.

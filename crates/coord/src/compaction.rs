@@ -176,10 +176,16 @@ pub(crate) fn sweep_from(old: Revision, under_way: Option<Place>) -> Place {
     under_way.map_or(from, |place| place.min(from))
 }
 
-/// The line of a key at a revision, if it has not been removed yet.
+/// The line of a key at a revision, if it has not been removed yet. Mostly it is the only one there.
 fn find_line(view: &dyn View, revision: Revision, key: &[u8]) -> Result<Option<(Place, Logged)>, Corrupt> {
     let (mut start, mut end) = (Vec::new(), Vec::new());
     log_key(revision, 0, &mut start);
+    if let Some(row) = view.get(Table::Log, &start) {
+        let line = Logged::from_row(row).ok_or_else(|| Corrupt::malformed(Table::Log, &start))?;
+        if line.key == key {
+            return Ok(Some(((revision, 0), line)));
+        }
+    }
     log_key(revision.next(), 0, &mut end);
     let mut outcome = Ok(None);
     view.scan(Table::Log, Included(&start), Excluded(&end), &mut |row, value| {

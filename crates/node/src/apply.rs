@@ -144,6 +144,9 @@ pub struct Counts {
     pub versions_swept: u64,
 }
 
+/// While something is being swept, flushes come so many times as often.
+const SWEEPS_PER_INTERVAL: u32 = 4;
+
 impl Apply {
     /// Starts from what the store holds.
     pub fn restore(params: Params, now: Instant, view: &dyn View) -> Result<Apply, Corrupt> {
@@ -386,8 +389,9 @@ impl Apply {
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
         let something_new = self.applied.index > self.flushed.index || self.can_sweep();
-        let due = self.overlay.bytes() >= self.params.flush_bytes
-            || now.since(self.last_flush) >= self.params.flush_interval;
+        // Little at a time and often: who sweeps much at once keeps everybody waiting.
+        let interval = self.params.flush_interval / if self.can_sweep() { SWEEPS_PER_INTERVAL } else { 1 };
+        let due = self.overlay.bytes() >= self.params.flush_bytes || now.since(self.last_flush) >= interval;
         if something_new && due && !self.overlay.is_flushing() {
             out.flush = Some(self.freeze(now, Some(view)));
         }

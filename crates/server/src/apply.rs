@@ -16,7 +16,7 @@ use coord::{Claim, Command};
 use disk::StoreView;
 use node::apply::{Input, Output};
 use node::member::config_of;
-use node::room::Room;
+use node::room::{Measures, Room};
 use node::waits::{self, News};
 use node::{Apply, Flush, ReadBatch, Wait, WaitId, Word, Work};
 use raft::Entry;
@@ -273,7 +273,8 @@ impl Loop {
 
     /// A member whose disk is nearly full takes in nothing that grows, and has everybody know.
     fn see_to_room(&mut self, now: Instant) {
-        self.room.look(self.core.board.measures());
+        let sweeping = self.machine.is_sweeping();
+        self.room.look(Measures { sweeping, ..self.core.board.measures() });
         self.core.board.set_disk_low(self.room.is_low());
         if let Some(command) = self.room.alarm(now, self.machine.alarms()) {
             tracing::warn!(?command, "the disk's room has changed");

@@ -3,7 +3,7 @@
 //! machines of `node`, the disk side of `engine` and the streams of `peer`.
 //!
 //! Four threads take their work from one queue each (`core`): `consensus` orders, `persist` writes the log while
-//! its disk is slow, `apply` answers, `storage` keeps the store.
+//! its disk is slow, `apply` answers, `storage` keeps the store. Three more do the same for the data plane (`mesh`).
 
 mod apply;
 pub mod backup;

@@ -9,6 +9,7 @@ pub mod handle;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
+pub(crate) mod start;
 pub mod status;
 pub(crate) mod store;
 pub(crate) mod wire;

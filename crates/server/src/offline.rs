@@ -3,7 +3,8 @@
 
 use crate::error::Error;
 use crate::identity;
-use crate::server::{Directory, MESH_CACHE_BYTES, MESH_DIR, Roster, STORE_CACHE_BYTES, UNINDEXED_KEYS_MAX};
+use crate::mesh::start;
+use crate::server::{Directory, Roster, STORE_CACHE_BYTES, UNINDEXED_KEYS_MAX};
 use crate::status::Identity;
 use base::limits::SNAPSHOT_CHUNK_BYTES;
 use disk::RealDisk;
@@ -40,7 +41,7 @@ pub fn restore(
         source,
     })?;
     // What an earlier cluster left of its mesh would be taken for this one's.
-    if !found.is_empty() || member.data_dir.join(MESH_DIR).exists() {
+    if !found.is_empty() || member.data_dir.join(start::DIR).exists() {
         return Err(Error::NotEmpty { path: member.data_dir.clone() });
     }
     let vault = VaultParams {
@@ -70,7 +71,7 @@ pub fn verify(data_dir: &Path, step: &mut dyn FnMut(&str)) -> Result<Result<Veri
     let Directory { disk, lock } = Directory::open(data_dir)?;
     let member = engine::verify(disk, STORE_CACHE_BYTES, step);
     step("the mesh");
-    let mesh = verify_mesh(&data_dir.join(MESH_DIR))?;
+    let mesh = verify_mesh(&data_dir.join(start::DIR))?;
     drop(lock);
     Ok(match (member, mesh) {
         (Ok(member), Ok(mesh)) => Ok(Verified { member, mesh }),
@@ -84,5 +85,5 @@ fn verify_mesh(path: &Path) -> Result<Result<Option<MeshReport>, engine::Error>,
     }
     let trouble = |source| Error::DataDir { action: "open files", path: path.to_owned(), source };
     let disk = RealDisk::open(path.to_owned()).map_err(trouble)?;
-    Ok(engine::verify_mesh(Arc::new(disk), MESH_CACHE_BYTES))
+    Ok(engine::verify_mesh(Arc::new(disk), start::CACHE_BYTES))
 }

@@ -17,25 +17,22 @@ use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, mesh, persist, post, storage};
-use ::mesh::RegionId;
 use base::NodeId;
-use base::checksum::hash64;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk, Reserve};
-use engine::{Member, MeshFiles, MeshParams};
+use engine::{Member, MeshFiles};
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The store keeps this much of its file in memory.
 pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
@@ -47,11 +44,6 @@ const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
 /// Nothing is kept for the readers of a member that has not been heard for so long.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
-/// Where the files of the mesh lie, below the member's directory.
-pub(crate) const MESH_DIR: &str = "mesh";
-pub(crate) const MESH_CACHE_BYTES: usize = 48 * 1024 * 1024;
-/// Its log is short: everything is flushed within moments.
-const MESH_SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// What the store may need of the reserve until everybody knows that there is no space.
 const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 /// How often a drain looks whether it is done.
@@ -108,7 +100,7 @@ impl Server {
         let disk = with_reserve(disk, &config)?;
         let mut roster = Roster::find(&config, founder, &*disk)?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
-        let mesh_files = open_mesh(&config)?;
+        let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
@@ -234,7 +226,7 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
-        let settings = mesh_settings(config, core);
+        let settings = mesh::start::settings(config, core);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
         let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
@@ -426,52 +418,6 @@ fn compaction_params(config: &Config) -> compactor::Params {
         interval: compaction.map_or(Duration::ZERO, |compaction| compaction.interval),
         patience: config.election,
         grace: MEMBER_GRACE,
-    }
-}
-
-/// The mesh has a directory of its own below the member's.
-fn open_mesh(config: &Config) -> Result<MeshFiles, Error> {
-    let path = config.data_dir.join(MESH_DIR);
-    let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
-    let disk = RealDisk::open(path.clone()).map_err(trouble)?;
-    let params = MeshParams {
-        log_segment_bytes: config.wal_segment_bytes.min(MESH_SEGMENT_BYTES_MAX),
-        cache_bytes: MESH_CACHE_BYTES,
-        fresh_incarnation: fresh_incarnation(),
-    };
-    let files = engine::open_mesh(Arc::new(disk), &params)?;
-    let (life, replayed) = (files.life.life(), files.replayed.len());
-    tracing::info!(
-        incarnation = life.incarnation,
-        boot = life.boot,
-        replayed,
-        "opened the files of the mesh"
-    );
-    Ok(files)
-}
-
-/// Names a life that has never been before: randomness of the process, and the time.
-fn fresh_incarnation() -> u32 {
-    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u128(time.as_nanos());
-    (hasher.finish() as u32).max(1)
-}
-
-fn mesh_settings(config: &Config, core: &Core) -> mesh::node::Settings {
-    let me = core.members.me();
-    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
-    mesh::node::Settings {
-        me,
-        region: RegionId::of(&region),
-        // As the controller takes it for those who have not told.
-        zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
-        points,
-        address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
-        timeout,
-        flush_every: config.flush_interval,
-        round_every,
-        drift_max,
     }
 }
 

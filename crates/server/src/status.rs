@@ -123,6 +123,7 @@ impl Board {
             free_bytes: self.free_bytes.load(Relaxed),
             taken_bytes: self.taken_bytes.load(Relaxed),
             stored_bytes: self.stored_bytes.load(Relaxed),
+            sweeping: false,
         }
     }
 

@@ -13,11 +13,12 @@ use tempfile::TempDir;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct World {
-    dir: TempDir,
     addresses: Vec<SocketAddr>,
     pub servers: Vec<Option<Server>>,
     pub tune: fn(&mut Config),
     runtime: tokio::runtime::Runtime,
+    /// Last: members that run have files in it.
+    dir: TempDir,
 }
 
 impl World {

@@ -1,0 +1,67 @@
+//! How the mesh of a node starts: its directory opened, and what was configured put into the words of its machines.
+
+use crate::config::{self, Config};
+use crate::core::Core;
+use crate::error::Error;
+use crate::mesh::node::Settings;
+use base::checksum::hash64;
+use disk::RealDisk;
+use engine::{MeshFiles, MeshParams};
+use mesh::RegionId;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Where its files lie, below the member's directory.
+pub(crate) const DIR: &str = "mesh";
+/// The store keeps this much of its file in memory.
+pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
+/// Its log is short: everything is flushed within moments.
+const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The mesh has a directory of its own below the member's.
+pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
+    let path = config.data_dir.join(DIR);
+    let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
+    let disk = RealDisk::open(path.clone()).map_err(trouble)?;
+    let params = MeshParams {
+        log_segment_bytes: config.wal_segment_bytes.min(SEGMENT_BYTES_MAX),
+        cache_bytes: CACHE_BYTES,
+        fresh_incarnation: fresh_incarnation(),
+    };
+    let files = engine::open_mesh(Arc::new(disk), &params)?;
+    let (life, replayed) = (files.life.life(), files.replayed.len());
+    tracing::info!(
+        incarnation = life.incarnation,
+        boot = life.boot,
+        replayed,
+        "opened the files of the mesh"
+    );
+    Ok(files)
+}
+
+/// Names a life that has never been before: randomness of the process, and the time.
+fn fresh_incarnation() -> u32 {
+    let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u128(time.as_nanos());
+    (hasher.finish() as u32).max(1)
+}
+
+/// How this node takes part, from what was configured.
+pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
+    let me = core.members.me();
+    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
+    Settings {
+        me,
+        region: RegionId::of(&region),
+        // As the controller takes it for those who have not told.
+        zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
+        points,
+        address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
+        timeout,
+        flush_every: config.flush_interval,
+        round_every,
+        drift_max,
+    }
+}
