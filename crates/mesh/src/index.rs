@@ -29,6 +29,15 @@ pub fn rows(key: &Key, record: &Record) -> Vec<Bytes> {
     rows
 }
 
+/// Whether a record is found where it was found before, without looking up where that is.
+pub fn stays(old: &Record, new: &Record) -> bool {
+    let facts = |record: &Record| {
+        let home = record.header.rare.as_ref().and_then(|rare| rare.home);
+        (record.is_tombstone(), record.kind, home, step(record.header.stamp))
+    };
+    facts(old) == facts(new)
+}
+
 fn by_kind(kind: Kind, place: &[u8]) -> Bytes {
     join(&[BY_KIND, kind as u8], place)
 }

@@ -69,6 +69,9 @@ impl Mesh {
 
     /// The record is found under what it is now, and no more under what it was.
     fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
+        if old.zip(new).is_some_and(|(old, new)| index::stays(old, new)) {
+            return;
+        }
         let rows =
             |record: Option<&Record>| record.map(|record| index::rows(key, record)).unwrap_or_default();
         let (old, new) = (rows(old), rows(new));
