@@ -115,6 +115,8 @@ mutants! {
     ConfigLostInSnapshot = "config-lost-in-snapshot",
     /// A start forgets the configuration that the store holds.
     ConfigLostAtStart = "config-lost-at-start",
+    /// Who was removed goes before those who may need its vote know of it.
+    RemovedGoesAtOnce = "removed-goes-at-once",
     /// Who was removed still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
     /// A learner counts for quorums.

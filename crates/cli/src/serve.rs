@@ -27,7 +27,10 @@ enum Error {
     ListenRest { address: SocketAddr, reason: std::io::Error },
     #[error("cannot handle signals: {0}")]
     Signals(std::io::Error),
-    #[error("this member was removed from the cluster, and stops")]
+    #[error(
+        "this member was removed from the cluster, and stops: to bring the node back, give it an empty data \
+         directory and add it as a new member (`althing member add`, or --join)"
+    )]
     Removed,
     #[error(transparent)]
     Server(#[from] server::Error),

@@ -5,6 +5,7 @@
 use crate::rows::{Corrupt, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{LEARNERS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX, MEMBERS_MAX};
+use base::mutant::{Mutant, planted};
 use base::{Code, NodeId, Table, View};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +110,14 @@ impl Members {
 
     pub fn voters(&self) -> Vec<NodeId> {
         self.list.values().filter(|member| !member.learner).map(|member| member.id).collect()
+    }
+
+    /// Whether a member that was removed may go, once these know of it for good. Those who do not know it count its vote
+    /// as before and may need it: only when a majority of the voters knows can any majority elect one who knows.
+    pub fn can_do_without(&self, gone: NodeId, know: &BTreeSet<NodeId>) -> bool {
+        let voters: Vec<NodeId> = self.voters().into_iter().filter(|voter| *voter != gone).collect();
+        let knowing = voters.iter().filter(|voter| know.contains(voter)).count();
+        2 * knowing > voters.len() || planted(Mutant::RemovedGoesAtOnce)
     }
 
     pub fn learners(&self) -> Vec<NodeId> {

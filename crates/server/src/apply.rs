@@ -76,8 +76,6 @@ pub(crate) enum Mail {
 
 /// For the cluster to take in what this member tells of itself.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// As long as etcd's, for a member that was removed.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Loop {
     core: Arc<Core>,
@@ -88,8 +86,6 @@ pub(crate) struct Loop {
     flushing: Option<(u64, Index)>,
     /// Since when the table of members, with whom it has removed, waits for its flush.
     removal: Option<Index>,
-    /// When this member, which was removed, ends.
-    leaves_at: Option<Instant>,
     /// What the consensus machine knows to be applied.
     reported: Index,
     tick: Duration,
@@ -136,7 +132,6 @@ impl Loop {
             backlog,
             flushing: None,
             removal: None,
-            leaves_at: None,
             reported,
             tick,
             next_tick,
@@ -149,6 +144,7 @@ impl Loop {
             fenced: false,
         };
         new.tell_documents();
+        new.core.metrics.tallies.set_quota(new.machine.quota_bytes());
         new.show();
         new
     }
@@ -284,16 +280,12 @@ impl Loop {
         }
     }
 
-    /// Tells the cluster what it should know of this member; and ends, a while after the cluster has removed it: until
-    /// then it may be needed to elect those who must learn that.
+    /// Tells the cluster what it should know of this member.
     fn see_to_membership(&mut self, now: Instant) {
         if let Some(change) = self.core.members.publication(now) {
             let mut bytes = Vec::new();
             Command::Members(change).encode(&mut bytes);
             self.core.submit(now.after(PUBLISH_TIMEOUT), Work::Propose(bytes.into()));
-        }
-        if self.leaves_at.is_some_and(|at| at <= now) && !self.core.removed.send_replace(true) {
-            tracing::error!("this member was removed from the cluster");
         }
     }
 
@@ -303,8 +295,7 @@ impl Loop {
         members.set_table(self.machine.members().clone());
         self.removal = Some(at);
         if members.was_removed() {
-            let now = self.core.clock.now();
-            self.leaves_at.get_or_insert(now.after(FAREWELL));
+            tracing::warn!("this member was removed; it stays until a majority of the others knows that");
         } else {
             self.core.consensus.queue.push(consensus::Mail::Others(members.others()));
         }

@@ -59,12 +59,6 @@ pub enum Error {
     )]
     NotAdmitted { peer: String, trouble: String },
 
-    #[error(
-        "this member was removed from the cluster and does not start again: to bring the node back, give it an \
-         empty data directory and add it as a new member (`althing member add`, or --join)"
-    )]
-    Removed,
-
     #[error(transparent)]
     Engine(#[from] engine::Error),
 

@@ -31,6 +31,8 @@ struct State {
     published: Option<Instant>,
     /// Nodes that keep data alone, by where they are reached.
     nodes: BTreeMap<NodeId, String>,
+    /// Who has told this member that it was removed.
+    turned_away_by: BTreeSet<NodeId>,
 }
 
 /// Between two attempts to tell the cluster this member's name and client address.
@@ -46,6 +48,7 @@ impl Members {
             heard: BTreeMap::new(),
             published: None,
             nodes: BTreeMap::new(),
+            turned_away_by: BTreeSet::new(),
         };
         Members { me, name: config.name.clone(), own_url, state: Mutex::new(state) }
     }
@@ -99,6 +102,17 @@ impl Members {
     /// The cluster has this member no longer.
     pub fn was_removed(&self) -> bool {
         self.lock().table.is_removed(self.me)
+    }
+
+    /// A member says that this one was removed, and knows it for good. True when so many say so that they can do
+    /// without it.
+    pub fn turned_away(&self, by: NodeId) -> bool {
+        let mut state = self.lock();
+        state.turned_away_by.insert(by);
+        match state.table.is_empty() {
+            true => 2 * state.turned_away_by.len() + 1 > state.configured.len(),
+            false => state.table.can_do_without(self.me, &state.turned_away_by),
+        }
     }
 
     pub fn removed(&self) -> BTreeSet<NodeId> {

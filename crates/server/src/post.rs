@@ -61,8 +61,8 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
             assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
         }
         Event::Removed { by } => {
-            if !core.removed.send_replace(true) {
-                tracing::error!(peer = by.0, "a member says that this one was removed from the cluster");
+            if core.members.turned_away(by) && !core.removed.send_replace(true) {
+                tracing::error!(peer = by.0, "a majority says that this member was removed from the cluster");
             }
         }
     })

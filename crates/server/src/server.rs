@@ -106,9 +106,6 @@ impl Server {
         tell_recovery(&roster.identity, &member);
         let me = roster.identity.member;
         let known = member.apply.members();
-        if known.is_removed(me) {
-            return Err(Error::Removed);
-        }
         let table = if known.is_empty() { roster.be_told(&config)? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);

@@ -208,7 +208,8 @@ fn hunt_all(options: &Options) -> ExitCode {
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
     for mutant in Mutant::ALL.iter().filter(|mutant| !Mutant::OF_MESH.contains(mutant)) {
-        let summary = campaign::run(&options.plan(Some(*mutant)), &|_| {});
+        let scenario = scenario::hunting_ground(*mutant);
+        let summary = campaign::run(&Plan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
         match summary.violations.first() {
             Some(Report { seed, violation: Some(found), .. }) => {
                 println!("| `{}` | {} | {} |", mutant.name(), found.checker.name(), seed - options.first + 1);

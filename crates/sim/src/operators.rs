@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 /// Hosts that a world ever has; there is no client for more members than `MEMBERS_MAX` at the end.
 pub const HOSTS_MAX: usize = 16;
 const MEMBERS_MAX: usize = 6;
-/// A member that was removed goes on for a while before it is told.
-const FAREWELL_US: (u64, u64) = (200_000, 3_000_000);
+/// How often a member that was removed is told so.
+const FAREWELL_US: (u64, u64) = (1_000, 500_000);
 
 #[derive(Default)]
 pub struct Operators {
@@ -136,6 +136,18 @@ impl World {
         Ok(())
     }
 
+    /// A member that was removed goes when enough of the others have told it.
+    pub fn retire_when_told(&mut self, host: usize) {
+        let id = self.hosts[host].id;
+        let knows = |other: &&Host| other.flushed_members.is_removed(id);
+        let know = self.hosts.iter().filter(knows).map(|other| other.id).collect();
+        if self.operators.table.can_do_without(id, &know) {
+            return self.retire(host);
+        }
+        let delay = self.rng.between(FAREWELL_US.0, FAREWELL_US.1);
+        self.agenda.after(delay, Event::Retire { host });
+    }
+
     /// The process of a host ends and never starts again.
     pub fn retire(&mut self, host: usize) {
         self.stop(host, Death::PowerCut);
@@ -145,8 +157,9 @@ impl World {
     /// A machine that was brought for a change starts once the table knows it.
     pub fn may_start(&self, host: usize) -> bool {
         let machine = &self.hosts[host];
-        let is_known = host < self.settings.members || self.operators.table.get(machine.id).is_some();
-        is_known && !machine.retired
+        let table = &self.operators.table;
+        let is_known = table.get(machine.id).is_some() || table.is_removed(machine.id);
+        (host < self.settings.members || is_known) && !machine.retired
     }
 
     /// One that runs or will run again.

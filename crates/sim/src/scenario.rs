@@ -6,6 +6,7 @@ use crate::history::{Asked, Outcome};
 use crate::nemesis::{self, Fault};
 use crate::watchers::Seen;
 use crate::world::World;
+use base::mutant::Mutant;
 use base::{Code, Revision};
 use coord::request::Request;
 
@@ -192,7 +193,6 @@ pub static ALL: [Scenario; 14] = [
             faults: nemesis::STORM,
             short_log: true,
             change_pause: (300_000, 2_000_000),
-            leader_compacts: 0,
             ..UNBIASED
         },
         met: |world| world.operators.changes.saturating_sub(1),
@@ -295,4 +295,12 @@ pub fn by_name(name: &str) -> Option<&'static Scenario> {
 fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
     let records = world.watchers.records.iter();
     records.map(|record| record.seen.iter().filter(|seen| wanted(record.start, seen)).count() as u64).sum()
+}
+
+/// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
+pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
+    match mutant {
+        Mutant::RemovedGoesAtOnce => by_name("c14-members-come-and-go").expect("it is listed above"),
+        _ => &STORM,
+    }
 }

@@ -222,7 +222,7 @@ impl World {
             Event::Operate => self.operate(),
             Event::Clerk => self.write_document(),
             Event::Retire { host } => {
-                self.retire(host);
+                self.retire_when_told(host);
                 Ok(())
             }
             Event::Restart { host } => self.start(host),

@@ -68,7 +68,8 @@ fn the_same_seed_gives_the_same_run() {
 fn every_planted_bug_is_found() {
     let elsewhere = |mutant: &&Mutant| Mutant::OF_MESH.contains(mutant) || Mutant::OF_NODE.contains(mutant);
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
-        let summary = campaign::run(&plan(1, 2_000, Some(*mutant)), &|_| {});
+        let scenario = scenario::hunting_ground(*mutant);
+        let summary = campaign::run(&Plan { scenario, ..plan(1, 2_000, Some(*mutant)) }, &|_| {});
         assert!(!summary.violations.is_empty(), "{} was not found in {} seeds", mutant.name(), summary.seeds);
     }
 }
