@@ -218,6 +218,7 @@ mod tests {
             heard: BTreeMap::new(),
             published: None,
             nodes: BTreeMap::new(),
+            turned_away_by: BTreeSet::new(),
         };
         Members { me: NodeId(1), name: "a".into(), own_url: url("a:2379"), state: Mutex::new(state) }
     }

@@ -3,6 +3,7 @@
 
 use crate::history::{Asked, History, Operation, Outcome};
 use crate::host::outcome_of;
+use crate::operators::HOSTS_MAX;
 use crate::oracle::{Checker, Violation};
 use crate::workload::Workload;
 use crate::world::{Checked, Event, World};
@@ -30,7 +31,9 @@ const DEADLINE: Duration = Duration::from_millis(2_500);
 
 impl Clients {
     pub fn new(count: usize) -> Clients {
-        Clients { history: Vec::new(), workload: Workload::new(), asking: vec![None; count], stopped: false }
+        // In the end every member is asked by somebody else.
+        let asking = vec![None; count.max(HOSTS_MAX)];
+        Clients { history: Vec::new(), workload: Workload::new(), asking, stopped: false }
     }
 
     pub fn is_under_way(&self, operation: usize) -> bool {

@@ -14,8 +14,9 @@ use node::member::config_of;
 use raft::Config;
 use std::collections::BTreeMap;
 
-/// Hosts that a world ever has; there is no client for more members than `MEMBERS_MAX` at the end.
+/// Hosts that a world ever has.
 pub const HOSTS_MAX: usize = 16;
+/// No more are asked for; an addition whose fate is unknown may come on top.
 const MEMBERS_MAX: usize = 6;
 /// How often a member that was removed is told so.
 const FAREWELL_US: (u64, u64) = (1_000, 500_000);

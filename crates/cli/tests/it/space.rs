@@ -156,7 +156,7 @@ fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
     block_on(async {
         let mut etcd = member.etcd().await;
         etcd.put(put("small", "1")).await.unwrap();
-        for round in 0..2 {
+        for round in 0..3 {
             let fitted = put_until_full(&mut etcd).await;
             let _ = writeln!(std::io::stderr(), "round {round}: {fitted} values of 64 KiB fitted");
             assert!(fitted > 50, "only {fitted} values fitted");
