@@ -103,3 +103,18 @@ fn the_row_reads_back_and_a_cut_row_is_refused() {
         assert_eq!(Members::decode(row.slice(..cut)), None, "{cut}");
     }
 }
+
+#[test]
+fn who_was_removed_is_done_without_when_a_majority_of_those_who_vote_knows() {
+    let mut members = founded(4);
+    members.change(&MemberChange::Remove(NodeId(4))).unwrap();
+    members.change(&MemberChange::Add(learner(5))).unwrap();
+    let can = |know: &[u64]| members.can_do_without(NodeId(4), &know.iter().map(|id| NodeId(*id)).collect());
+    assert!(!can(&[]) && !can(&[1]), "two of three may not know");
+    assert!(!can(&[1, 4, 5]), "neither it nor a learner counts");
+    assert!(can(&[1, 3]) && can(&[1, 2, 3]));
+    let mut pair = founded(2);
+    pair.change(&MemberChange::Remove(NodeId(2))).unwrap();
+    assert!(!pair.can_do_without(NodeId(2), &BTreeSet::new()));
+    assert!(pair.can_do_without(NodeId(2), &BTreeSet::from([NodeId(1)])));
+}
