@@ -56,7 +56,6 @@ fn metrics_have_etcds_names_and_count_calls() {
         "etcd_server_slow_apply_total 0".to_owned(),
         "etcd_server_slow_read_indexes_total 0".to_owned(),
         "etcd_server_read_indexes_failed_total 0".to_owned(),
-        "etcd_server_health_failures 0".to_owned(),
         "etcd_debugging_server_lease_expired_total 0".to_owned(),
         "etcd_debugging_mvcc_events_total 0".to_owned(),
         "etcd_debugging_mvcc_pending_events_total 0".to_owned(),
@@ -80,6 +79,21 @@ fn metrics_have_etcds_names_and_count_calls() {
         let value: f64 = line.split(' ').nth(1).unwrap().parse().unwrap();
         assert!(value > 0.0, "{line}");
     }
+}
+
+#[test]
+fn every_question_for_health_is_counted_once() {
+    let member = Plan::single().start_ready();
+    let count = |name: &str| {
+        let metrics = member.http("GET", "/metrics").body;
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}"));
+        line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    // Whoever waited for the member may have asked too early, so only the difference is known.
+    let (well, unwell) = (count("etcd_server_health_success"), count("etcd_server_health_failures"));
+    assert_eq!(member.http("GET", "/health").status, 200);
+    assert_eq!(count("etcd_server_health_success"), well + 1);
+    assert_eq!(count("etcd_server_health_failures"), unwell);
 }
 
 #[test]
