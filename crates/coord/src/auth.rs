@@ -273,7 +273,8 @@ impl Auth {
         }
         self.roles.remove(name).ok_or(Code::RoleNotFound)?;
         if !planted(Mutant::DeletedRoleStays) {
-            let lose = |(holder, user): (&Arc<str>, &mut User)| user.roles.remove(name).then(|| holder.clone());
+            let lose =
+                |(holder, user): (&Arc<str>, &mut User)| user.roles.remove(name).then(|| holder.clone());
             let holders: Vec<Arc<str>> = self.users.iter_mut().filter_map(lose).collect();
             for holder in holders {
                 self.regrant(&holder);

@@ -84,10 +84,7 @@ impl AuthCommand {
     /// It may change what somebody may do; the others only ask, or make a token.
     pub fn is_change(&self) -> bool {
         use AuthCommand::{Authenticate, RoleGet, RoleList, Status, UserGet, UserList};
-        !matches!(
-            self,
-            Authenticate { .. } | RoleGet { .. } | RoleList | Status | UserGet { .. } | UserList
-        )
+        !matches!(self, Authenticate { .. } | RoleGet { .. } | RoleList | Status | UserGet { .. } | UserList)
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

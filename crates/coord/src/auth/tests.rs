@@ -177,13 +177,7 @@ impl View for Rows {
         self.0.get(key).map(|value| value.clone().into())
     }
 
-    fn scan(
-        &self,
-        _: Table,
-        _: Bound<&[u8]>,
-        _: Bound<&[u8]>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) {
+    fn scan(&self, _: Table, _: Bound<&[u8]>, _: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) {
         let _ = self.0.iter().all(|(key, value)| visit(key, value));
     }
 }

@@ -1,6 +1,7 @@
 //! The rules of watches, each by its name, on a hub with a small store of its own.
 
 use super::*;
+use crate::auth::Caller;
 use crate::change::{Change, ChangeKind, Record};
 use base::{Instant, LeaseId, RangeEnd};
 use bytes::Bytes;
@@ -133,6 +134,7 @@ fn words(response: &Response) -> String {
     let what = match kind {
         Kind::Created => "created".to_owned(),
         Kind::Refused(refusal) => format!("refused: {}", refusal.reason()),
+        Kind::Denied(code) => format!("denied: {}", denied(*code)),
         Kind::Canceled { compacted: None } => "canceled".to_owned(),
         Kind::Canceled { compacted: Some(at) } => format!("compacted {at}"),
         Kind::Progress => "progress".to_owned(),
@@ -157,6 +159,7 @@ fn event_words(event: &Event) -> String {
 fn key(key: &str) -> Create {
     Create {
         stream: STREAM,
+        caller: Caller::Nobody,
         id: None,
         keys: KeyRange::single(Bytes::copy_from_slice(key.as_bytes())),
         start: Revision::ZERO,
