@@ -2,7 +2,7 @@
 //! A command without a caller that a client can have given is nobody's: it is carried out as long as auth is off.
 
 use crate::auth::Caller;
-use crate::command::Command;
+use crate::command::{AUTHED, Command, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::AUTH_NAME_BYTES_MAX;
 
@@ -14,24 +14,13 @@ pub struct Authed {
 }
 
 impl Authed {
-    /// The command as it is proposed for this caller. Nobody's goes as it is, and so does a member's own.
-    pub fn wrap(caller: &Caller, command: Command) -> Command {
-        match caller {
-            Caller::Nobody | Caller::Member => command,
-            Caller::User { .. } => {
-                Command::Authed(Authed { caller: caller.clone(), command: Box::new(command) })
-            }
-        }
-    }
-
     pub fn command(&self) -> &Command {
         &self.command
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Caller::User { name, revision } = &self.caller else { unreachable!("only users' are wrapped") };
-        put_bytes(out, name.as_bytes());
-        put_varint(out, *revision);
+        encode_caller(name, *revision, out);
         // Nothing follows it.
         self.command.encode(out);
     }
@@ -46,7 +35,35 @@ impl Authed {
     }
 }
 
+fn encode_caller(name: &str, revision: u64, out: &mut Vec<u8>) {
+    put_bytes(out, name.as_bytes());
+    put_varint(out, revision);
+}
+
 impl Command {
+    /// The bytes of the command as it is proposed for this caller. Only what a client may ask for carries its user;
+    /// nobody's goes as it is, and so does what members propose.
+    pub fn encode_for(&self, caller: &Caller, out: &mut Vec<u8>) {
+        if let Caller::User { name, revision } = caller
+            && self.is_judged()
+        {
+            out.extend([FORMAT, AUTHED]);
+            encode_caller(name, *revision, out);
+        }
+        self.encode(out);
+    }
+
+    /// Whether it depends on who asked for it.
+    fn is_judged(&self) -> bool {
+        match self {
+            Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Fenced(_) => true,
+            Command::Once(_) | Command::Auth(_) | Command::LeaseGrant(_) => true,
+            Command::LeaseRevoke(revoke) => revoke.guard.is_none(),
+            Command::LockAcquire(_) | Command::LockRelease(_) | Command::FenceCheck(_) => true,
+            _ => false,
+        }
+    }
+
     /// Who asked for it, and for what.
     pub fn asked(&self) -> (&Caller, &Command) {
         match self {

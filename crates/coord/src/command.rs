@@ -21,7 +21,7 @@ use base::{KeyRange, LeaseId, RangeEnd, Revision};
 use bytes::Bytes;
 
 /// The layout that this code writes; the first byte of every command.
-const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 
 // Kinds of commands and of operations share one numbering. 13 to 15 are kept for locks.
 const RANGE: u8 = 0;
@@ -42,7 +42,7 @@ const ALARM: u8 = 24;
 const DOCUMENT: u8 = 28;
 const MARK: u8 = 32;
 const QUOTA: u8 = 33;
-const AUTHED: u8 = 40;
+pub(crate) const AUTHED: u8 = 40;
 const AUTH: u8 = 41;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
