@@ -1,12 +1,13 @@
 //! Who was permitted what, and when, by the committed log and by rules of its own: every state of users and roles is
 //! kept, by the index that made it.
-//! A request that was carried out must have been permitted: a write where it stands in the log, a read in some state
-//! that was not known to be over when it was asked for; and its token must not have ended by then. The rules know
-//! letters alone: a range is permitted if each of its letters is.
+//! A request that was carried out must have been permitted: a put where it stands in the log, anything else in some
+//! state that was not over when it was asked for; and its token must not have ended by then. The rules know letters
+//! alone: a range is permitted if each of its letters is.
 
+use crate::marks::Marks;
 use base::{Index, KeyRange, RangeEnd};
 use coord::request::Request;
-use coord::{Access, AuthCommand, Command};
+use coord::{Access, AuthCommand, Caller, Command};
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,20 +15,19 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub struct Permits {
     newest: State,
-    /// Each is true from its index up to the next.
-    states: BTreeMap<Index, State>,
-    /// The newest index whose change was told to whoever asked for it, by when.
-    told: Vec<(u64, Index)>,
-    /// Writes of guests by the number that they carry, where they stand first.
+    /// Each is true from its index up to the next, and was committed at this time.
+    states: BTreeMap<Index, (u64, State)>,
+    /// Puts of guests by the number that they carry.
     written: BTreeMap<usize, Index>,
+    marks: Marks,
     seen: Index,
-    /// Changes in the log that nobody was told of yet.
-    applied: Vec<Index>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
     enabled: bool,
+    /// How many changes there were.
+    changes: u64,
     users: BTreeMap<String, User>,
     roles: BTreeMap<String, BTreeMap<(u8, u8), Access>>,
 }
@@ -48,15 +48,19 @@ pub struct Proof {
 }
 
 impl Permits {
-    pub fn committed(&mut self, entry: &Entry) {
+    pub fn committed(&mut self, now: u64, entry: &Entry) {
         if entry.at.index <= self.seen {
             return;
         }
         self.seen = entry.at.index;
         for proposal in batch::decode(entry.data.clone()).unwrap_or_default() {
+            if !self.marks.counts(proposal.id, proposal.low) {
+                continue;
+            }
             let Some(command) = Command::decode(proposal.command) else { continue };
-            match command.asked().1 {
-                Command::Auth(command) => self.change(entry.at.index, command),
+            let (caller, command) = command.asked();
+            match command {
+                Command::Auth(command) => self.change(now, entry.at.index, caller, command),
                 Command::Put(put) => {
                     let number = put.value.as_ref().and_then(|value| std::str::from_utf8(value).ok());
                     if let Some(number) = number.and_then(|number| number.parse().ok()) {
@@ -68,19 +72,10 @@ impl Permits {
         }
     }
 
-    /// What is refused changes nothing here, either; a change that was proposed twice changes nothing the second time.
-    fn change(&mut self, at: Index, command: &AuthCommand) {
-        if self.newest.change(at, command).is_some() {
-            self.states.insert(at, self.newest.clone());
-            self.applied.push(at);
-        }
-    }
-
-    /// The administrator has one thing under way at a time, more or less: what the log shows by now may have been told.
-    pub fn acknowledged_by(&mut self, now: u64) {
-        if let Some(newest) = self.applied.pop() {
-            self.applied.clear();
-            self.told.push((now, newest));
+    /// What is refused changes nothing here, either.
+    fn change(&mut self, now: u64, at: Index, caller: &Caller, command: &AuthCommand) {
+        if self.newest.is_current(caller) && self.newest.change(at, command).is_some() {
+            self.states.insert(at, (now, self.newest.clone()));
         }
     }
 
@@ -88,8 +83,8 @@ impl Permits {
         let lawful = match (request, self.written.get(&number)) {
             (Request::Put(_), None) => return Err(format!("put {number} was done, and is not in the log")),
             (Request::Put(_), Some(at)) => {
-                let state = self.states.range(..=*at).next_back().map(|(_, state)| state);
-                state.is_some_and(|state| state.permits(proof, request))
+                let state = self.states.range(..=*at).next_back().map(|(_, (_, state))| state);
+                state.is_none_or(|state| state.permits(proof, request))
             }
             _ => self.possible(proof.sent).any(|state| state.permits(proof, request)),
         };
@@ -101,19 +96,29 @@ impl Permits {
 
     /// Every state that may have been when something was asked for, or since.
     fn possible(&self, sent: u64) -> impl Iterator<Item = &State> {
-        let known = self.told.iter().rev().find(|(told, _)| *told < sent).map_or(Index::ZERO, |(_, at)| *at);
-        let first = self.states.range(..=known).next_back().map_or(Index::ZERO, |(at, _)| *at);
-        self.states.range(first..).map(|(_, state)| state)
+        let over = self.states.iter().rev().find(|(_, (committed, _))| *committed < sent);
+        let first = over.map_or(Index::ZERO, |(at, _)| *at);
+        self.states.range(first..).map(|(_, (_, state))| state)
     }
 }
 
 impl State {
+    /// Only root changes anything, and only if it was admitted after the last change. The first auth revision is one.
+    fn is_current(&self, caller: &Caller) -> bool {
+        match caller {
+            _ if !self.enabled => true,
+            Caller::User { name, revision } => &**name == "root" && *revision > self.changes,
+            _ => false,
+        }
+    }
+
     /// `None` for what is refused or changes nothing.
     fn change(&mut self, at: Index, command: &AuthCommand) -> Option<()> {
         match command.clone() {
             AuthCommand::Enable => {
                 let root = self.users.get("root")?;
-                self.enabled = root.roles.contains("root");
+                self.enabled |= root.roles.contains("root");
+                return Some(());
             }
             AuthCommand::UserAdd { user, .. } if !self.users.contains_key(&user) => {
                 self.users.insert(user, User { roles: BTreeSet::new(), since: at });
@@ -133,7 +138,9 @@ impl State {
             }
             AuthCommand::RoleDelete { role } => {
                 self.roles.remove(&role)?;
-                self.users.values_mut().for_each(|user| drop(user.roles.remove(&role)));
+                for user in self.users.values_mut() {
+                    user.roles.remove(&role);
+                }
             }
             AuthCommand::RoleGrantPermission { role, permission } => {
                 self.roles.get_mut(&role)?.insert(span(&permission.keys), permission.access);
@@ -143,10 +150,14 @@ impl State {
             }
             _ => return None,
         }
+        self.changes += 1;
         Some(())
     }
 
     fn permits(&self, proof: &Proof, request: &Request) -> bool {
+        if !self.enabled {
+            return true;
+        }
         let Some(user) = self.users.get(&proof.user).filter(|user| user.since <= proof.given) else {
             return false;
         };

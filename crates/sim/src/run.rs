@@ -38,6 +38,8 @@ pub enum Kind {
     Mixed,
     /// Locks and fenced writes.
     Locks,
+    /// Users with few permissions, while auth is on.
+    Auth,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
     fn of(scenario: &Scenario, seed: u64) -> Kind {
         match scenario.name {
             name if name == scenario::LOCKS.name => Kind::Locks,
+            name if name == scenario::AUTH.name => Kind::Auth,
             name if name == scenario::STORM.name && seed.is_multiple_of(4) => Kind::Locks,
             _ => Kind::Mixed,
         }
@@ -74,6 +77,7 @@ pub fn run_to(
     let checked = catch_unwind(AssertUnwindSafe(|| match kind {
         Kind::Mixed => live_through(&mut world),
         Kind::Locks => fight_through(&mut world),
+        Kind::Auth => visit_through(&mut world),
     }));
     mutant::plant(None);
     let violation = match checked {
@@ -131,6 +135,21 @@ fn fight_through(world: &mut World) -> Checked {
     // The last leases end, and then there is nothing left to say.
     world.run_until(until + 2 * SETTLE_US)?;
     world.check_all_ended()?;
+    same_everywhere(world)?;
+    world.check_documents()
+}
+
+/// The same storm over a cluster with auth on: everything that is carried out for a guest is judged at once.
+fn visit_through(world: &mut World) -> Checked {
+    world.run_until(STORM_US)?;
+    world.calm_down();
+    let answered = world.tally.answered;
+    world.run_until(STORM_US + RECOVERY_US)?;
+    if world.tally.answered == answered {
+        return Err(not_live("nothing is answered although faults have stopped".into()));
+    }
+    world.guests.stopped = true;
+    world.run_until(SEED_US)?;
     same_everywhere(world)?;
     world.check_documents()
 }

@@ -104,6 +104,15 @@ pub static UPKEEP: Scenario = Scenario {
 pub static LOCKS: Scenario =
     Scenario { name: "locks", about: "locks", bias: UNBIASED, met: |world| world.tally.acquired };
 
+/// Users come with their tokens while an administrator gives and takes what they may do; a world counts if somebody was
+/// served and somebody refused.
+pub static AUTH: Scenario = Scenario {
+    name: "auth",
+    about: "what was revoked is done nevertheless",
+    bias: Bias { fault_pause: (200_000, 2_000_000), ..UNBIASED },
+    met: |world| world.guests.served.min(world.guests.refused),
+};
+
 pub static ALL: [Scenario; 14] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
@@ -300,6 +309,10 @@ fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
 /// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
 pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
+        Mutant::AuthRevisionUnchecked
+        | Mutant::PermissionByStartKey
+        | Mutant::DeletedRoleStays
+        | Mutant::TokenOutlivesUser => &AUTH,
         Mutant::RemovedGoesAtOnce => by_name("c14-members-come-and-go").expect("it is listed above"),
         _ => &STORM,
     }

@@ -7,6 +7,7 @@ use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
 use crate::crash_points::{CrashPoints, Point};
+use crate::guests::Guests;
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
@@ -53,6 +54,7 @@ pub struct World {
     pub crash_points: CrashPoints,
     pub operators: Operators,
     pub clerks: Clerks,
+    pub guests: Guests,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -94,6 +96,8 @@ pub enum Event {
     Nemesis,
     Operate,
     Clerk,
+    Administer,
+    Guest { guest: usize },
     Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
@@ -133,6 +137,7 @@ impl World {
             crash_points: CrashPoints::default(),
             operators: Operators::default(),
             clerks: Clerks::default(),
+            guests: Guests::new(settings.guests),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -164,6 +169,13 @@ impl World {
         for contender in 0..world.contenders.count() {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Contend { contender, turn: 0 });
+        }
+        if world.guests.count > 0 {
+            world.agenda.after(1_500_000, Event::Administer);
+        }
+        for guest in 0..world.guests.count {
+            let delay = world.rng.between(2_000_000, 4_000_000);
+            world.agenda.after(delay, Event::Guest { guest });
         }
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
@@ -221,6 +233,8 @@ impl World {
             Event::Nemesis => self.nemesis(),
             Event::Operate => self.operate(),
             Event::Clerk => self.write_document(),
+            Event::Administer => self.administer(),
+            Event::Guest { guest } => self.guest(guest),
             Event::Retire { host } => {
                 self.retire_when_told(host);
                 Ok(())
@@ -353,6 +367,9 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
+            if self.guests.count > 0 {
+                self.guests.permits.committed(self.agenda.now(), entry);
+            }
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;
@@ -558,6 +575,10 @@ impl World {
         }
         self.note_rounds(host, floor, &out)?;
         self.reach_by_turn(host, floor > floor_before, &out);
+        let now = self.local_now(host);
+        for news in out.tokens {
+            self.process(host).badges.hear(now, news);
+        }
         for response in out.watch {
             self.send_to_watcher(response);
         }
