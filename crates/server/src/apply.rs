@@ -382,6 +382,7 @@ impl Loop {
         }
         if std::mem::take(&mut self.out.auth_changed) {
             self.core.auth.set(self.machine.auth());
+            self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
         }
     }
 

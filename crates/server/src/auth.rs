@@ -9,13 +9,16 @@ use base::{Code, Instant, KeyRange};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Range, Request};
-use coord::{Auth, AuthCommand, AuthReply, Caller, Command};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document};
 use node::{TokenNews, Tokens, Work};
 use password::Hashing;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+/// Under this name a note about auth goes to nodes that keep data alone. It is no document of the cluster's.
+pub(crate) const AUTH_NOTE: &str = "auth";
+const AUTH_ON: &[u8] = b"on";
 /// How often a request is admitted anew because something about auth has changed meanwhile.
 const ADMISSIONS_MAX: usize = 16;
 
@@ -73,6 +76,21 @@ impl AuthDesk {
         let revision = if auth.is_enabled() { auth.revision() } else { 0 };
         *self.auth.write().expect("no thread panics while it holds it") = Arc::new(auth.clone());
         self.revision.store(revision, Ordering::Release);
+    }
+
+    /// What nodes without the coordination store are told: whether callers must say who they are. A note replaces those
+    /// with a lower version.
+    pub fn note(&self) -> Document {
+        let auth = self.current();
+        let enabled = auth.is_enabled();
+        let bytes = Bytes::from_static(if enabled { AUTH_ON } else { b"off" });
+        Document { version: 2 * auth.revision() + u64::from(enabled), bytes }
+    }
+
+    /// On such a node. It knows no user, so it lets nobody in while auth is on.
+    pub fn be_told(&self, note: Option<&Document>) {
+        let is_on = note.is_some_and(|note| note.bytes == AUTH_ON);
+        self.revision.store(u64::from(is_on), Ordering::Release);
     }
 
     fn current(&self) -> Arc<Auth> {

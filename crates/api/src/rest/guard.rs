@@ -1,6 +1,7 @@
 //! Who may use the REST API: while auth is on, only users with the role `root`, by a token or by name and password.
 //! The keys of the mesh are not those of the coordination store, and permissions are about the latter; so there is
-//! nothing between everything and nothing. The API's description and the probes stay open.
+//! nothing between everything and nothing. A node that keeps data alone lets nobody in: it has no users to compare with.
+//! The page to try it out and the probes stay open.
 
 use super::Rest;
 use super::refusal::Refusal;
@@ -28,6 +29,10 @@ pub async fn check(State(rest): State<Rest>, request: Request, next: Next) -> Re
 }
 
 async fn admit(handle: &Handle, headers: &HeaderMap) -> Result<(), Code> {
+    // Such a node knows no user.
+    if handle.is_data_only() {
+        return Err(Code::InvalidAuthToken);
+    }
     let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let handle = match given.strip_prefix(BASIC) {
         Some(encoded) => {
@@ -51,7 +56,8 @@ fn basic(encoded: &str) -> Option<(String, String)> {
 
 /// Who is not known is asked to say who it is, and whoever is and may not is told that.
 fn refuse(code: Code) -> Response {
-    let message = "auth is on: send the token or the name and password of a user with the role root";
+    let message = "auth is on: send the token or the name and password of a user with the role root, to a member that \
+                   has the coordination store";
     let body = axum::Json(Refusal::new(code, message).body());
     let unknown =
         matches!(code, Code::UserEmpty | Code::InvalidAuthToken | Code::AuthFailed | Code::NoPasswordUser);
