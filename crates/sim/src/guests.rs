@@ -12,7 +12,8 @@ use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Delete, Put, Range, Request};
 use coord::{Access, AuthCommand, AuthReply, Caller, Command, Permission};
-use node::Work;
+use node::{TokenNews, Work};
+use raft::Entry;
 use std::sync::Arc;
 
 /// Users beside root, each with a role of its own and one that all share.
@@ -31,7 +32,7 @@ pub struct Guests {
     badges: [Option<Badge>; GUESTS],
     /// What was asked for, by number.
     asked: Vec<Asked>,
-    pub permits: Permits,
+    permits: Permits,
     /// Requests of guests that were carried out, and that were refused.
     pub served: u64,
     pub refused: u64,
@@ -62,6 +63,12 @@ enum What {
 impl Guests {
     pub fn new(count: usize) -> Guests {
         Guests { count, ..Guests::default() }
+    }
+
+    pub fn committed(&mut self, now: u64, entry: &Entry) {
+        if self.count > 0 {
+            self.permits.committed(now, entry);
+        }
     }
 
     fn ask(&mut self, who: usize, sent: u64, what: What) -> usize {
@@ -111,6 +118,22 @@ fn letters(rng: &mut Rng) -> KeyRange {
 }
 
 impl World {
+    pub fn invite_guests(&mut self) {
+        if self.guests.count > 0 {
+            self.agenda.after(1_500_000, Event::Administer);
+        }
+        for guest in 0..self.guests.count {
+            let delay = self.rng.between(2_000_000, 4_000_000);
+            self.agenda.after(delay, Event::Guest { guest });
+        }
+    }
+
+    pub fn hear_of_tokens(&mut self, host: usize, news: Vec<TokenNews>) {
+        let now = self.local_now(host);
+        let badges = &mut self.process(host).badges;
+        news.into_iter().for_each(|news| badges.hear(now, news));
+    }
+
     /// The administrator does the next thing, and comes back for another.
     pub fn administer(&mut self) -> Checked {
         if self.guests.stopped {

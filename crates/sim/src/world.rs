@@ -170,13 +170,7 @@ impl World {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Contend { contender, turn: 0 });
         }
-        if world.guests.count > 0 {
-            world.agenda.after(1_500_000, Event::Administer);
-        }
-        for guest in 0..world.guests.count {
-            let delay = world.rng.between(2_000_000, 4_000_000);
-            world.agenda.after(delay, Event::Guest { guest });
-        }
+        world.invite_guests();
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
         world.agenda.after(3_600_000, Event::Clerk);
@@ -367,9 +361,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
-            if self.guests.count > 0 {
-                self.guests.permits.committed(self.agenda.now(), entry);
-            }
+            self.guests.committed(self.agenda.now(), entry);
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;
@@ -575,10 +567,7 @@ impl World {
         }
         self.note_rounds(host, floor, &out)?;
         self.reach_by_turn(host, floor > floor_before, &out);
-        let now = self.local_now(host);
-        for news in out.tokens {
-            self.process(host).badges.hear(now, news);
-        }
+        self.hear_of_tokens(host, out.tokens);
         for response in out.watch {
             self.send_to_watcher(response);
         }

@@ -1,3 +1,5 @@
+//! Users, roles and permissions by themselves: who may what after which command, their rows and their bytes.
+
 use super::*;
 use base::codec::Reader;
 use base::{Table, View};
