@@ -245,7 +245,11 @@ fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
     let plan = Plan::single().with(&CHEAP);
     let member = plan.start_ready();
     let data = Rest::of(&member);
-    assert_eq!(data.put("/v1/data/k", "1").status / 100, 2, "the data API is open while auth is off");
+    assert_eq!(
+        data.post("/api/v1/store/keys", r#"{"key":"k","value":"1"}"#).status,
+        200,
+        "the data API is open while auth is off"
+    );
     with_auth(&member);
     drop(member);
     let member = plan.start_ready();
@@ -287,9 +291,9 @@ fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
         assert!(matches!(history.status, 400 | 401 | 403), "{}", history.status);
     }
     let bearer = |token: &str| format!("Bearer {token}");
-    assert_eq!(data.get("/v1/data/k").status, 401);
+    assert_eq!(data.get("/api/v1/store/keys/k").status, 401);
     until("the data are served again", || {
-        let answer = data.call("GET", "/v1/data/k", &[("authorization", &bearer(&root))], b"");
+        let answer = data.call("GET", "/api/v1/store/keys/k", &[("authorization", &bearer(&root))], b"");
         (answer.status == 200).then_some(())
     });
     for (credentials, status) in [
@@ -299,7 +303,7 @@ fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
         ("Basic cm9vdDpycHc=".to_owned(), 200),
         (bearer(&root), 200),
     ] {
-        let answer = data.call("GET", "/v1/data/k", &[("authorization", &credentials)], b"");
+        let answer = data.call("GET", "/api/v1/store/keys/k", &[("authorization", &credentials)], b"");
         assert_eq!(answer.status, status, "{credentials}");
     }
     assert_eq!(server.call("GET", "/health", &[], b"").status, 200);
