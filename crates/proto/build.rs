@@ -6,8 +6,15 @@ use std::path::{Path, PathBuf};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new("proto");
     println!("cargo:rerun-if-changed=proto");
-    let etcd =
-        ["rpc.proto", "cluster.proto", "watch.proto", "lease.proto", "v3lock.proto", "v3election.proto"];
+    let etcd = [
+        "rpc.proto",
+        "cluster.proto",
+        "watch.proto",
+        "lease.proto",
+        "auth_service.proto",
+        "v3lock.proto",
+        "v3election.proto",
+    ];
     let files = etcd
         .into_iter()
         .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto"])

@@ -20,6 +20,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
         "server",
         &[
             "base",
+            "bcrypt",
             "bytes",
             "coord",
             "disk",

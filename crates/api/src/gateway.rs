@@ -9,6 +9,7 @@ mod transcoder;
 
 pub use transcoder::Transcoder;
 
+use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
@@ -23,6 +24,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, post};
 use proto::althing::store::v1::store_service_server::StoreService;
+use proto::etcdserverpb::auth_server::Auth;
 use proto::etcdserverpb::cluster_server::Cluster;
 use proto::etcdserverpb::kv_server::Kv;
 use proto::etcdserverpb::lease_server::Lease;
@@ -44,6 +46,7 @@ pub struct Services {
     pub election: Arc<ElectionService>,
     pub locks: Arc<Locks>,
     pub store: Arc<Stores>,
+    pub auth: Arc<AuthService>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -60,7 +63,7 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store } = services;
+    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth } = services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -87,6 +90,23 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v3/maintenance/snapshot" server_stream maintenance Maintenance::snapshot;
         "/v3/maintenance/transfer-leadership" unary maintenance Maintenance::move_leader;
         "/v3/maintenance/downgrade" unary maintenance Maintenance::downgrade;
+        "/v3/auth/enable" unary auth Auth::auth_enable;
+        "/v3/auth/disable" unary auth Auth::auth_disable;
+        "/v3/auth/status" unary auth Auth::auth_status;
+        "/v3/auth/authenticate" unary auth Auth::authenticate;
+        "/v3/auth/user/add" unary auth Auth::user_add;
+        "/v3/auth/user/get" unary auth Auth::user_get;
+        "/v3/auth/user/list" unary auth Auth::user_list;
+        "/v3/auth/user/delete" unary auth Auth::user_delete;
+        "/v3/auth/user/changepw" unary auth Auth::user_change_password;
+        "/v3/auth/user/grant" unary auth Auth::user_grant_role;
+        "/v3/auth/user/revoke" unary auth Auth::user_revoke_role;
+        "/v3/auth/role/add" unary auth Auth::role_add;
+        "/v3/auth/role/get" unary auth Auth::role_get;
+        "/v3/auth/role/list" unary auth Auth::role_list;
+        "/v3/auth/role/delete" unary auth Auth::role_delete;
+        "/v3/auth/role/grant" unary auth Auth::role_grant_permission;
+        "/v3/auth/role/revoke" unary auth Auth::role_revoke_permission;
         "/v3/lock/lock" unary lock Lock::lock;
         "/v3/lock/unlock" unary lock Lock::unlock;
         "/v3/election/campaign" unary election Election::campaign;

@@ -2,6 +2,7 @@
 //! Wire messages go in and come out; between the two is nothing but `server::Handle`.
 
 mod alarm;
+pub mod auth;
 pub mod calls;
 pub mod cluster;
 pub mod election;

@@ -11,6 +11,7 @@ mod crdt;
 mod data;
 mod date;
 mod explain;
+mod guard;
 mod namespaces;
 mod openapi;
 mod page;
@@ -136,6 +137,7 @@ pub fn router(rest: Rest, views: http::Views) -> Router {
     }
     router
         .layer(limit)
+        .layer(axum::middleware::from_fn_with_state(rest.clone(), guard::check))
         .with_state(rest)
         .merge(page::router())
         .merge(http::router(views))

@@ -6,6 +6,7 @@ use crate::door::{CONNECTIONS_MAX, Door};
 use crate::figures::Figures;
 use crate::front::{self, Fast, Front};
 use crate::gateway::{self, Transcoder};
+use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
@@ -27,6 +28,7 @@ use coord::request::Limits;
 use prost_reflect::DescriptorPool;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
+use proto::etcdserverpb::auth_server::AuthServer;
 use proto::etcdserverpb::cluster_server::ClusterServer;
 use proto::etcdserverpb::kv_server::KvServer;
 use proto::etcdserverpb::lease_server::LeaseServer;
@@ -167,10 +169,14 @@ fn router(parts: Parts) -> Router {
         election: Arc::new(ElectionService::new(handle.clone(), stopping.clone())),
         locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
         store: Arc::new(Stores::new(handle.clone())),
+        auth: Arc::new(AuthService::new(handle.clone())),
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
     let kv = KvServer::from_arc(services.kv)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    let auth = AuthServer::from_arc(services.auth)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
@@ -196,6 +202,7 @@ fn router(parts: Parts) -> Router {
     let grpc = Router::new()
         .route(watch::PATH, post(watch::serve).with_state(services.watch))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
+        .route_service(&path_of::<AuthServer<AuthService>>(), auth)
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)

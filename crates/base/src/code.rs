@@ -191,6 +191,29 @@ codes! {
     LawlessHandler = 114, InvalidArgument, "althing: the handler is not commutative, associative and idempotent";
     BadHandler = 115, InvalidArgument, "althing: malformed merge handler";
     UnknownConflict = 116, NotFound, "althing: no such conflict";
+    // Users, roles and permissions.
+    RootUserMissing = 160, FailedPrecondition, "etcdserver: root user does not exist";
+    RootRoleMissing = 161, FailedPrecondition, "etcdserver: root user does not have root role";
+    UserExists = 162, FailedPrecondition, "etcdserver: user name already exists";
+    /// Also of a request that names no user at all while auth is on.
+    UserEmpty = 163, InvalidArgument, "etcdserver: user name is empty";
+    UserNotFound = 164, FailedPrecondition, "etcdserver: user name not found";
+    RoleExists = 165, FailedPrecondition, "etcdserver: role name already exists";
+    RoleNotFound = 166, FailedPrecondition, "etcdserver: role name not found";
+    RoleEmpty = 167, InvalidArgument, "etcdserver: role name is empty";
+    AuthFailed = 168, InvalidArgument, "etcdserver: authentication failed, invalid user ID or password";
+    PermissionNotGiven = 169, InvalidArgument, "etcdserver: permission not given";
+    PermissionDenied = 170, PermissionDenied, "etcdserver: permission denied";
+    RoleNotGranted = 171, FailedPrecondition, "etcdserver: role is not granted to the user";
+    PermissionNotGranted = 172, FailedPrecondition, "etcdserver: permission is not granted to the role";
+    AuthNotEnabled = 173, FailedPrecondition, "etcdserver: authentication is not enabled";
+    InvalidAuthToken = 174, Unauthenticated, "etcdserver: invalid auth token";
+    InvalidAuthManagement = 175, InvalidArgument, "etcdserver: invalid auth management";
+    /// Something about auth changed after the request was admitted; whoever admitted it does so again.
+    AuthOldRevision = 176, InvalidArgument, "etcdserver: revision of auth store is old";
+    /// etcd has no code for it, and the words of its inner parts.
+    NoPasswordUser = 177, Unknown, "auth: authentication failed, password was given for no password user";
+    AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }
 
 impl fmt::Display for Code {

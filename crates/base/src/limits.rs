@@ -118,6 +118,16 @@ pub const DOCUMENT_NAME_BYTES_MAX: usize = 256;
 /// All documents together: they lie in memory.
 pub const DOCUMENTS_MAX: usize = 1_024;
 pub const DOCUMENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Users, and as many roles: they lie in memory.
+pub const AUTH_NAMES_MAX: usize = 10_000;
+/// A user's or a role's name.
+pub const AUTH_NAME_BYTES_MAX: usize = 1_024;
+/// Permissions of one role.
+pub const AUTH_PERMISSIONS_MAX: usize = 4_096;
+/// A bcrypt hash of a password, as text.
+pub const PASSWORD_HASH_BYTES_MAX: usize = 128;
+/// Tokens that one member knows; whoever asks for one more makes the one that ends first end now.
+pub const TOKENS_MAX: usize = 65_536;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
 /// Backups that are taken from one member at one time.

@@ -199,6 +199,14 @@ mutants! {
     LastWriteSentEarly = "last-write-sent-early",
     /// What loses a conflict goes without a trace.
     LoserNotKept = "loser-not-kept",
+    /// What was admitted under an older auth revision is carried out nevertheless.
+    AuthRevisionUnchecked = "auth-revision-unchecked",
+    /// Whoever may read or write the first key of a range may do so with the whole.
+    PermissionByStartKey = "permission-by-start-key",
+    /// A role that is deleted stays with the users who had it, with what it permitted.
+    DeletedRoleStays = "deleted-role-stays",
+    /// The tokens of a user whose password changes, or who is deleted, live on.
+    TokenOutlivesUser = "token-outlives-user",
 }
 
 impl Mutant {

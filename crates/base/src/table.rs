@@ -32,13 +32,15 @@ pub enum Table {
     Clock = 10,
     /// (revision, position in it) → a change whose version was compacted, as it stood in the log.
     History = 11,
+    /// What the first byte says: users, roles, or whether they count → each of them.
+    Auth = 12,
 }
 
 impl Table {
     /// One more than the highest number.
-    pub const NUMBERS: usize = 12;
+    pub const NUMBERS: usize = 13;
 
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 13] = [
         Table::Meta,
         Table::Versions,
         Table::Log,
@@ -51,6 +53,7 @@ impl Table {
         Table::Mesh,
         Table::Clock,
         Table::History,
+        Table::Auth,
     ];
 
     pub fn from_number(number: u8) -> Option<Table> {

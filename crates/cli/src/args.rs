@@ -81,6 +81,7 @@ pub fn run() -> ExitCode {
 
 /// Everything but the member itself.
 #[derive(Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one of it, for a moment")]
 enum Other {
     /// Runs a cluster on this machine, to try things out
     Dev(Dev),

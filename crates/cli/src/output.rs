@@ -2,6 +2,7 @@
 //! An answer goes in, its text comes out, ending in a newline if it is not empty. Where etcdctl has the format,
 //! the text is the same to the byte; tables of keys, which it does not have, are ours.
 
+mod auth;
 mod fields;
 mod json;
 mod locks;

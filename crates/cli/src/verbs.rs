@@ -2,6 +2,7 @@
 //! Words of the command line go in; text on standard output and an exit code come out.
 
 mod alarm;
+mod auth;
 mod compaction;
 mod conflicts;
 mod crdt;
@@ -21,8 +22,10 @@ mod move_leader;
 mod put;
 mod quota;
 mod ring;
+mod role;
 mod snapshot;
 mod txn;
+mod user;
 mod version;
 mod watch;
 mod words;
@@ -74,6 +77,15 @@ pub enum Verb {
     /// Lists alarms, and ends them
     #[command(subcommand)]
     Alarm(alarm::Alarm),
+    /// Turns authentication on and off
+    #[command(subcommand)]
+    Auth(auth::Auth),
+    /// Manages users
+    #[command(subcommand)]
+    User(user::User),
+    /// Manages roles: what may be done with which keys
+    #[command(subcommand)]
+    Role(role::Role),
     /// Saves a backup, tells what is in one, and restores one
     #[command(subcommand)]
     Snapshot(snapshot::Snapshot),
@@ -135,6 +147,9 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Quota(quota) => quota.verb.run(&quota.options).await,
         Verb::Defrag(defrag) => defrag.run().await,
         Verb::Alarm(alarm) => alarm.run().await,
+        Verb::Auth(auth) => auth.run().await,
+        Verb::User(user) => user.run().await,
+        Verb::Role(role) => role.run().await,
         Verb::Snapshot(snapshot) => snapshot.run().await,
         Verb::Import(import) => import.run().await,
         Verb::Data(data) => data.run().await,

@@ -3,6 +3,7 @@
 //! whenever one is unavailable; a write does so only when it is certain that nobody executed it.
 
 use crate::Error;
+use crate::login::{Desk, Line, Login};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -34,6 +35,8 @@ pub struct Config {
     pub dial_timeout: Duration,
     /// How long an answer may take.
     pub call_timeout: Duration,
+    /// Who asks, where auth is on.
+    pub login: Option<Login>,
 }
 
 /// Cheap to clone; clones share the connection.
@@ -44,13 +47,14 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     config: Config,
     chosen: Mutex<Chosen>,
+    token: Desk,
     /// What goes on after those who began it are gone.
     afterwards: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Inner {
     fn new(config: Config) -> Inner {
-        Inner { config, chosen: Mutex::default(), afterwards: Mutex::default() }
+        Inner { config, chosen: Mutex::default(), token: Desk::default(), afterwards: Mutex::default() }
     }
 }
 
@@ -73,12 +77,11 @@ impl Client {
 
     /// One client for each endpoint, to ask every one of them.
     pub fn each(&self) -> Vec<Client> {
-        let Config { endpoints, dial_timeout, call_timeout } = self.0.config.clone();
-        let alone = |endpoint| {
-            let config = Config { endpoints: vec![endpoint], dial_timeout, call_timeout };
+        let alone = |endpoint: &String| {
+            let config = Config { endpoints: vec![endpoint.clone()], ..self.0.config.clone() };
             Client(Arc::new(Inner::new(config)))
         };
-        endpoints.into_iter().map(alone).collect()
+        self.0.config.endpoints.iter().map(alone).collect()
     }
 
     /// The first endpoint, as it was given.
@@ -90,8 +93,23 @@ impl Client {
         &self.0.config
     }
 
-    /// Makes the call on the first endpoint that can be reached and answers.
-    pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(Channel) -> F) -> Result<T, Error>
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.0.token
+    }
+
+    /// Makes the call on the first endpoint that can be reached and answers, and once more with a new token if the one
+    /// that it had is not known any more.
+    pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(Line) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        match self.attempt(kind, &call).await {
+            Err(error) if self.forgets_token(&error) => self.attempt(kind, &call).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn attempt<T, F>(&self, kind: Kind, call: impl Fn(Line) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
@@ -110,7 +128,17 @@ impl Client {
                     }
                 };
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + config.call_timeout);
-                match by(deadline, call(chosen.1)).await {
+                let answer = match self.line(chosen.1, deadline).await {
+                    Ok(line) => by(deadline, call(line)).await,
+                    // Nothing was asked yet.
+                    Err(error) if error.may_be_read_elsewhere() => {
+                        self.move_on(chosen.0);
+                        trouble = error;
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                };
+                match answer {
                     Err(error) if may_repeat(kind, &error) => {
                         self.move_on(chosen.0);
                         trouble = error;
@@ -130,15 +158,17 @@ impl Client {
     pub(crate) async fn insist<T, F>(
         &self,
         deadline: Option<Instant>,
-        call: impl Fn(Channel) -> F,
+        call: impl Fn(Line) -> F,
     ) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
+        let mut has_renewed = false;
         let attempts = async {
             loop {
                 match self.channel().await {
-                    Ok((place, channel)) => match call(channel).await.map_err(Error::from) {
+                    Ok((place, line)) => match call(line).await.map_err(Error::from) {
+                        Err(error) if !has_renewed && self.forgets_token(&error) => has_renewed = true,
                         Err(error) if error.may_be_read_elsewhere() => self.move_on(place),
                         outcome => return outcome.map(Response::into_inner),
                     },
@@ -175,7 +205,7 @@ impl Client {
 
     /// A connection for a stream of its own, on the first endpoint that can be reached, with its place for
     /// `move_on`.
-    pub(crate) async fn channel(&self) -> Result<(usize, Channel), Error> {
+    pub(crate) async fn channel(&self) -> Result<(usize, Line), Error> {
         let config = &self.0.config;
         let deadline = Instant::now() + config.dial_timeout;
         let mut trouble = Error::Unreachable { reason: "none was tried".to_owned() };
@@ -183,7 +213,14 @@ impl Client {
             for _ in 0..config.endpoints.len() {
                 match self.connected(deadline).await {
                     Err(error @ Error::Unreachable { .. }) => trouble = error,
-                    outcome => return outcome,
+                    Err(error) => return Err(error),
+                    Ok((place, channel)) => match self.line(channel, deadline).await {
+                        Err(error) if error.may_be_read_elsewhere() => {
+                            self.move_on(place);
+                            trouble = error;
+                        }
+                        line => return line.map(|line| (place, line)),
+                    },
                 }
             }
             if Instant::now() + ROUND_PAUSE >= deadline {
@@ -307,6 +344,7 @@ mod tests {
             endpoints: vec![endpoint.to_owned()],
             dial_timeout: Duration::ZERO,
             call_timeout: Duration::ZERO,
+            login: None,
         };
         assert!(Client::new(config("127.0.0.1:2379")).is_ok());
         assert!(Client::new(config("http://host:1")).is_ok());

@@ -4,7 +4,7 @@
 
 use crate::connection::ROUND_PAUSE;
 use crate::tenure::{Lease, Tenure};
-use crate::{Client, Error, Fence, Hold, Kind};
+use crate::{Client, Error, Fence, Hold, Kind, Line};
 use proto::etcdserverpb::ResponseHeader;
 use proto::mvccpb::KeyValue;
 use proto::v3electionpb::election_client::ElectionClient;
@@ -14,7 +14,6 @@ use proto::v3electionpb::{
 use std::ops::Deref;
 use tokio::time::sleep;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 /// To lead. It ends by `resign`; when it is dropped, as well as can be done without waiting (`Client::settle` waits
 /// for that).
@@ -160,6 +159,6 @@ impl Observer {
 }
 
 /// What the server may send is bounded by the server.
-fn service(channel: Channel) -> ElectionClient<Channel> {
-    ElectionClient::new(channel).max_decoding_message_size(usize::MAX)
+fn service(line: Line) -> ElectionClient<Line> {
+    ElectionClient::new(line).max_decoding_message_size(usize::MAX)
 }

@@ -1,12 +1,11 @@
 //! Keys: reads, writes, transactions, compaction.
 
-use crate::{Client, Error, Kind};
+use crate::{Client, Error, Kind, Line};
 use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, TxnRequest, TxnResponse,
 };
-use tonic::transport::Channel;
 
 impl Client {
     pub async fn range(&self, request: RangeRequest) -> Result<RangeResponse, Error> {
@@ -47,6 +46,6 @@ impl Client {
 }
 
 /// What the server may send is bounded by the server.
-pub(crate) fn kv(channel: Channel) -> KvClient<Channel> {
-    KvClient::new(channel).max_decoding_message_size(usize::MAX)
+pub(crate) fn kv(line: Line) -> KvClient<Line> {
+    KvClient::new(line).max_decoding_message_size(usize::MAX)
 }

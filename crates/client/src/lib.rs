@@ -4,6 +4,7 @@
 //! Messages of the wire go in and out as they are, in the types of `proto`. A read may be asked again elsewhere; a
 //! write is sent again only when it is certain that nobody executed it.
 
+mod auth;
 mod connection;
 pub mod duplex;
 mod election;
@@ -14,6 +15,7 @@ mod keeper;
 mod kv;
 mod lease;
 mod lock;
+mod login;
 mod members;
 mod store;
 mod tenure;
@@ -28,5 +30,6 @@ pub use hold::Hold;
 pub use keeper::{Keeper, Standing};
 pub use lease::Granted;
 pub use lock::{Guard, LockOptions};
+pub use login::{Line, Login};
 pub use tenure::Lease;
 pub use watch::Watcher;

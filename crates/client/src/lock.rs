@@ -4,7 +4,7 @@
 
 use crate::connection::Kind;
 use crate::tenure::{Lease, Tenure};
-use crate::{Client, Error, Fence, Hold};
+use crate::{Client, Error, Fence, Hold, Line};
 use proto::lock::lock_service_client::LockServiceClient;
 use proto::lock::{
     InspectRequest, InspectResponse, ListRequest, ListResponse, LockRequest, LockResponse, UnlockRequest,
@@ -12,7 +12,6 @@ use proto::lock::{
 use std::ops::Deref;
 use std::time::Duration;
 use tokio::time::Instant;
-use tonic::transport::Channel;
 
 #[derive(Clone, Debug)]
 pub struct LockOptions {
@@ -136,6 +135,6 @@ impl Guard {
 }
 
 /// What the server may send is bounded by the server.
-fn service(channel: Channel) -> LockServiceClient<Channel> {
-    LockServiceClient::new(channel).max_decoding_message_size(usize::MAX)
+fn service(line: Line) -> LockServiceClient<Line> {
+    LockServiceClient::new(line).max_decoding_message_size(usize::MAX)
 }

@@ -42,7 +42,7 @@ impl Watcher {
         loop {
             let response = match self.read().await {
                 Ok(response) => response,
-                Err(error) if self.begun && !error.is_final() => {
+                Err(error) if self.begun && !error.is_final() || self.client.forgets_token(&error) => {
                     if let Some((place, _)) = self.stream.take() {
                         self.client.move_on(place);
                     }

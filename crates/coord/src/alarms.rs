@@ -178,6 +178,7 @@ impl Command {
             Command::LockAcquire(_) => true,
             Command::Fenced(fenced) => grows(&fenced.request),
             Command::Once(once) => once.command().grows(),
+            Command::Authed(authed) => authed.command().grows(),
             _ => false,
         }
     }

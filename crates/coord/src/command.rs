@@ -4,6 +4,8 @@
 //! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
 
 use crate::alarms::AlarmCommand;
+use crate::auth::AuthCommand;
+use crate::authed::Authed;
 use crate::documents::SetDocument;
 use crate::lease_command::{Checkpoint, Grant, Revoke};
 use crate::lock_command::{Acquire, CheckFence, Fenced, FencedBy, Leave, Release};
@@ -19,7 +21,7 @@ use base::{KeyRange, LeaseId, RangeEnd, Revision};
 use bytes::Bytes;
 
 /// The layout that this code writes; the first byte of every command.
-const FORMAT: u8 = 1;
+pub(crate) const FORMAT: u8 = 1;
 
 // Kinds of commands and of operations share one numbering. 13 to 15 are kept for locks.
 const RANGE: u8 = 0;
@@ -40,6 +42,8 @@ const ALARM: u8 = 24;
 const DOCUMENT: u8 = 28;
 const MARK: u8 = 32;
 const QUOTA: u8 = 33;
+pub(crate) const AUTHED: u8 = 40;
+const AUTH: u8 = 41;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -68,6 +72,10 @@ pub enum Command {
     Document(SetDocument),
     /// One of a client's, with an identity by which a repetition is known.
     Once(Once),
+    /// One of a client's, with the user that it is.
+    Authed(Authed),
+    /// Who may do what.
+    Auth(AuthCommand),
 }
 
 /// Forget what was before a revision.
@@ -155,6 +163,14 @@ impl Command {
                 out.push(ONCE);
                 once.encode(out);
             }
+            Command::Authed(authed) => {
+                out.push(AUTHED);
+                authed.encode(out);
+            }
+            Command::Auth(command) => {
+                out.push(AUTH);
+                command.encode(out);
+            }
         }
     }
 
@@ -164,6 +180,18 @@ impl Command {
     }
 
     pub fn decode(bytes: Bytes) -> Option<Command> {
+        if bytes.get(1) != Some(&AUTHED) {
+            return Command::decode_unauthed(bytes);
+        }
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != FORMAT || reader.u8()? != AUTHED {
+            return None;
+        }
+        Authed::decode(&mut reader).map(Command::Authed)
+    }
+
+    /// A command that does not say whose it is.
+    pub(crate) fn decode_unauthed(bytes: Bytes) -> Option<Command> {
         if bytes.get(1) != Some(&ONCE) {
             return Command::decode_plain(bytes);
         }
@@ -198,6 +226,7 @@ impl Command {
             FENCED => Command::Fenced(decode_fenced(&mut reader)?),
             FENCE_CHECK => Command::FenceCheck(CheckFence::decode(&mut reader)?),
             DOCUMENT => Command::Document(SetDocument::decode(&mut reader)?),
+            AUTH => Command::Auth(AuthCommand::decode(&mut reader)?),
             kind @ member_command::FOUND..=member_command::PUBLISH => {
                 Command::Members(MemberChange::decode(kind, &mut reader)?)
             }

@@ -71,6 +71,7 @@ impl State {
         self.skeletons.take_rows(emit);
         self.quota.take_rows(emit);
         self.documents.take_rows(emit);
+        self.auth.take_rows(emit);
         if let Some(place) = self.sweep {
             sweep_row(place, emit);
         }

@@ -3,6 +3,8 @@
 //! the state and the command: no clock, no randomness, no member's identity.
 
 pub mod alarms;
+pub mod auth;
+pub mod authed;
 pub mod change;
 mod chunks;
 mod clock;
@@ -44,6 +46,8 @@ mod versions;
 pub mod watch;
 
 pub use alarms::{Alarm, AlarmCommand, AlarmKind};
+pub use auth::{Access, Auth, AuthCommand, AuthReply, Caller, Permission};
+pub use authed::Authed;
 pub use change::{Change, ChangeKind, Record, Records};
 pub use clock::Mark;
 pub use command::{Command, Compact};

@@ -4,6 +4,7 @@
 //! with the row that shows it, instead of being served.
 
 use crate::alarms::Alarms;
+use crate::auth::Auth;
 use crate::clock::Clock;
 use crate::compaction;
 use crate::documents::Documents;
@@ -53,6 +54,7 @@ impl State {
             skeletons: Skeletons::load(view)?,
             quota: Quota::load(view)?,
             documents: Documents::load(view)?,
+            auth: Auth::load(view)?,
             stored_bytes,
             sweep: compaction::load(view)?,
             revision: meta.revision,

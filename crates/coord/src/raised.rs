@@ -51,7 +51,7 @@ pub fn goes_along(table: Table, key: &[u8]) -> bool {
         Table::Clock | Table::History => false,
         Table::Origins => false,
         Table::Versions | Table::Log | Table::Index => true,
-        Table::Leases | Table::Sessions | Table::Claims | Table::Fences => true,
+        Table::Leases | Table::Sessions | Table::Claims | Table::Fences | Table::Auth => true,
         Table::Mesh => false,
     }
 }

@@ -2,6 +2,7 @@
 //! the revision is the state machine's own and is part of the answer.
 
 use crate::alarms::Alarm;
+use crate::auth::AuthReply;
 use crate::members::Member;
 use crate::request::Range;
 use base::{LeaseId, Revision, Term};
@@ -33,6 +34,7 @@ pub enum Body {
     Compacted,
     /// Done, and there is nothing to say of it.
     Noted,
+    Auth(AuthReply),
     /// Who belongs to the cluster after the change, ordered by id.
     Members(Vec<Member>),
     /// The version that the document has now.

@@ -3,6 +3,7 @@
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
 use crate::alarms::{Alarm, Alarms};
+use crate::auth::{self, Auth, AuthCommand, Caller};
 use crate::change::{Change, ChangeKind, Records};
 use crate::clock::Clock;
 use crate::command::Command;
@@ -40,6 +41,7 @@ pub struct State {
     pub(crate) quota: Quota,
     pub(crate) skeletons: Skeletons,
     pub(crate) documents: Documents,
+    pub(crate) auth: Auth,
     /// What the rows of all changes take, those of the past included. Members sweep at their own pace, so it is
     /// no part of what they must agree on.
     pub(crate) stored_bytes: u64,
@@ -77,6 +79,7 @@ impl State {
             quota: Quota::default(),
             skeletons: Skeletons::default(),
             documents: Documents::default(),
+            auth: Auth::default(),
             stored_bytes: 0,
             sweep: None,
             revision: Revision::EMPTY_STORE,
@@ -108,15 +111,17 @@ impl State {
         if self.origins.is_duplicate(proposal.id) {
             return Applied::Duplicate;
         }
-        let (reply, changes, effects) = match self.recall(&proposal.command) {
+        let (caller, command) = proposal.command.asked();
+        let refusal = auth::check_command(&self.auth, &self.leases, caller, command).err();
+        let (reply, changes, effects) = match refusal.map(Err).or_else(|| self.recall(command)) {
             Some(answer) => (answer, Vec::new(), Vec::new()),
-            None => self.carry_out(records, at, &proposal.command),
+            None => self.carry_out(records, at, command),
         };
         self.origins.record(proposal.id, proposal.low);
         self.hash = next_hash(self.hash, at, proposal, reply.as_ref().err().copied());
         self.hash = changes.iter().fold(self.hash, hash_change);
         self.hash = effects.iter().fold(self.hash, hash_effect);
-        if let Command::Once(once) = &proposal.command {
+        if let Command::Once(once) = command {
             self.hash = hash_once(self.hash, once, &reply);
         }
         Applied::Done { reply, changes }
@@ -139,6 +144,9 @@ impl State {
         }
         if let Command::Document(set) = command {
             return (self.set_document(set), Vec::new(), Vec::new());
+        }
+        if let Command::Auth(command) = command {
+            return (self.run_auth(at, command), Vec::new(), Vec::new());
         }
         let mut draft = self.draft(records);
         let outcome = match self.alarms.refusal(command) {
@@ -173,6 +181,26 @@ impl State {
         let version = self.documents.set(set)?;
         self.hash = hash64(&set.bytes, hash_row(self.hash, 28, set.name.as_bytes(), |_| {}));
         Ok(Reply { revision: self.revision, body: Body::Document { version } })
+    }
+
+    /// What users may do follows from the commands, so it is these that are hashed.
+    fn run_auth(&mut self, at: Position, command: &AuthCommand) -> Answer {
+        let reply = self.auth.run(at.index, command)?;
+        let numbers = [41, self.auth.revision(), u64::from(self.auth.is_enabled())];
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        self.hash = hash64(&bytes, hash_numbers(self.hash, &numbers));
+        Ok(Reply { revision: self.revision, body: Body::Auth(reply) })
+    }
+
+    /// Who may do what.
+    pub fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
+    /// Why a read of this caller is not answered.
+    pub fn check_read(&self, caller: &Caller, request: &Request) -> Result<(), Code> {
+        auth::check_request(&self.auth, &self.leases, caller, request)
     }
 
     pub fn documents(&self) -> &Documents {

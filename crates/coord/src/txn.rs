@@ -45,7 +45,10 @@ pub fn run_command(draft: &mut Draft<'_>, at: Position, command: &Command) -> Re
             Some(refusal) => Ok(refusal),
             None => run_request(draft, &fenced.request),
         },
-        Command::Members(_) | Command::Document(_) => unreachable!("they are no part of a draft"),
+        Command::Members(_) | Command::Document(_) | Command::Auth(_) => {
+            unreachable!("they are no part of a draft")
+        }
+        Command::Authed(_) => unreachable!("who asked was settled before"),
         Command::Once(once) => once::run(draft, at, once),
     }
 }

@@ -13,6 +13,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::auth::Caller;
 use crate::change::Records;
 use crate::rows::Logged;
 use base::{Code, KeyRange, Revision};
@@ -58,6 +59,11 @@ pub enum Input {
         credit: Credit,
     },
     Create(Create),
+    /// Somebody else found that a watch cannot be.
+    Refuse {
+        stream: StreamId,
+        refusal: Refusal,
+    },
     Cancel {
         stream: StreamId,
         watch: WatchId,
@@ -75,6 +81,8 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Create {
     pub stream: StreamId,
+    /// Whose it is.
+    pub caller: Caller,
     /// Chosen by the client, or else by the hub.
     pub id: Option<WatchId>,
     pub keys: KeyRange,
@@ -116,6 +124,8 @@ pub enum Kind {
     Canceled {
         compacted: Option<Revision>,
     },
+    /// Canceled, because its caller may not read the keys any more.
+    Denied(Code),
     /// Everything up to the header's revision has been sent.
     Progress,
 }
@@ -128,6 +138,8 @@ pub enum Refusal {
     DuplicateId,
     /// The stream has as many watches as it may.
     TooMany,
+    /// Whoever asks may not read the keys, or is not known.
+    Denied(Code),
 }
 
 impl Refusal {
@@ -137,8 +149,21 @@ impl Refusal {
             Refusal::NegativeStart => Code::Compacted.message(),
             Refusal::EmptyRange => "mvcc: watcher range is empty",
             Refusal::TooMany => Code::TooManyRequests.message(),
+            Refusal::Denied(code) => denied(code),
             Refusal::DuplicateId => "mvcc: duplicate watch ID provided on the WatchStream",
         }
+    }
+}
+
+/// The words of a gRPC status, which is how etcd puts it and how its clients look for it.
+pub fn denied(code: Code) -> &'static str {
+    match code {
+        Code::UserEmpty => "rpc error: code = InvalidArgument desc = etcdserver: user name is empty",
+        Code::AuthOldRevision => {
+            "rpc error: code = InvalidArgument desc = etcdserver: revision of auth store is old"
+        }
+        Code::InvalidAuthToken => "rpc error: code = Unauthenticated desc = etcdserver: invalid auth token",
+        _ => "rpc error: code = PermissionDenied desc = etcdserver: permission denied",
     }
 }
 

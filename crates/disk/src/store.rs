@@ -228,5 +228,6 @@ fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static 
         Table::Mesh => "9-mesh",
         Table::Clock => "10-clock",
         Table::History => "11-history",
+        Table::Auth => "12-auth",
     })
 }

@@ -14,6 +14,7 @@ use crate::question::{Answer, Asker};
 use crate::reads::{Read, ReadBatch};
 use crate::space::Space;
 use crate::timeline::Timeline;
+use crate::tokens::TokenNews;
 use crate::waits::{self, News, WaitId, Waits};
 use crate::word::Word;
 use base::limits::SWEEP_LINES_PER_FLUSH;
@@ -28,6 +29,7 @@ use coord::{
 use raft::Entry;
 use std::time::Duration;
 
+mod auth;
 mod compacting;
 mod history;
 mod integrity;
@@ -95,6 +97,10 @@ pub struct Output {
     pub locks: Vec<(WaitId, News)>,
     /// Who belongs to the cluster from these indexes on.
     pub members: Vec<(Index, Members)>,
+    /// Something about users, roles or permissions is not as it was.
+    pub auth_changed: bool,
+    /// In the order in which they happened.
+    pub tokens: Vec<TokenNews>,
     /// Some document was replaced.
     pub documents_changed: bool,
     /// In the order in which they happened.
@@ -129,6 +135,8 @@ pub struct Apply {
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
+    /// A snapshot may have brought other users and permissions.
+    auth_unknown: bool,
     /// Compactions that were asked for by clients who wait until the store has done them.
     physical: Vec<(Token, Reply)>,
     holds: pieces::Holds,
@@ -164,6 +172,7 @@ impl Apply {
             marked: None,
             waits: Waits::default(),
             lock_news: Vec::new(),
+            auth_unknown: false,
             physical: Vec::new(),
             holds: pieces::Holds::default(),
             counts: Counts::default(),
@@ -182,6 +191,10 @@ impl Apply {
     pub fn step(&mut self, now: Instant, view: &dyn View, input: Input, out: &mut Output) {
         if self.astray {
             return;
+        }
+        if std::mem::take(&mut self.auth_unknown) {
+            out.tokens.push(TokenNews::AllRevoked);
+            self.auth_changed(out);
         }
         match input {
             Input::Committed(entries) => self.on_committed(now, view, entries, out),
@@ -310,9 +323,12 @@ impl Apply {
             };
             let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &records };
             self.hub.observe(&watched, &changes, &mut out.watch);
-            self.waits.observe(&proposal.command, &changes, &self.state, &mut out.locks);
+            let (_, command) = proposal.command.asked();
+            self.waits.observe(command, &changes, &self.state, &mut out.locks);
             self.overlay.add(changes);
-            let command = &proposal.command;
+            if let Ok(reply) = &reply {
+                self.after_auth(command, reply, out);
+            }
             if matches!(command, Command::Members(_)) && reply.is_ok() {
                 out.members.push((entry.at.index, self.state.members().clone()));
             }
@@ -356,6 +372,9 @@ impl Apply {
     }
 
     fn answer(&self, view: &dyn View, read: Read, out: &mut Output) {
+        if let Err(code) = self.state.check_read(&read.caller, &read.request) {
+            return out.replies.push((read.token, Err(code)));
+        }
         let records = Layered { overlay: &self.overlay, view };
         let reply = match read.request {
             Request::Range(range) if range.in_pieces => {
@@ -369,7 +388,7 @@ impl Apply {
     fn on_watch(&mut self, now: Instant, view: &dyn View, input: watch::Input, out: &mut Output) {
         let past = Layered { overlay: &self.overlay, view };
         let watched = watch::Now { time: now, compacted: self.state.compacted(), past: &past };
-        self.hub.step(&watched, input, &mut out.watch);
+        self.hub.step(&watched, self.admit_watch(input), &mut out.watch);
     }
 
     fn turn_watches(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
@@ -460,6 +479,7 @@ impl Apply {
         }
         self.applied = applied;
         self.hub.installed(self.state.revision());
+        self.auth_unknown = true;
         self.waits.installed(&self.state, &mut self.lock_news);
         self.lessor.forget();
         self.digests.forget(self.params.me);

@@ -17,6 +17,7 @@ use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, P
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token};
 use bytes::Bytes;
+use coord::Caller;
 use coord::reply::Reply;
 use coord::request;
 use raft::{Config, Entry, Message, Note, Persist, Raft, Restored, Status};
@@ -43,7 +44,7 @@ pub enum Work {
     /// An encoded `coord` command, to be ordered and applied.
     Propose(Bytes),
     /// Answered without a log entry; linearizable unless it says otherwise.
-    Read(request::Request),
+    Read(request::Request, Caller),
     /// For the leader to answer.
     Ask(Question),
 }
@@ -329,12 +330,12 @@ impl Consensus {
         let taken = match work {
             _ if lag > APPLY_LAG_ENTRIES_MAX => false,
             Work::Propose(command) => self.pending.add(token, command, deadline),
-            Work::Read(request) if request.is_serializable() => {
-                let read = Read { token, deadline, request };
+            Work::Read(request, caller) if request.is_serializable() => {
+                let read = Read { token, deadline, request, caller };
                 out.reads.push(ReadBatch { index: Index::ZERO, reads: vec![read], asks: Vec::new() });
                 true
             }
-            Work::Read(request) => self.reads.add(Read { token, deadline, request }),
+            Work::Read(request, caller) => self.reads.add(Read { token, deadline, request, caller }),
             Work::Ask(question) => self.asks.add(token, question, deadline),
         };
         if !taken {

@@ -61,6 +61,7 @@ impl Before {
 
 fn plain(command: &Command) -> &Command {
     match command {
+        Command::Authed(authed) => plain(authed.command()),
         Command::Once(once) => once.command(),
         command => command,
     }

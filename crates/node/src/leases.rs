@@ -147,6 +147,7 @@ impl Lessor {
     ) {
         match command {
             Command::Once(once) => self.on_applied(now, once.command(), answer, state, said),
+            Command::Authed(authed) => self.on_applied(now, authed.command(), answer, state, said),
             // The answer knows the id, whoever chose it.
             Command::LeaseGrant(_) => {
                 if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = answer {
@@ -172,6 +173,7 @@ impl Lessor {
             Command::Alarm(_)
             | Command::Members(_)
             | Command::Mark { .. }
+            | Command::Auth(_)
             | Command::Quota(_)
             | Command::Document(_) => {}
         }

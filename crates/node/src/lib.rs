@@ -25,6 +25,7 @@ pub mod room;
 mod space;
 mod staging;
 mod timeline;
+pub mod tokens;
 pub mod waits;
 pub mod word;
 
@@ -37,5 +38,6 @@ pub use lock_call::Call;
 pub use question::{Answer, Ask, Asker, Question};
 pub use reads::{Read, ReadBatch, ReadCounts};
 pub use staging::Stage;
+pub use tokens::{TokenNews, Tokens};
 pub use waits::{Wait, WaitId};
 pub use word::Word;

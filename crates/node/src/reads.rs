@@ -7,6 +7,7 @@ use base::limits::REQUESTS_WAITING_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Index, Instant, NodeId, Token};
 use bytes::{BufMut, Bytes};
+use coord::Caller;
 use coord::request::Request;
 
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Read {
     pub token: Token,
     pub deadline: Instant,
     pub request: Request,
+    /// Who asks; what they may see is decided when they are answered.
+    pub caller: Caller,
 }
 
 /// Reads that may run as soon as `index` is applied.
@@ -143,7 +146,8 @@ mod tests {
 
     fn read(token: u64) -> Read {
         let range = Range::of(KeyRange::single(Bytes::from_static(b"k")));
-        Read { token: Token(token), deadline: Instant(token * 10), request: Request::Range(range) }
+        let (token, deadline) = (Token(token), Instant(token * 10));
+        Read { token, deadline, request: Request::Range(range), caller: Caller::Nobody }
     }
 
     fn tokens(batch: &ReadBatch) -> Vec<u64> {

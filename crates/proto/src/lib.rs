@@ -17,6 +17,11 @@ pub mod mvccpb {
     tonic::include_proto!("mvccpb");
 }
 
+/// What users may do.
+pub mod authpb {
+    tonic::include_proto!("authpb");
+}
+
 /// etcd's services and their messages.
 pub mod etcdserverpb {
     tonic::include_proto!("etcdserverpb");

@@ -7,7 +7,7 @@ use base::{Boot, Index, Instant, KeyRange, LeaseId, NodeId, Position, Revision, 
 use bytes::Bytes;
 use coord::request::{self, Put, Range};
 use coord::watch::{self, Create, Credit, Filters, StreamId};
-use coord::{Command, Member};
+use coord::{Caller, Command, Member};
 use node::consensus::{Params, Request, Work};
 use node::member::config_of;
 use node::{Apply, Consensus, Frame, Input, apply, compactor, leases};
@@ -58,7 +58,8 @@ fn main() {
         cluster.ask(match kind {
             Kind::Put => propose(nth * 7_919 % KEYS),
             Kind::Range => {
-                Work::Read(request::Request::Range(Range::of(KeyRange::single(key(nth * 7_919 % KEYS)))))
+                let range = Range::of(KeyRange::single(key(nth * 7_919 % KEYS)));
+                Work::Read(request::Request::Range(range), Caller::Nobody)
             }
             Kind::Watch => propose(0),
         });
@@ -145,6 +146,7 @@ impl Cluster {
             self.apply(LEADER, apply::Input::Watch(watch::Input::Open { stream, credit }));
             for _ in 0..100 {
                 let create = Create {
+                    caller: Caller::Nobody,
                     stream,
                     id: None,
                     keys: KeyRange::single(key(0)),

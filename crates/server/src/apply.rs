@@ -18,7 +18,7 @@ use node::apply::{Input, Output};
 use node::member::config_of;
 use node::room::{Measures, Room};
 use node::waits::{self, News};
-use node::{Apply, Flush, ReadBatch, Wait, WaitId, Word, Work};
+use node::{Apply, Flush, ReadBatch, TokenNews, Wait, WaitId, Word, Work};
 use raft::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -144,6 +144,7 @@ impl Loop {
             fenced: false,
         };
         new.tell_documents();
+        new.core.auth.set(new.machine.auth());
         new.core.metrics.tallies.set_quota(new.machine.quota_bytes());
         new.show();
         new
@@ -330,6 +331,7 @@ impl Loop {
         if news {
             self.show();
         }
+        self.tell_auth();
         if std::mem::take(&mut self.out.documents_changed) {
             self.tell_documents();
         }
@@ -373,6 +375,17 @@ impl Loop {
         }
     }
 
+    /// Whoever is answered finds it as it is after what the answer is about.
+    fn tell_auth(&mut self) {
+        if !self.out.tokens.is_empty() {
+            self.core.auth.hear(self.core.clock.now(), self.out.tokens.drain(..));
+        }
+        if std::mem::take(&mut self.out.auth_changed) {
+            self.core.auth.set(self.machine.auth());
+            self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
+        }
+    }
+
     fn tell_documents(&self) {
         self.core.documents.set(self.machine.documents().clone());
         self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
@@ -405,6 +418,8 @@ impl Loop {
         self.tell_lease_events();
         self.tell_members(at.index);
         self.tell_documents();
+        self.core.auth.hear(self.core.clock.now(), std::iter::once(TokenNews::AllRevoked));
+        self.core.auth.set(self.machine.auth());
         self.reported = at.index;
         self.show();
         done.send(()).expect("the persist thread waits for this");

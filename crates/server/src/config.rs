@@ -2,6 +2,7 @@
 //! `cli` gathers it from flags, environment and file; rooms below `server` never see it, they get small
 //! `Params` of their own.
 
+use crate::auth::AuthConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct Config {
     pub log_keep_entries: u64,
     /// After so long without an event, a watch that asked for it is told how far it is.
     pub watch_progress_interval: Duration,
+    /// How users prove who they are.
+    pub auth: AuthConfig,
     /// How the node takes part in the mesh.
     pub mesh: Mesh,
     /// How long SIGTERM waits for requests under way.

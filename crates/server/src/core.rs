@@ -2,6 +2,7 @@
 //! A thread reaches the machines and files of the others only by putting a value into their queue; while little is to
 //! be done it may then take a turn with them itself, in `consult`.
 
+use crate::auth::AuthDesk;
 use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -37,6 +38,8 @@ pub(crate) struct Core {
     pub members: Members,
     /// What the cluster agrees on beside the keys.
     pub documents: Shelf,
+    /// Who may do what, and who is who.
+    pub auth: AuthDesk,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -75,6 +78,7 @@ impl Core {
             metrics,
             members,
             documents: Shelf::default(),
+            auth: AuthDesk::new(config.auth),
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

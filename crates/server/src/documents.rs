@@ -2,10 +2,9 @@
 //! read by anyone. Whoever is answered finds here what the answer is about.
 
 use crate::handle::Handle;
-use base::{Code, KeyRange};
+use base::Code;
 use bytes::Bytes;
 use coord::reply::Body;
-use coord::request::{Range, Request};
 use coord::{Command, Document, Documents, SetDocument};
 use std::sync::{Arc, RwLock};
 
@@ -35,9 +34,7 @@ impl Handle {
         if self.is_data_only() {
             return Ok(self.document_here(name));
         }
-        // A read that waits until everything agreed before it is applied here; it looks at no key.
-        let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
-        self.submit(Request::Range(nothing)).await?;
+        self.catch_up().await?;
         Ok(self.document_here(name))
     }
 

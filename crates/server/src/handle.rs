@@ -2,6 +2,7 @@
 //! A request is encoded on the caller's thread and waits in the consensus queue; whoever submits gets an
 //! answer or a refusal not much later than the deadline, whatever happens to the cluster.
 
+use crate::auth::Asking;
 use crate::consensus::Mail;
 use crate::core::Core;
 use crate::lease_events::{LeaseEvents, Wanted};
@@ -37,6 +38,7 @@ pub struct Answer {
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) asking: Asking,
 }
 
 pub(crate) struct Shared {
@@ -83,7 +85,7 @@ impl Handle {
             lock_calls: LockCalls::default(),
             member_ids: AtomicU64::new(0),
         };
-        Handle { shared: Arc::new(shared) }
+        Handle { shared: Arc::new(shared), asking: Asking::default() }
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -101,7 +103,21 @@ impl Handle {
     /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
-        self.wait_for(self.work_of(request)?).await
+        match request.is_read_only() {
+            true => {
+                let read = |handle: Handle| {
+                    let work = Work::Read(request.clone(), handle.caller().clone());
+                    async move { handle.wait_for(work).await }
+                };
+                self.admitted(read).await
+            }
+            false => self.carry_out(&changing(request)).await,
+        }
+    }
+
+    /// Proposes a command and waits for its answer.
+    pub(crate) async fn carry_out(&self, command: &Command) -> Result<Reply, Code> {
+        self.admitted(|handle| async move { handle.wait_for(handle.propose(command)?).await }).await
     }
 
     /// The same without waiting: the answer goes to `mailbox` under this ticket, unless the request is refused
@@ -115,7 +131,10 @@ impl Handle {
         if self.is_draining() {
             return Err(Code::Stopped);
         }
-        let work = self.work_of(request)?;
+        let work = match request.is_read_only() {
+            true => Work::Read(request, self.caller().clone()),
+            false => self.propose(&changing(request))?,
+        };
         self.queue(self.usual_deadline(), work, || Caller::mailbox(mailbox.clone(), ticket))
     }
 
@@ -135,21 +154,21 @@ impl Handle {
     }
 
     pub async fn revoke_lease(&self, id: LeaseId) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::LeaseRevoke(Revoke { id, guard: None }))?).await
+        self.carry_out(&Command::LeaseRevoke(Revoke { id, guard: None })).await
     }
 
     pub async fn compact(&self, compact: Compact) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::Compact(compact))?).await
+        self.carry_out(&Command::Compact(compact)).await
     }
 
     /// Raises, clears or lists alarms.
     pub async fn alarm(&self, command: AlarmCommand) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::Alarm(command))?).await
+        self.carry_out(&Command::Alarm(command)).await
     }
 
     /// Sets what all members may store before the alarm is raised, or leaves it to each; zero sets no bound.
     pub async fn set_quota(&self, bytes: Option<u64>) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::Quota(bytes))?).await
+        self.carry_out(&Command::Quota(bytes)).await
     }
 
     /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.
@@ -160,8 +179,7 @@ impl Handle {
         let ttl = ttl.max(self.shared.lease_ttl_min);
         loop {
             let chosen = if id == LeaseId::NONE { self.next_lease_id() } else { id };
-            let grant = self.propose(&Command::LeaseGrant(Grant { id: chosen, ttl }))?;
-            match self.wait_for(grant).await {
+            match self.carry_out(&Command::LeaseGrant(Grant { id: chosen, ttl })).await {
                 Err(Code::LeaseExists) if id == LeaseId::NONE => {}
                 answer => return answer,
             }
@@ -181,7 +199,7 @@ impl Handle {
             command => command,
         };
         let once = Once::new(id, command).ok_or(Code::RequestIdMalformed)?;
-        self.wait_for(self.propose(&Command::Once(once))?).await
+        self.carry_out(&Command::Once(once)).await
     }
 
     /// Begins to tell what happens to leases from now on.
@@ -363,20 +381,13 @@ impl Handle {
         tokio::time::timeout(self.shared.request_timeout, moved).await.map_err(|_| Code::Timeout)
     }
 
-    fn work_of(&self, request: Request) -> Result<Work, Code> {
-        if request.is_read_only() {
-            return Ok(Work::Read(request));
-        }
-        self.propose(&Command::from_request(request).expect("what is no read changes something"))
-    }
-
     /// What would be refused for lack of space is not put into the log first.
     pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
         if command.grows() && self.shared.core.board.has_no_space() {
             return Err(Code::NoSpace);
         }
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
-        command.encode(&mut bytes);
+        command.encode_for(self.caller(), &mut bytes);
         match bytes.len() <= self.shared.request_bytes_max {
             true => Ok(Work::Propose(bytes.into())),
             false => Err(Code::RequestTooLarge),
@@ -411,6 +422,10 @@ impl Handle {
         };
         core.metrics.render(&reading)
     }
+}
+
+fn changing(request: Request) -> Command {
+    Command::from_request(request).expect("what is no read changes something")
 }
 
 fn quorum(voters: usize) -> usize {

@@ -6,6 +6,7 @@
 //! its disk is slow, `apply` answers, `storage` keeps the store. Three more do the same for the data plane (`mesh`).
 
 mod apply;
+pub mod auth;
 pub mod backup;
 mod budget;
 mod clock;
@@ -44,6 +45,7 @@ pub mod watch;
 
 pub use crate::mesh::handle::MeshHandle;
 pub use crate::mesh::status::MeshStatus;
+pub use auth::{AuthConfig, Need};
 pub use config::{Compaction, Config, Join, Member};
 pub use error::Error;
 pub use handle::{Answer, Handle};

@@ -98,6 +98,14 @@ impl Drop for Grant {
 impl Handle {
     /// Takes a lock or waits for it. Dropping the future leaves the queue.
     pub async fn lock(&self, ask: LockAsk) -> Result<Locked, Code> {
+        let lock = |handle: Handle| {
+            let ask = ask.clone();
+            async move { handle.lock_as_admitted(ask).await }
+        };
+        self.admitted(lock).await
+    }
+
+    async fn lock_as_admitted(&self, ask: LockAsk) -> Result<Locked, Code> {
         let calls = &self.shared.lock_calls;
         if self.is_draining() {
             return Err(Code::Stopped);
@@ -128,17 +136,17 @@ impl Handle {
     }
 
     pub async fn release(&self, release: Release) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::LockRelease(release))?).await
+        self.carry_out(&Command::LockRelease(release)).await
     }
 
     /// Checks a token for a resource that is kept elsewhere.
     pub async fn check_fence(&self, check: CheckFence) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::FenceCheck(check))?).await
+        self.carry_out(&Command::FenceCheck(check)).await
     }
 
     /// Submits a write that happens only while its fence holds.
     pub async fn submit_fenced(&self, fence: FencedBy, request: Request) -> Result<Reply, Code> {
-        self.wait_for(self.propose(&Command::Fenced(Fenced { fence, request }))?).await
+        self.carry_out(&Command::Fenced(Fenced { fence, request })).await
     }
 
     /// Who stands behind places in queues, as far as this member knows.

@@ -12,7 +12,7 @@ use base::{Code, ProposalId, Token};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::Request;
-use coord::{Command, Once};
+use coord::{Caller, Command, Once};
 use node::{Input, Work};
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl World {
             unreachable!("clients ask about keys")
         };
         let work = match request.is_read_only() {
-            true => Work::Read(request),
+            true => Work::Read(request, Caller::Nobody),
             false => Work::Propose(self.command_of(operation, request)),
         };
         let origin = self.hosts[host].id;

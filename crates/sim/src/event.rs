@@ -42,6 +42,8 @@ impl Event {
             Event::Nemesis => (10, 0),
             Event::Operate => (25, 0),
             Event::Clerk => (40, 0),
+            Event::Administer => (41, 0),
+            Event::Guest { guest } => (42, *guest),
             Event::Retire { host } => (26, *host),
             Event::Restart { host } => (11, *host),
             Event::Resume { host } => (12, *host),

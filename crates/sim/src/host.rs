@@ -12,9 +12,13 @@ use coord::reply::Reply;
 use disk::SimDisk;
 use engine::Member;
 use node::apply::HoldId;
-use node::{Flush, apply};
+use node::{Flush, Tokens, apply};
 use raft::Persist;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Longer than a world lives.
+const TOKEN_TTL: Duration = Duration::from_secs(300);
 
 pub struct Host {
     pub id: NodeId,
@@ -57,6 +61,8 @@ pub struct Process {
     pub holds: u64,
     /// Which tenant's request does.
     pub errands: BTreeMap<Token, Errand>,
+    /// The tokens that clients hold.
+    pub badges: Tokens,
     /// The lock calls of contenders.
     pub calls: Calls,
 }
@@ -88,6 +94,7 @@ impl Process {
             readings: BTreeMap::new(),
             holds: 0,
             errands: BTreeMap::new(),
+            badges: Tokens::new(TOKEN_TTL),
             calls: Calls::default(),
         }
     }

@@ -26,6 +26,7 @@ Usage: sim [OPTIONS]
   --minutes M     stop starting new seeds after M minutes
   --threads T     worlds at a time (default: the number of cores)
   --locks         every world is about locks, not every fourth
+  --auth          every world has auth on, and users with few permissions
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --scenario NAME a world with a bias; the run must meet what it is about
@@ -112,6 +113,7 @@ impl Options {
                 "--scenario" => options.scenario = named(&value()?)?,
                 "--scenarios" => options.scenarios = true,
                 "--locks" => options.scenario = &scenario::LOCKS,
+                "--auth" => options.scenario = &scenario::AUTH,
                 "--help" | "-h" => options.help = true,
                 _ => return Err(format!("there is no option {arg}")),
             }

@@ -36,6 +36,7 @@ pub enum Checker {
     Config,
     History,
     Document,
+    Permission,
     /// An assertion of the product itself.
     Assertion,
 }
@@ -57,6 +58,7 @@ impl Checker {
             Checker::Config => "configuration",
             Checker::History => "history",
             Checker::Document => "documents",
+            Checker::Permission => "permissions",
             Checker::Assertion => "assertion",
         }
     }

@@ -38,14 +38,17 @@ pub enum Kind {
     Mixed,
     /// Locks and fenced writes.
     Locks,
+    /// Users with few permissions, while auth is on.
+    Auth,
 }
 
 impl Kind {
     /// Every fourth world without a bias is about locks.
     fn of(scenario: &Scenario, seed: u64) -> Kind {
         let is_storm = scenario.name == scenario::STORM.name;
-        match scenario.bias.only_locks || is_storm && seed.is_multiple_of(4) {
-            true => Kind::Locks,
+        match scenario.name == scenario::AUTH.name {
+            true => Kind::Auth,
+            false if scenario.bias.only_locks || is_storm && seed.is_multiple_of(4) => Kind::Locks,
             false => Kind::Mixed,
         }
     }
@@ -74,6 +77,7 @@ pub fn run_to(
     let checked = catch_unwind(AssertUnwindSafe(|| match kind {
         Kind::Mixed => live_through(&mut world),
         Kind::Locks => fight_through(&mut world),
+        Kind::Auth => visit_through(&mut world),
     }));
     mutant::plant(None);
     let violation = match checked {
@@ -140,6 +144,24 @@ fn fight_through(world: &mut World) -> Checked {
     // The last leases end, and then there is nothing left to say.
     world.run_until(until + 2 * SETTLE_US)?;
     world.check_all_ended()?;
+    same_everywhere(world)?;
+    world.check_documents()
+}
+
+/// The same storm over a cluster with auth on: everything that is carried out for a guest is judged at once.
+fn visit_through(world: &mut World) -> Checked {
+    world.run_until(STORM_US)?;
+    world.calm_down();
+    let answered = world.tally.answered;
+    world.run_until(STORM_US + RECOVERY_US)?;
+    if world.tally.answered == answered {
+        return Err(not_live(format!(
+            "nothing is answered although faults have stopped: {}",
+            standings(world)
+        )));
+    }
+    world.guests.stopped = true;
+    world.run_until(SEED_US)?;
     same_everywhere(world)?;
     world.check_documents()
 }

@@ -117,6 +117,15 @@ pub static LOCKS: Scenario = Scenario {
     met: |world| world.tally.acquired,
 };
 
+/// Users come with their tokens while an administrator gives and takes what they may do; a world counts if somebody was
+/// served and somebody refused.
+pub static AUTH: Scenario = Scenario {
+    name: "auth",
+    about: "what was revoked is done nevertheless",
+    bias: Bias { fault_pause: (200_000, 2_000_000), ..UNBIASED },
+    met: |world| world.guests.served.min(world.guests.refused),
+};
+
 pub static ALL: [Scenario; 15] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
@@ -316,7 +325,7 @@ pub static ALL: [Scenario; 15] = [
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS]).find(|scenario| scenario.name == name)
+    ALL.iter().chain([&LOCKS, &AUTH]).find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
@@ -329,6 +338,10 @@ fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
 pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
+        Mutant::AuthRevisionUnchecked
+        | Mutant::PermissionByStartKey
+        | Mutant::DeletedRoleStays
+        | Mutant::TokenOutlivesUser => &AUTH,
         Mutant::RemovedGoesAtOnce => by_name("c14-members-come-and-go").expect("it is listed above"),
         _ => &STORM,
     }

@@ -1,6 +1,7 @@
 //! What a seed chooses about the world: its size, its pace, and how soon things overflow.
 //! Small segments, small logs and small chunks, so that the rare paths of a large store are common here.
 
+use crate::guests::GUESTS;
 use crate::host::Host;
 use crate::operators::member_of;
 use crate::run::Kind;
@@ -18,6 +19,8 @@ pub struct Settings {
     pub watchers: usize,
     pub tenants: usize,
     pub contenders: usize,
+    /// Users of a cluster with auth on.
+    pub guests: usize,
     pub tick_us: u64,
     pub think_us: u64,
     slow_syncs_per_million: u64,
@@ -49,6 +52,7 @@ impl Settings {
                 let contenders = *rng.pick(&[6, 12, 12, 24, 24, 48, 200]);
                 Settings { clients: 0, watchers: 0, tenants: 0, contenders, ..mixed }
             }
+            Kind::Auth => Settings { clients: 0, watchers: 0, tenants: 0, guests: GUESTS, ..mixed },
         }
     }
 
@@ -62,6 +66,7 @@ impl Settings {
             watchers: 4,
             tenants: TENANTS,
             contenders: 0,
+            guests: 0,
             tick_us: 100_000,
             think_us: *rng.pick(&[200_000, 400_000, 800_000]),
             slow_syncs_per_million: *rng.pick(&[0, 5_000, 50_000]),

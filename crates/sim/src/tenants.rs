@@ -71,6 +71,8 @@ enum What {
     Change,
     /// A document that a clerk replaces, by the clerk's number.
     Document(usize),
+    /// Something that a guest or the administrator asked for, by its number.
+    Guest(usize),
 }
 
 impl Errand {
@@ -82,6 +84,10 @@ impl Errand {
     /// A change of the cluster.
     pub fn of_operator(sent: u64) -> Errand {
         Errand { id: LeaseId::NONE, sent, what: What::Change }
+    }
+
+    pub fn of_guest(sent: u64, number: usize) -> Errand {
+        Errand { id: LeaseId::NONE, sent, what: What::Guest(number) }
     }
 
     pub fn of_clerk(sent: u64, number: usize) -> Errand {
@@ -286,6 +292,11 @@ impl World {
             What::Compaction(number) if reply.is_ok() => self.registers.compacted(number, now),
             What::Compaction(_) => {}
             What::Document(number) => self.clerks.answered(number, reply),
+            What::Guest(number) => {
+                if let Err(violation) = self.tell_guest(number, reply) {
+                    self.broken.get_or_insert(violation);
+                }
+            }
             What::Change => self.operators.answered(outcome_of(reply.clone()) != Outcome::Unknown),
         }
         if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = reply {

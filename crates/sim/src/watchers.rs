@@ -7,6 +7,7 @@ use crate::scenario::Starts;
 use crate::world::{Checked, Event, World};
 use base::{KeyRange, Revision, Rng};
 use bytes::Bytes;
+use coord::Caller;
 use coord::watch::{Batch, Create, Credit, Filters, Input, Kind, Refusal, Response, StreamId, WatchId};
 use node::apply;
 use std::collections::{BTreeMap, VecDeque};
@@ -201,7 +202,9 @@ impl World {
         connection.asked.push_back(record);
         let (host, stream) = (connection.host, connection.stream);
         let Wanted { keys, prev_kv, filters, fragment, progress_notify } = wanted;
-        let create = Create { stream, id: None, keys, start, prev_kv, filters, progress_notify, fragment };
+        let caller = Caller::Nobody;
+        let create =
+            Create { stream, caller, id: None, keys, start, prev_kv, filters, progress_notify, fragment };
         self.tell_hub(host, Input::Create(create));
     }
 
@@ -267,6 +270,7 @@ impl World {
             }
             Kind::Progress => Seen::Progress(header),
             Kind::Canceled { compacted } => Seen::Canceled(compacted),
+            Kind::Denied(code) => unreachable!("nobody has turned auth on here: {code}"),
         };
         let record = connection.watches.get(&response.watch).copied();
         if matches!(seen, Seen::Canceled(_)) {

@@ -7,6 +7,7 @@ use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
 use crate::crash_points::{CrashPoints, Point};
+use crate::guests::Guests;
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
 use crate::network::Network;
@@ -54,6 +55,7 @@ pub struct World {
     pub crash_points: CrashPoints,
     pub operators: Operators,
     pub clerks: Clerks,
+    pub guests: Guests,
     /// What a judge found where it could not say so at once.
     pub broken: Option<Violation>,
     pub settings: Settings,
@@ -95,6 +97,8 @@ pub enum Event {
     Nemesis,
     Operate,
     Clerk,
+    Administer,
+    Guest { guest: usize },
     Retire { host: usize },
     Restart { host: usize },
     Resume { host: usize },
@@ -134,6 +138,7 @@ impl World {
             crash_points: CrashPoints::default(),
             operators: Operators::default(),
             clerks: Clerks::default(),
+            guests: Guests::new(settings.guests),
             broken: None,
             settings,
             tally: Tally::default(),
@@ -166,6 +171,7 @@ impl World {
             let delay = world.rng.between(500_000, 2_000_000);
             world.agenda.after(delay, Event::Contend { contender, turn: 0 });
         }
+        world.invite_guests();
         world.agenda.after(3_000_000, Event::Nemesis);
         world.agenda.after(3_500_000, Event::Operate);
         world.agenda.after(3_600_000, Event::Clerk);
@@ -222,6 +228,8 @@ impl World {
             Event::Nemesis => self.nemesis(),
             Event::Operate => self.operate(),
             Event::Clerk => self.write_document(),
+            Event::Administer => self.administer(),
+            Event::Guest { guest } => self.guest(guest),
             Event::Retire { host } => {
                 self.retire_when_told(host);
                 Ok(())
@@ -354,6 +362,7 @@ impl World {
         for entry in &committed {
             self.oracle.committed(id, entry)?;
             self.truth.committed(entry);
+            self.guests.committed(self.agenda.now(), entry);
             self.lease_ends(entry)?;
             if self.contenders.count() > 0 {
                 self.contenders.judge.committed(entry)?;
@@ -570,6 +579,7 @@ impl World {
         }
         self.note_rounds(host, floor, &out)?;
         self.reach_by_turn(host, floor > floor_before, &out);
+        self.hear_of_tokens(host, out.tokens);
         for response in out.watch {
             self.send_to_watcher(response);
         }

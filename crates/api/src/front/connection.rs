@@ -220,7 +220,9 @@ impl Connection {
     fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         let call = fast::recognise(&head).filter(|_| !last);
-        match call.zip(self.front.fast.as_ref()) {
+        // Who asks is the services' business.
+        let fast = self.front.fast.as_ref().filter(|fast| !fast.handle.is_auth_on());
+        match call.zip(fast) {
             Some((call, fast)) => {
                 let method = Some(fast.method(call).clone());
                 let begun = self.clock.heard();

@@ -3,7 +3,7 @@
 //! stream is a line of JSON for each of its messages.
 
 use crate::gateway::transcoder::Transcoder;
-use crate::grpc::fence;
+use crate::grpc::{fence, who};
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
@@ -104,6 +104,7 @@ pub fn metadata(headers: &HeaderMap) -> MetadataMap {
     let meant = headers.iter().filter_map(|(name, value)| {
         let name = match name.as_str() {
             fence::HEADER => fence::METADATA,
+            who::AUTHORIZATION => who::AUTHORIZATION,
             ours if ours.starts_with(OUR_PREFIX) => ours,
             other => other.strip_prefix(METADATA_PREFIX)?,
         };

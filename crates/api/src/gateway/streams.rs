@@ -42,7 +42,7 @@ pub async fn keep_alive(
     body: Body,
 ) -> Response {
     let requests = Requests::<LeaseKeepAliveRequest>::new(transcoder.clone(), body);
-    match service.keep_alives(&metadata(&headers), requests) {
+    match service.keep_alives(&metadata(&headers), requests).await {
         Ok(answers) => lines(answers.map(move |answer| Ok(transcoder.write(&answer?)))),
         Err(status) => refuse(&status),
     }

@@ -10,7 +10,8 @@ use proto::etcdserverpb::{
     MemberPromoteResponse, MemberRemoveRequest, MemberRemoveResponse, MemberUpdateRequest,
     MemberUpdateResponse, ResponseHeader,
 };
-use server::{Handle, MemberInfo};
+use server::{Handle, MemberInfo, Need};
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 pub struct ClusterService {
@@ -27,6 +28,12 @@ impl ClusterService {
         Some(who::header(&self.handle, Revision::ZERO))
     }
 
+    /// Only root changes who belongs to the cluster. As in etcd, anybody may ask.
+    async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        let handle = who::admit(&self.handle, metadata).await?;
+        handle.permit_agreed(Need::Root).await.map_err(refusal::render)
+    }
+
     fn members(&self) -> Vec<Member> {
         self.handle.members().into_iter().map(render).collect()
     }
@@ -39,7 +46,7 @@ impl Cluster for ClusterService {
         request: Request<MemberListRequest>,
     ) -> Result<Response<MemberListResponse>, Status> {
         if request.get_ref().linearizable {
-            who::catch_up(&self.handle).await.map_err(refusal::render)?;
+            self.handle.catch_up().await.map_err(refusal::render)?;
         }
         Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))
     }
@@ -48,6 +55,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let MemberAddRequest { peer_ur_ls, is_learner } = request.into_inner();
         let id = self.handle.add_member(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
         let members = self.members();
@@ -59,6 +67,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
         self.handle.remove_member(id).await.map_err(refusal::render)?;
         Ok(Response::new(MemberRemoveResponse { header: self.header(), members: self.members() }))
@@ -68,6 +77,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let MemberUpdateRequest { id, peer_ur_ls } = request.into_inner();
         self.handle.update_member(NodeId(id), peer_ur_ls).await.map_err(refusal::render)?;
         Ok(Response::new(MemberUpdateResponse { header: self.header(), members: self.members() }))
@@ -77,6 +87,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
         self.handle.promote_member(id).await.map_err(refusal::render)?;
         Ok(Response::new(MemberPromoteResponse { header: self.header(), members: self.members() }))

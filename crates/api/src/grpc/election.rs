@@ -21,6 +21,7 @@ use server::Handle;
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 /// Answers that an observer has not taken yet.
@@ -36,18 +37,10 @@ impl ElectionService {
         ElectionService { handle, stopping }
     }
 
-    /// Does something to the key of a leader, if it is still the one that was meant.
-    async fn while_leading(&self, leader: &LeaderKey, what: Ask) -> Result<(Revision, bool), Code> {
-        let keys = KeyRange::single(leader.key.clone());
-        let target = Target::Create(Revision(leader.rev));
-        let compares = vec![Compare { keys, relation: Relation::Equal, target }];
-        let txn = Ask::Txn(Txn { compares, success: vec![what], failure: Vec::new() });
-        txn.validate(&coord::Limits::default())?;
-        let Reply { revision, body } = self.handle.submit(txn).await?;
-        match body {
-            Body::Txn(reply) => Ok((revision, reply.succeeded)),
-            other => unreachable!("a transaction is answered by a transaction, not {other:?}"),
-        }
+    /// The handle of whoever asks.
+    async fn admit(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        who::admit(&self.handle, metadata).await
     }
 }
 
@@ -57,9 +50,9 @@ impl Election for ElectionService {
         &self,
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = self.admit(request.metadata()).await?;
         let CampaignRequest { name, lease, value } = request.into_inner();
-        let held = hold(&self.handle, &self.stopping, name.clone(), lease, Some(value)).await;
+        let held = hold(&handle, &self.stopping, name.clone(), lease, Some(value)).await;
         let held = held.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, held.revision));
         let leader = Some(LeaderKey { name, lease: lease_of(&held.key), key: held.key, rev: held.token.0 });
@@ -70,11 +63,12 @@ impl Election for ElectionService {
         &self,
         request: Request<ProclaimRequest>,
     ) -> Result<Response<ProclaimResponse>, Status> {
+        let handle = self.admit(request.metadata()).await?;
         let ProclaimRequest { leader, value } = request.into_inner();
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
         let lease = Some(LeaseId(leader.lease));
         let put = Ask::Put(Put { key: leader.key.clone(), value: Some(value), lease, prev_kv: false });
-        match self.while_leading(&leader, put).await.map_err(refusal::render)? {
+        match while_leading(&handle, &leader, put).await.map_err(refusal::render)? {
             (revision, true) => {
                 let header = Some(who::header(&self.handle, revision));
                 Ok(Response::new(ProclaimResponse { header }))
@@ -84,9 +78,9 @@ impl Election for ElectionService {
     }
 
     async fn leader(&self, request: Request<LeaderRequest>) -> Result<Response<LeaderResponse>, Status> {
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = self.admit(request.metadata()).await?;
         let name = request.into_inner().name;
-        let (revision, leader) = leader_of(&self.handle, &name).await.map_err(refusal::render)?;
+        let (revision, leader) = leader_of(&handle, &name).await.map_err(refusal::render)?;
         let leader = leader.ok_or(Code::NoElectedLeader).map_err(refusal::render)?;
         Ok(Response::new(answer(&self.handle, revision, leader)))
     }
@@ -97,10 +91,10 @@ impl Election for ElectionService {
         &self,
         request: Request<LeaderRequest>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = self.admit(request.metadata()).await?;
         let name = request.into_inner().name;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
-        let (handle, stopping) = (self.handle.clone(), self.stopping.clone());
+        let stopping = self.stopping.clone();
         tokio::spawn(async move {
             let observed = tokio::select! {
                 observed = until_stopped(&stopping, observe(&handle, &name, &answers)) => observed,
@@ -114,13 +108,28 @@ impl Election for ElectionService {
     }
 
     async fn resign(&self, request: Request<ResignRequest>) -> Result<Response<ResignResponse>, Status> {
+        let handle = self.admit(request.metadata()).await?;
         let leader = request.into_inner().leader;
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
         let keys = KeyRange::single(leader.key.clone());
         let delete = Ask::Delete(Delete { keys, prev_kv: false });
-        let (revision, _) = self.while_leading(&leader, delete).await.map_err(refusal::render)?;
+        let (revision, _) = while_leading(&handle, &leader, delete).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, revision));
         Ok(Response::new(ResignResponse { header }))
+    }
+}
+
+/// Does something to the key of a leader, if it is still the one that was meant.
+async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result<(Revision, bool), Code> {
+    let keys = KeyRange::single(leader.key.clone());
+    let target = Target::Create(Revision(leader.rev));
+    let compares = vec![Compare { keys, relation: Relation::Equal, target }];
+    let txn = Ask::Txn(Txn { compares, success: vec![what], failure: Vec::new() });
+    txn.validate(&coord::Limits::default())?;
+    let Reply { revision, body } = handle.submit(txn).await?;
+    match body {
+        Body::Txn(reply) => Ok((revision, reply.succeeded)),
+        other => unreachable!("a transaction is answered by a transaction, not {other:?}"),
     }
 }
 

@@ -31,17 +31,19 @@ impl EtcdLockService {
 impl Lock for EtcdLockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, request.metadata()).await?;
         let LockRequest { name, lease } = request.into_inner();
-        let held = hold(&self.handle, &self.stopping, name, lease, None).await.map_err(refusal::render)?;
+        let held = hold(&handle, &self.stopping, name, lease, None).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, held.revision));
         Ok(Response::new(LockResponse { header, key: held.key }))
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, request.metadata()).await?;
         let delete = parse_unlock(request.into_inner());
         delete.validate(&Limits::default()).map_err(refusal::render)?;
-        let reply = self.handle.submit(delete).await.map_err(refusal::render)?;
+        let reply = handle.submit(delete).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }

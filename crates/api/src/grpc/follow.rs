@@ -3,7 +3,7 @@
 //! history that is needed was compacted or the member stops.
 
 use base::{Code, KeyRange, Revision};
-use coord::watch::{Create, Event, Filters, Input, Kind};
+use coord::watch::{Create, Event, Filters, Input, Kind, Refusal};
 use server::Handle;
 use server::watch::Responses;
 use std::collections::VecDeque;
@@ -17,9 +17,11 @@ pub struct Follow {
 impl Follow {
     /// From this revision on, itself included.
     pub async fn begin(handle: &Handle, keys: KeyRange, start: Revision) -> Result<Follow, Code> {
+        let handle = handle.readmitted().await?;
         let (requests, responses) = handle.watch_stream()?;
         let create = Create {
             stream: requests.stream(),
+            caller: handle.caller().clone(),
             id: None,
             keys,
             start,
@@ -44,6 +46,7 @@ impl Follow {
             for response in batch {
                 match response.kind {
                     Kind::Created | Kind::Progress => {}
+                    Kind::Refused(Refusal::Denied(code)) | Kind::Denied(code) => return Err(code),
                     Kind::Refused(_) => return Err(Code::FutureRevision),
                     Kind::Canceled { .. } => return Err(Code::Compacted),
                     Kind::Events { batch, .. } => {

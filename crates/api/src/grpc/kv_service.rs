@@ -14,8 +14,8 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
-use server::Handle;
 use server::pieces::{Encode, Keep, Pieces, Whole};
+use server::{Handle, Need};
 use std::sync::Arc;
 use tonic::codegen::{BoxStream, tokio_stream};
 use tonic::metadata::MetadataMap;
@@ -37,9 +37,10 @@ impl KvService {
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         // What only reads changes nothing that a fence could protect.
         let fence = fence::parse(metadata).map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, metadata).await?;
         let reply = match fence.filter(|_| !matches!(ask, Ask::Range(_))) {
-            None => self.handle.submit(ask).await,
-            Some(fence) => self.handle.submit_fenced(fence, ask).await,
+            None => handle.submit(ask).await,
+            Some(fence) => handle.submit_fenced(fence, ask).await,
         };
         match reply.map_err(refusal::render)? {
             Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
@@ -61,7 +62,8 @@ impl KvService {
             // Sent again, it is answered as it was at first, though the fence may have passed meanwhile.
             Some(fence) => Command::Fenced(Fenced { fence, request: ask }),
         };
-        let reply = self.handle.submit_once(id, command).await.map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, metadata).await?;
+        let reply = handle.submit_once(id, command).await.map_err(refusal::render)?;
         match once::whole(reply)? {
             Reply { body: Body::Fenced(refused), .. } => Err(fence::refuse_write(&refused)),
             Reply { revision, body } => Ok((who::header(&self.handle, revision), body)),
@@ -164,6 +166,8 @@ impl Kv for KvService {
         let (metadata, _, CompactionRequest { revision, physical }) = request.into_parts();
         who::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
         let compact = Compact { revision: Revision(revision), physical };
+        let handle = who::admit(&self.handle, &metadata).await?;
+        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
         let reply = self.handle.compact(compact).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         Ok(Response::new(CompactionResponse { header }))

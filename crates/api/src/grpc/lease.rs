@@ -4,7 +4,7 @@
 
 use crate::grpc::farewell::Farewell;
 use crate::grpc::{once, refusal, who};
-use base::{Code, LeaseId};
+use base::{Code, KeyRange, LeaseId};
 use coord::reply::{Body, LeaseTime, Reply};
 use coord::{Command, Grant, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
@@ -13,7 +13,7 @@ use proto::etcdserverpb::{
     LeaseLeasesResponse, LeaseRevokeRequest, LeaseRevokeResponse, LeaseStatus, LeaseTimeToLiveRequest,
     LeaseTimeToLiveResponse,
 };
-use server::{Handle, Question};
+use server::{Handle, Need, Question};
 use tokio::sync::mpsc;
 use tonic::codegen::BoxStream;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
@@ -33,20 +33,21 @@ impl LeaseService {
         LeaseService { handle }
     }
 
-    fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)
+    async fn admit(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        who::admit(&self.handle, metadata).await
     }
 
     /// A stream of keep-alives, whoever speaks what to its client.
-    pub fn keep_alives(
+    pub async fn keep_alives(
         &self,
         metadata: &MetadataMap,
         requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Send + Unpin + 'static,
     ) -> Result<BoxStream<LeaseKeepAliveResponse>, Status> {
-        self.check(metadata)?;
+        let handle = self.admit(metadata).await?;
+        handle.permit(Need::User).await.map_err(refusal::render)?;
         let farewell = Farewell::asked(metadata)?;
         let (sender, receiver) = mpsc::channel(KEEP_ALIVES_BUFFERED);
-        let handle = self.handle.clone();
         tokio::spawn(async move {
             let parting = keep_alive(&handle, requests, sender, farewell).await;
             if let Some(farewell) = parting {
@@ -63,13 +64,13 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.check(request.metadata())?;
+        let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
         let id = LeaseId(id);
         let answer = match request_id {
-            None => self.handle.grant_lease(id, ttl).await,
-            Some(request) => self.handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
+            None => handle.grant_lease(id, ttl).await,
+            Some(request) => handle.submit_once(request, Command::LeaseGrant(Grant { id, ttl })).await,
         };
         let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(who::header(&self.handle, reply.revision));
@@ -85,12 +86,12 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        self.check(request.metadata())?;
+        let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let revoke = Revoke { id: LeaseId(request.into_inner().id), guard: None };
         let answer = match request_id {
-            None => self.handle.revoke_lease(revoke.id).await,
-            Some(request) => self.handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
+            None => handle.revoke_lease(revoke.id).await,
+            Some(request) => handle.submit_once(request, Command::LeaseRevoke(revoke)).await,
         };
         let reply = answer.map_err(refusal::render).and_then(once::whole)?;
         let header = Some(who::header(&self.handle, reply.revision));
@@ -104,20 +105,22 @@ impl Lease for LeaseService {
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
         let (metadata, _, requests) = request.into_parts();
-        self.keep_alives(&metadata, requests).map(Response::new)
+        self.keep_alives(&metadata, requests).await.map(Response::new)
     }
 
     async fn lease_time_to_live(
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
-        self.check(request.metadata())?;
+        let handle = self.admit(request.metadata()).await?;
         let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let question = Question::TimeToLive { id: LeaseId(id), keys };
-        let reply = self.handle.ask(question).await.map_err(refusal::render)?;
+        let reply = handle.ask(question).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
             Body::LeaseTime(LeaseTime { ttl, granted, keys, .. }) => {
+                let shown = keys.iter().cloned().map(KeyRange::single).collect();
+                handle.permit(Need::Read(shown)).await.map_err(refusal::render)?;
                 Ok(Response::new(LeaseTimeToLiveResponse { header, id, ttl, granted_ttl: granted, keys }))
             }
             other => unreachable!("a question for time is answered by time, not {other:?}"),
@@ -128,8 +131,9 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
-        self.check(request.metadata())?;
-        let reply = self.handle.ask(Question::Leases).await.map_err(refusal::render)?;
+        let handle = self.admit(request.metadata()).await?;
+        handle.permit(Need::User).await.map_err(refusal::render)?;
+        let reply = handle.ask(Question::Leases).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
             Body::Leases(ids) => {
@@ -171,6 +175,7 @@ async fn renew(
     id: i64,
     farewell: &mut Option<Farewell>,
 ) -> Result<LeaseKeepAliveResponse, Status> {
+    handle.permit_here(Need::User).await.map_err(refusal::render)?;
     let answer = handle.ask(Question::KeepAlive(LeaseId(id))).await;
     let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
     let header = Some(who::header(handle, revision));

@@ -7,7 +7,7 @@ use base::{Code, LeaseId};
 use proto::althing::lease::v1::lease_event::Type;
 use proto::althing::lease::v1::lease_service_server::LeaseService;
 use proto::althing::lease::v1::{EventsRequest, EventsResponse, LeaseEvent};
-use server::{Handle, Happened, LeaseEvents, lease_events::Wanted};
+use server::{Handle, Happened, LeaseEvents, Need, lease_events::Wanted};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::sync::watch::Receiver;
@@ -36,6 +36,8 @@ impl LeaseService for LeaseEventService {
 
     async fn events(&self, request: Request<EventsRequest>) -> Result<Response<Self::EventsStream>, Status> {
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, request.metadata()).await?;
+        handle.permit(Need::User).await.map_err(refusal::render)?;
         let wanted = parse(&request.into_inner());
         let events = self.handle.lease_events(wanted).map_err(refusal::render)?;
         let (sender, receiver) = mpsc::channel(RESPONSES_BUFFERED);

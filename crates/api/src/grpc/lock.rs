@@ -16,7 +16,7 @@ use proto::lock::{
     ListResponse, LockRequest, LockResponse, TryLockRequest, UnlockRequest, UnlockResponse, WatchRequest,
     WatchResponse,
 };
-use server::{Grant, Handle, LockAsk, Locked, Patience, Question};
+use server::{Grant, Handle, LockAsk, Locked, Need, Patience, Question};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::BoxStream;
@@ -37,8 +37,11 @@ impl Locks {
         Locks { handle, stopping }
     }
 
-    fn check(&self, metadata: &MetadataMap) -> Result<(), Status> {
-        who::check_leader(&self.handle, metadata).map_err(refusal::render)
+    /// The same service for whoever asks.
+    async fn admit(&self, metadata: &MetadataMap) -> Result<Locks, Status> {
+        who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
+        let handle = who::admit(&self.handle, metadata).await?;
+        Ok(Locks { handle, stopping: self.stopping.clone() })
     }
 
     async fn take(&self, ask: LockAsk) -> Result<LockResponse, Code> {
@@ -110,7 +113,7 @@ impl Locks {
 #[tonic::async_trait]
 impl LockService for Locks {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let LockRequest { name, lease_id, metadata, timeout_ms, holder_id } = request.into_inner();
         let patience = match timeout_ms {
             None | Some(..0) => Patience::Endless,
@@ -125,11 +128,11 @@ impl LockService for Locks {
             replaces_value: false,
             patience,
         };
-        self.take(ask).await.map(Response::new).map_err(refusal::render)
+        admitted.take(ask).await.map(Response::new).map_err(refusal::render)
     }
 
     async fn try_lock(&self, request: Request<TryLockRequest>) -> Result<Response<LockResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let TryLockRequest { name, lease_id, metadata, holder_id } = request.into_inner();
         let ask = LockAsk {
             name: name.into(),
@@ -139,19 +142,19 @@ impl LockService for Locks {
             replaces_value: false,
             patience: Patience::Try,
         };
-        self.take(ask).await.map(Response::new).map_err(refusal::render)
+        admitted.take(ask).await.map(Response::new).map_err(refusal::render)
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let UnlockRequest { key, lease_id, fencing_token, name } = request.into_inner();
         let key = match key.is_empty() {
             true => queue::key_of(name.as_bytes(), LeaseId(lease_id)),
             false => Bytes::from(key),
         };
         let release = Release { key, token: Revision(fencing_token) };
-        let reply = self.handle.release(release).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let reply = admitted.handle.release(release).await.map_err(refusal::render)?;
+        let header = Some(who::header(&admitted.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
 
@@ -159,10 +162,10 @@ impl LockService for Locks {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
-        let reply = self.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let reply = admitted.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
+        let header = Some(who::header(&admitted.handle, reply.revision));
         match reply.body {
             Body::LeaseGranted { id, ttl } => Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl })),
             other => unreachable!("a grant is answered by a lease, not {other:?}"),
@@ -173,10 +176,10 @@ impl LockService for Locks {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let id = LeaseId(request.into_inner().id);
-        let reply = self.handle.revoke_lease(id).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let reply = admitted.handle.revoke_lease(id).await.map_err(refusal::render)?;
+        let header = Some(who::header(&admitted.handle, reply.revision));
         Ok(Response::new(LeaseRevokeResponse { header }))
     }
 
@@ -186,9 +189,10 @@ impl LockService for Locks {
         &self,
         request: Request<Streaming<LeaseKeepAliveRequest>>,
     ) -> Result<Response<Self::LeaseKeepAliveStream>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
+        admitted.handle.permit(Need::User).await.map_err(refusal::render)?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
-        tokio::spawn(keep_alive(self.handle.clone(), request.into_inner(), answers));
+        tokio::spawn(keep_alive(admitted.handle.clone(), request.into_inner(), answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
@@ -198,43 +202,43 @@ impl LockService for Locks {
         &self,
         request: Request<Streaming<WatchRequest>>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
-        let (handle, stopping) = (self.handle.clone(), self.stopping.clone());
+        let (handle, stopping) = (admitted.handle.clone(), admitted.stopping.clone());
         tokio::spawn(lock_watch::serve(handle, stopping, request.into_inner(), answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn inspect(&self, request: Request<InspectRequest>) -> Result<Response<InspectResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let name = Bytes::from(request.into_inner().name);
-        let (revision, lock) = lock_view::inspect(&self.handle, name).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, revision));
+        let (revision, lock) = lock_view::inspect(&admitted.handle, name).await.map_err(refusal::render)?;
+        let header = Some(who::header(&admitted.handle, revision));
         Ok(Response::new(InspectResponse { header, lock }))
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let ListRequest { prefix, limit } = request.into_inner();
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (revision, mut locks) =
-            lock_view::list(&self.handle, Bytes::from(prefix)).await.map_err(refusal::render)?;
+            lock_view::list(&admitted.handle, Bytes::from(prefix)).await.map_err(refusal::render)?;
         let more = locks.len() > limit;
         locks.truncate(limit);
-        let header = Some(who::header(&self.handle, revision));
+        let header = Some(who::header(&admitted.handle, revision));
         Ok(Response::new(ListResponse { header, locks, more }))
     }
 
     async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
-        self.check(request.metadata())?;
+        let admitted = self.admit(request.metadata()).await?;
         let FenceRequest { resource, lock, fencing_token } = request.into_inner();
         if resource.is_empty() {
             return Err(refusal::render(Code::EmptyKey));
         }
         let fence = FencedBy { lock: lock.into(), token: Revision(fencing_token) };
         let check = CheckFence { resource: resource.clone().into(), fence };
-        let reply = self.handle.check_fence(check).await.map_err(refusal::render)?;
-        let header = Some(who::header(&self.handle, reply.revision));
+        let reply = admitted.handle.check_fence(check).await.map_err(refusal::render)?;
+        let header = Some(who::header(&admitted.handle, reply.revision));
         match reply.body {
             Body::FencePassed { last } => Ok(Response::new(FenceResponse { header, last_token: last.0 })),
             Body::Fenced(refused) => Err(fence::refuse_token(&resource, &refused)),
@@ -267,6 +271,7 @@ async fn keep_alive(
 }
 
 async fn renew(handle: &Handle, id: i64) -> Result<LeaseKeepAliveResponse, Status> {
+    handle.permit_here(Need::User).await.map_err(refusal::render)?;
     let reply = handle.ask(Question::KeepAlive(LeaseId(id))).await.map_err(refusal::render)?;
     let header = Some(who::header(handle, reply.revision));
     match reply.body {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use coord::queue;
 use coord::reply::{Body, KeyValue, Reply};
 use coord::request::{Range, Request as Ask};
-use coord::watch::{Create, Event, Filters, Input, Kind, Response, StreamId, WatchId};
+use coord::watch::{Create, Event, Filters, Input, Kind, Response, StreamId, WatchId, denied};
 use proto::lock::{HandOver, WatchRequest, WatchResponse};
 use proto::mvccpb;
 use server::Handle;
@@ -45,6 +45,7 @@ async fn follow(handle: Handle, mut wire: Streaming<WatchRequest>, answers: &Ans
             request = wire.message(), if is_open => match request? {
                 None => is_open = false,
                 Some(request) => {
+                    stream.handle = stream.handle.readmitted().await.map_err(refusal::render)?;
                     let input = stream.parse(request, requests.stream());
                     if !requests.send(input).await {
                         return Err(refusal::render(Code::Stopped));
@@ -97,6 +98,7 @@ impl Watches {
         self.asked.push_back(lock.then_some(key));
         Input::Create(Create {
             stream,
+            caller: self.handle.caller().clone(),
             id: (watch_id != 0).then_some(WatchId(watch_id)),
             keys,
             // Who holds a lock is told from now on: its queue is not read from the past.
@@ -143,6 +145,11 @@ impl Watches {
                 self.locks.remove(&response.watch);
                 answer.canceled = true;
                 answer.compact_revision = compacted.map_or(0, |revision| revision.0);
+            }
+            Kind::Denied(code) => {
+                self.locks.remove(&response.watch);
+                answer.canceled = true;
+                answer.cancel_reason = denied(code).to_owned();
             }
             Kind::Progress => {}
         }

@@ -5,14 +5,16 @@
 use crate::ETCD_VERSION;
 use crate::grpc::{alarm, key_hash, refusal, snapshot, who};
 use base::{Code, NodeId, Revision};
+use coord::AlarmCommand;
 use proto::etcdserverpb::maintenance_server::Maintenance;
 use proto::etcdserverpb::{
     AlarmRequest, AlarmResponse, DefragmentRequest, DefragmentResponse, DowngradeRequest, DowngradeResponse,
     HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse,
     ResponseHeader, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
-use server::Handle;
+use server::{Handle, Need};
 use tonic::codegen::BoxStream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 pub struct MaintenanceService {
@@ -26,6 +28,11 @@ impl MaintenanceService {
 
     fn header(&self) -> Option<ResponseHeader> {
         Some(who::header(&self.handle, self.handle.status().revision))
+    }
+
+    async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
+        let handle = who::admit(&self.handle, metadata).await?;
+        handle.permit(Need::Root).await.map_err(refusal::render)
     }
 
     /// The revision to hash: the newest, or one that is still there.
@@ -45,6 +52,10 @@ impl Maintenance for MaintenanceService {
     async fn alarm(&self, request: Request<AlarmRequest>) -> Result<Response<AlarmResponse>, Status> {
         let wanted = alarm::parse(request.get_ref())?;
         let command = wanted.command();
+        if command != AlarmCommand::List {
+            let handle = who::admit(&self.handle, request.metadata()).await?;
+            handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        }
         let reply = self.handle.alarm(command).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         Ok(Response::new(AlarmResponse { header, alarms: wanted.render(&reply.body) }))
@@ -76,20 +87,23 @@ impl Maintenance for MaintenanceService {
 
     async fn defragment(
         &self,
-        _: Request<DefragmentRequest>,
+        request: Request<DefragmentRequest>,
     ) -> Result<Response<DefragmentResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         // As etcd answers it.
         Ok(Response::new(DefragmentResponse { header: None }))
     }
 
-    async fn hash(&self, _: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+    async fn hash(&self, request: Request<HashRequest>) -> Result<Response<HashResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let hash = self.handle.status().state_hash;
         Ok(Response::new(HashResponse { header: self.header(), hash: (hash ^ (hash >> 32)) as u32 }))
     }
 
     async fn hash_kv(&self, request: Request<HashKvRequest>) -> Result<Response<HashKvResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let revision = self.hashed_revision(request.get_ref().revision).map_err(refusal::render)?;
-        let hash = key_hash::hash_keys(&self.handle, revision).await.map_err(refusal::render)?;
+        let hash = key_hash::hash_keys(&self.handle.as_member(), revision).await.map_err(refusal::render)?;
         let compacted = self.handle.status().compacted;
         Ok(Response::new(HashKvResponse {
             header: self.header(),
@@ -101,7 +115,11 @@ impl Maintenance for MaintenanceService {
 
     type SnapshotStream = BoxStream<SnapshotResponse>;
 
-    async fn snapshot(&self, _: Request<SnapshotRequest>) -> Result<Response<Self::SnapshotStream>, Status> {
+    async fn snapshot(
+        &self,
+        request: Request<SnapshotRequest>,
+    ) -> Result<Response<Self::SnapshotStream>, Status> {
+        self.check_root(request.metadata()).await?;
         Ok(Response::new(snapshot::stream(&self.handle).await.map_err(refusal::render)?))
     }
 
@@ -109,6 +127,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
+        self.check_root(request.metadata()).await?;
         let target = NodeId(request.get_ref().target_id);
         self.handle.move_leader(target).await.map_err(refusal::render)?;
         // As etcd answers it.

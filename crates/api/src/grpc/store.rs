@@ -2,13 +2,13 @@
 //! Requests go in, the words of the state machine come out, and back.
 
 use crate::grpc::{refusal, who};
-use base::Code;
+use base::{Code, KeyRange};
 use coord::Past;
 use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::althing::store::v1::{Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse};
-use server::Handle;
+use server::{Handle, Need};
 use tonic::{Request, Response, Status};
 
 pub struct Stores {
@@ -24,10 +24,13 @@ impl Stores {
 #[tonic::async_trait]
 impl StoreService for Stores {
     async fn history(&self, request: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
         let HistoryRequest { key, limit } = request.into_inner();
         if key.is_empty() {
             return Err(refusal::render(Code::EmptyKey));
         }
+        let shown = vec![KeyRange::single(key.clone())];
+        handle.permit(Need::Read(shown)).await.map_err(refusal::render)?;
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let (past, more) = self.handle.history(key, limit).await.map_err(refusal::render)?;
         let status = self.handle.status();
@@ -40,8 +43,14 @@ impl StoreService for Stores {
     }
 
     async fn quota(&self, request: Request<QuotaRequest>) -> Result<Response<QuotaResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
         let QuotaRequest { action, bytes } = request.into_inner();
         let action = Action::try_from(action).map_err(|_| Status::invalid_argument("no such action"))?;
+        match action {
+            Action::Get => handle.permit(Need::User).await,
+            Action::Set | Action::Reset => handle.permit_agreed(Need::Root).await,
+        }
+        .map_err(refusal::render)?;
         match action {
             Action::Get => {}
             Action::Set => drop(self.handle.set_quota(Some(bytes)).await.map_err(refusal::render)?),

@@ -7,8 +7,11 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response as HttpResponse;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
+use coord::Caller;
 use coord::reply::KeyValue;
-use coord::watch::{Batch, Create, Event, Filters, Input, Kind, Response, StreamId, WatchId};
+use coord::watch::{
+    Batch, Create, Event, Filters, Input, Kind, Refusal, Response, StreamId, WatchId, denied,
+};
 use proto::etcdserverpb::watch_create_request::FilterType;
 use proto::etcdserverpb::watch_request::RequestUnion;
 use proto::etcdserverpb::{WatchCreateRequest, WatchRequest, WatchResponse};
@@ -70,7 +73,8 @@ impl WatchService {
         who::check_leader(&self.handle, metadata)?;
         let leader_required = who::requires_leader(metadata);
         let (requests, responses) = self.handle.watch_stream()?;
-        let reader = tokio::spawn(forward(wire, requests));
+        let token = who::token(metadata).map(str::to_owned);
+        let reader = tokio::spawn(forward(self.handle.clone(), token, wire, requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
         Ok(Frames {
@@ -86,17 +90,30 @@ impl WatchService {
 
 /// Takes the client's requests to the hub until there are no more. Afterwards its watches go on.
 async fn forward(
+    handle: Handle,
+    token: Option<String>,
     mut wire: impl Stream<Item = Result<WatchRequest, Status>> + Unpin,
     requests: Requests,
 ) -> Result<(), Status> {
     while let Some(request) = wire.next().await {
-        if let Some(input) = parse(request?, requests.stream())
-            && !requests.send(input).await
-        {
+        let Some(input) = parse(request?, requests.stream()) else { continue };
+        let input = match input {
+            Input::Create(create) => admit(&handle, token.as_deref(), create).await,
+            input => input,
+        };
+        if !requests.send(input).await {
             return Err(refusal::render(Code::Stopped));
         }
     }
     Ok(())
+}
+
+/// Each watch is its caller's anew: a stream may live longer than a token.
+async fn admit(handle: &Handle, token: Option<&str>, create: Create) -> Input {
+    match handle.admit(token).await {
+        Ok(admitted) => Input::Create(Create { caller: admitted.caller().clone(), ..create }),
+        Err(code) => Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) },
+    }
 }
 
 /// Why a stream ends although its client is content.
@@ -135,6 +152,7 @@ fn parse_create(wire: WatchCreateRequest, stream: StreamId) -> Create {
     let key = if wire.key.is_empty() { Bytes::from_static(b"\0") } else { wire.key };
     Create {
         stream,
+        caller: Caller::Nobody,
         id: (wire.watch_id != 0).then_some(WatchId(wire.watch_id)),
         keys: KeyRange::from_wire(key, wire.range_end),
         start: Revision(wire.start_revision),
@@ -244,6 +262,10 @@ fn render(handle: &Handle, term: u64, response: Response) -> WatchFrame {
         Kind::Canceled { compacted } => {
             head.canceled = true;
             head.compact_revision = compacted.map_or(0, |revision| revision.0);
+        }
+        Kind::Denied(code) => {
+            head.canceled = true;
+            head.cancel_reason = denied(code).to_owned();
         }
         Kind::Progress => {}
     }

@@ -70,7 +70,7 @@ pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
         let serves = handle.mesh().status().machine.is_some_and(|machine| machine.is_serving);
         return if serves { Ok(()) } else { Err(Code::NotInStep) };
     }
-    match tokio::time::timeout(READ_TIMEOUT, handle.submit(who::probe(serializable))).await {
+    match tokio::time::timeout(READ_TIMEOUT, handle.as_member().submit(who::probe(serializable))).await {
         Ok(outcome) => outcome.map(drop),
         Err(_) => Err(Code::Timeout),
     }

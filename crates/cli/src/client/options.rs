@@ -1,7 +1,7 @@
 //! The options that every client verb has: whom to ask, how long to wait, how to print.
 
 use super::{Client, Error, duration};
-use ::client::Config;
+use ::client::{Config, Login};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -9,12 +9,21 @@ const ENDPOINT_DEFAULT: &str = "127.0.0.1:2379";
 /// Where endpoints are looked for when none are given, the first that is set.
 const ENDPOINT_VARIABLES: [&str; 2] = ["ALTHING_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
 
+const USER_VARIABLES: [&str; 2] = ["ALTHING_USER", "ETCDCTL_USER"];
+const PASSWORD_VARIABLES: [&str; 2] = ["ALTHING_PASSWORD", "ETCDCTL_PASSWORD"];
+
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection and output")]
 pub struct Options {
     /// Members to ask; the first that answers is used [default: $ALTHING_ENDPOINTS, $ETCDCTL_ENDPOINTS or 127.0.0.1:2379]
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     endpoints: Vec<String>,
+    /// Who asks, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
+    #[arg(long, value_name = "NAME[:PASSWORD]")]
+    user: Option<String>,
+    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
     /// How long the answer may take
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub command_timeout: Duration,
@@ -46,7 +55,25 @@ impl Options {
     /// The same for endpoints that come from elsewhere.
     pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
         let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout);
-        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout })?)
+        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login: self.login()? })?)
+    }
+
+    /// With the password of --password, the name is taken as it is, colons and all.
+    fn login(&self) -> Result<Option<Login>, Error> {
+        let given = |flag: &Option<String>, variables: [&str; 2]| {
+            let set = |variable: &&str| std::env::var(variable).ok().filter(|text| !text.is_empty());
+            flag.clone().or_else(|| variables.iter().find_map(set))
+        };
+        let Some(user) = given(&self.user, USER_VARIABLES) else { return Ok(None) };
+        if let Some(password) = given(&self.password, PASSWORD_VARIABLES) {
+            return Ok(Some(Login { user, password }));
+        }
+        match user.split_once(':') {
+            Some((user, password)) => {
+                Ok(Some(Login { user: user.to_owned(), password: password.to_owned() }))
+            }
+            None => Err(Error::Usage(format!("the password of \"{user}\" is not given: use --password"))),
+        }
     }
 
     fn endpoints(&self) -> Vec<String> {

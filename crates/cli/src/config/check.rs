@@ -8,7 +8,7 @@ use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::config::Mesh;
-use server::{Compaction, Config, Join, Member};
+use server::{AuthConfig, Compaction, Config, Join, Member};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -144,6 +144,10 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         drain_timeout: ms(Id::DrainTimeoutMs),
+        auth: AuthConfig {
+            token_ttl: ms(Id::AuthTokenTtlMs),
+            bcrypt_cost: u32::try_from(values.number(Id::BcryptCost)).expect("bounded by the table"),
+        },
         mesh: Mesh {
             region: values.text(Id::Region).to_owned(),
             zone: values.text(Id::Zone).to_owned(),

@@ -151,6 +151,10 @@ settings! {
         "Log entries kept behind the flushed state; a follower further behind is sent a snapshot.";
     WatchProgressIntervalMs "watch-progress-interval-ms" ms(100, 86_400_000), Count(600_000),
         "After so long without an event, a watch that asked for it is told how far it is.";
+    AuthTokenTtlMs "auth-token-ttl-ms" ms(1_000, 31_536_000_000), Count(300_000),
+        "How long a token lives that nobody uses.";
+    BcryptCost "bcrypt-cost" number("doublings", 4, 31), Count(10),
+        "How much work it is to hash a password.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),

@@ -138,9 +138,9 @@ pub static TABLE: &[Flag] = &[
     value("tls-max-version", Idle("TLS is not served yet")),
     value("cors", Idle("no cross-origin headers are sent")),
     value("host-whitelist", Idle("every host name is answered")),
-    value("auth-token", Idle("there is no authentication yet")),
-    value("auth-token-ttl", Idle("there is no authentication yet")),
-    value("bcrypt-cost", Idle("there is no authentication yet")),
+    value("auth-token", Honoured),
+    value("auth-token-ttl", Honoured),
+    value("bcrypt-cost", Honoured),
     // Logging and monitoring
     value("log-level", Honoured),
     value("log-outputs", Honoured),

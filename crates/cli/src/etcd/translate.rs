@@ -18,6 +18,7 @@ use std::time::Duration;
 /// etcd's own timeout of a request is this, and two elections.
 const REQUEST_TIMEOUT_MS: u64 = 5_000;
 const QUOTA_BYTES_DEFAULT: u64 = 2 * 1024 * 1024 * 1024;
+const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 const ELECTION_MS_DEFAULT: u64 = 1_000;
 /// etcd, too, reports progress no more often.
 const PROGRESS_MS_MIN: u128 = 100;
@@ -97,6 +98,7 @@ impl Translation<'_> {
         self.copy("snapshot-catchup-entries", Id::LogKeepEntries);
         self.copy("experimental-snapshot-catchup-entries", Id::LogKeepEntries);
         self.take_quota();
+        self.take_auth();
         self.take_request_timeout();
         let exists = self.take_cluster_state();
         self.take_log_level();
@@ -138,6 +140,33 @@ impl Translation<'_> {
             None | Some(Ok(0)) => self.follow(Id::QuotaBytes, QUOTA_BYTES_DEFAULT.to_string()),
             Some(Ok(..0)) => self.follow(Id::QuotaBytes, "0".to_owned()),
             Some(_) => self.copy("quota-backend-bytes", Id::QuotaBytes),
+        }
+    }
+
+    /// Only simple tokens are given out: every member knows them, and they end with their user.
+    fn take_auth(&mut self) {
+        if let Some(given) = self.given("auth-token")
+            && given.value != "simple"
+        {
+            let problem =
+                format!("{} is \"{}\"; only simple tokens are given out", given.origin, given.value);
+            self.problems.push(problem);
+        }
+        if let Some(given) = self.given("auth-token-ttl") {
+            match given.value.parse::<u32>() {
+                Ok(0) => {}
+                Ok(seconds) => {
+                    let origin = Origin::Flag(given.origin.clone());
+                    let text = (u64::from(seconds) * 1_000).to_string();
+                    self.settings.push((Id::AuthTokenTtlMs, Value { text, origin }));
+                }
+                Err(_) => self.problems.push(format!("{} is not a number of seconds", given.origin)),
+            }
+        }
+        // etcd takes its default instead of one that cannot be.
+        let cost = self.given("bcrypt-cost").and_then(|given| given.value.parse::<u32>().ok());
+        if cost.is_some_and(|cost| BCRYPT_COSTS.contains(&cost)) {
+            self.copy("bcrypt-cost", Id::BcryptCost);
         }
     }
 

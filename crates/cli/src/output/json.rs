@@ -5,6 +5,7 @@ use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use proto::authpb::Permission;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
@@ -178,6 +179,25 @@ fn member(member: &Member) -> String {
         .items("clientURLs", member.client_ur_ls.iter().map(|url| quoted(url)))
         .flag("isLearner", member.is_learner)
         .end()
+}
+
+pub fn auth_status(header: Option<ResponseHeader>, enabled: bool, revision: u64) -> String {
+    Object::default().header(header).flag("enabled", enabled).number("authRevision", revision).end()
+}
+
+pub fn names(header: Option<ResponseHeader>, field: &str, names: &[String]) -> String {
+    Object::default().header(header).items(field, names.iter().map(|name| quoted(name))).end()
+}
+
+pub fn permissions(header: Option<ResponseHeader>, list: &[Permission]) -> String {
+    let permission = |one: &Permission| {
+        Object::default()
+            .number("permType", one.perm_type)
+            .bytes("key", &one.key)
+            .bytes("range_end", &one.range_end)
+            .end()
+    };
+    Object::default().header(header).items("perm", list.iter().map(permission)).end()
 }
 
 pub fn alarms(response: &AlarmResponse) -> String {

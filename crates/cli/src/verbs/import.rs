@@ -95,6 +95,7 @@ impl Etcd {
             endpoints: vec![self.endpoint.clone()],
             dial_timeout: self.options.dial_timeout,
             call_timeout: self.options.command_timeout,
+            login: None,
         })?)
     }
 

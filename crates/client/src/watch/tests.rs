@@ -9,6 +9,7 @@ fn watcher(start: i64) -> Watcher {
         endpoints: vec!["127.0.0.1:1".to_owned()],
         dial_timeout: Duration::ZERO,
         call_timeout: Duration::ZERO,
+        login: None,
     };
     let create = WatchCreateRequest { start_revision: start, ..Default::default() };
     Client::new(config).unwrap().watch(create)

@@ -7,9 +7,10 @@ use super::event::{Batch, Event, Line, Previous};
 use super::interest::{InterestId, Interests, Shape};
 use super::stream::{Place, Stream, Watch};
 use super::{Create, Credit, Input, Kind, Params, Past, Refusal, Response, StreamId, WatchId};
+use crate::auth::Caller;
 use crate::change::{Change, ChangeKind};
 use base::mutant::{Mutant, planted};
-use base::{Instant, Revision};
+use base::{Code, Instant, KeyRange, Revision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -80,6 +81,9 @@ impl Hub {
                 assert!(taken.is_none(), "a stream begins once");
             }
             Input::Create(create) => self.create(now, create, out),
+            Input::Refuse { stream, refusal } => {
+                self.tell(stream, WatchId::NONE, Kind::Refused(refusal), out);
+            }
             Input::Cancel { stream, watch } => self.cancel(stream, watch, None, out),
             Input::Progress(stream) => self.report_progress(stream, out),
             Input::Credit { stream, credit } => self.refill(stream, credit),
@@ -170,7 +174,8 @@ impl Hub {
         };
         let interest = self.interests.join(Shape::of(&create));
         let next = if create.start == Revision::ZERO { self.current.next() } else { create.start };
-        let watch = Watch { interest, start: create.start, place: Place::Future(next), quiet: true };
+        let (caller, start) = (create.caller, create.start);
+        let watch = Watch { interest, caller, start, place: Place::Future(next), quiet: true };
         state.watches.insert(id, watch);
         if create.progress_notify {
             self.plan_progress(stream, now.time);
@@ -207,6 +212,23 @@ impl Hub {
         let lost = self.watches_in(|place| matches!(place, Place::Behind(next) if next < compacted));
         for (stream, watch) in lost {
             self.cancel(stream, watch, Some(compacted), out);
+        }
+    }
+
+    /// Ends the watches whose caller may not read their keys any more. What was applied before is sent first.
+    pub fn judge(&mut self, out: &mut Vec<Response>, check: impl Fn(&Caller, &KeyRange) -> Result<(), Code>) {
+        self.deliver(out);
+        let mut denied = Vec::new();
+        for (stream, state) in &self.streams {
+            for (id, watch) in &state.watches {
+                if let Err(code) = check(&watch.caller, &self.interests.get(watch.interest).shape.keys) {
+                    denied.push((*stream, *id, code));
+                }
+            }
+        }
+        for (stream, watch, code) in denied {
+            self.forget(stream, watch);
+            self.tell(stream, watch, Kind::Denied(code), out);
         }
     }
 

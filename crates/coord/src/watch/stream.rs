@@ -4,6 +4,7 @@
 
 use super::WatchId;
 use super::interest::InterestId;
+use crate::auth::Caller;
 use base::{Instant, Revision};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,6 +43,7 @@ pub struct Stream {
 #[derive(Debug)]
 pub struct Watch {
     pub interest: InterestId,
+    pub caller: Caller,
     /// The revision that the client named; zero for none.
     pub start: Revision,
     pub place: Place,

@@ -1,6 +1,7 @@
 //! The rules of watches, each by its name, on a hub with a small store of its own.
 
 use super::*;
+use crate::auth::Caller;
 use crate::change::{Change, ChangeKind, Record};
 use base::{Instant, LeaseId, RangeEnd};
 use bytes::Bytes;
@@ -133,6 +134,7 @@ fn words(response: &Response) -> String {
     let what = match kind {
         Kind::Created => "created".to_owned(),
         Kind::Refused(refusal) => format!("refused: {}", refusal.reason()),
+        Kind::Denied(code) => format!("denied: {}", denied(*code)),
         Kind::Canceled { compacted: None } => "canceled".to_owned(),
         Kind::Canceled { compacted: Some(at) } => format!("compacted {at}"),
         Kind::Progress => "progress".to_owned(),
@@ -157,6 +159,7 @@ fn event_words(event: &Event) -> String {
 fn key(key: &str) -> Create {
     Create {
         stream: STREAM,
+        caller: Caller::Nobody,
         id: None,
         keys: KeyRange::single(Bytes::copy_from_slice(key.as_bytes())),
         start: Revision::ZERO,
@@ -497,4 +500,32 @@ fn a_closed_stream_leaves_nothing_behind() {
 fn a_range_with_an_open_end_is_never_empty() {
     let open = KeyRange { start: Bytes::from_static(b"z"), end: RangeEnd::Open };
     assert!(!open.is_empty());
+}
+
+#[test]
+fn who_may_not_read_any_more_hears_what_was_before_and_nothing_after() {
+    let mut world = World::new();
+    let ann = || Caller::User { name: "ann".into(), revision: 1 };
+    world.watch(Create { caller: ann(), ..key("a") }).watch(Create { caller: ann(), ..key("b") });
+    world.watch(key("a"));
+    world.sent();
+    let changes = [world.change(Revision(2), 0, "a=1")];
+    world.store.0.insert(Revision(2), changes.to_vec());
+    world.revision = Revision(2);
+    let judge = |caller: &Caller, keys: &KeyRange| match caller {
+        Caller::User { .. } if keys.contains(b"a") => Err(Code::PermissionDenied),
+        _ => Ok(()),
+    };
+    world.act(|hub, now, out| {
+        hub.observe(now, &changes, out);
+        hub.judge(out, judge);
+    });
+    let denied = "rpc error: code = PermissionDenied desc = etcdserver: permission denied";
+    let sent = world.sent();
+    assert_eq!(sent.len(), 3, "{sent:?}");
+    assert!(sent[2].contains(&format!("denied: {denied}")), "{sent:?}");
+    world.txn(&["a=2"]).txn(&["b=1"]);
+    assert_eq!(world.sent().len(), 2, "the watch of b goes on, and so does the other of a");
+    world.input(Input::Refuse { stream: STREAM, refusal: Refusal::Denied(Code::InvalidAuthToken) });
+    assert!(world.sent()[0].contains("invalid auth token"));
 }

@@ -6,7 +6,7 @@ use base::Rng;
 use base::limits::{TXN_DEPTH_MAX, TXN_OPS_MAX};
 use bytes::Bytes;
 use coord::request::Request;
-use coord::{Command, Limits};
+use coord::{Caller, Command, Limits};
 use proptest::prelude::*;
 
 fn encoded(command: &Command) -> Bytes {
@@ -16,6 +16,17 @@ fn encoded(command: &Command) -> Bytes {
 }
 
 fn random_command(rng: &mut Rng) -> Command {
+    let command = random_plain_command(rng);
+    if rng.chance(800_000) {
+        return command;
+    }
+    let caller = Caller::User { name: "ann".into(), revision: rng.between(0, 1_000) };
+    let mut out = Vec::new();
+    command.encode_for(&caller, &mut out);
+    Command::decode(Bytes::from(out)).expect("what is proposed for a user is understood")
+}
+
+fn random_plain_command(rng: &mut Rng) -> Command {
     if rng.chance(300_000) {
         return generate::lock_command(rng);
     }

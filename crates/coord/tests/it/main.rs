@@ -1,5 +1,6 @@
 //! The state machine from outside: rules by name, and random histories against a naive model.
 
+mod auth;
 mod command;
 mod compaction;
 mod duplicates;

@@ -2,6 +2,7 @@
 //! coord, the next plan, proposed as a document that replaces the one it was made from. Nodes that hold nothing of
 //! coord are sent the plan.
 
+use crate::auth::AUTH_NOTE;
 use crate::consensus;
 use crate::core::Core;
 use crate::mesh::node::Settings;
@@ -106,12 +107,14 @@ impl Decider {
         let mut all: BTreeMap<String, Document> =
             known.iter().map(|(name, document)| (name.to_owned(), document.clone())).collect();
         let mut news = false;
-        for (name, document) in told.into_iter().filter(|(name, _)| FOLLOWED.contains(&name.as_str())) {
+        let followed = |name: &str| FOLLOWED.contains(&name) || name == AUTH_NOTE;
+        for (name, document) in told.into_iter().filter(|(name, _)| followed(name)) {
             if all.get(&name).is_none_or(|known| known.version < document.version) {
                 news = true;
                 all.insert(name, document);
             }
         }
+        self.core.auth.be_told(all.get(AUTH_NOTE));
         self.core.documents.set(Documents::of(all));
         news
     }
@@ -125,7 +128,9 @@ impl Decider {
 
     fn tell_documents(&self, peers: &Peers, node: NodeId) {
         let all = self.core.documents.all();
+        let note = self.core.auth.note();
         let found = FOLLOWED.iter().filter_map(|name| Some((*name, all.get(name)?)));
+        let found = found.chain([(AUTH_NOTE, &note)]);
         // What is lost is told again with the next stream or the next change; frames of the mesh tell of epochs anyway.
         wire::documents_frames(found).into_iter().for_each(|frame| {
             peers.send_data(node, vec![frame]);

@@ -67,6 +67,7 @@ impl World {
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
             drain_timeout: Duration::from_secs(5),
+            auth: Default::default(),
             mesh: server::config::Mesh::default(),
         };
         (self.tune)(&mut config);

@@ -35,6 +35,9 @@ fn a_few_hundred_seeds_show_no_violation() {
     assert!(summary.tally.expired > 3_000, "{:?}", summary.tally);
     let locks = campaign::run(&Plan { scenario: &scenario::LOCKS, ..plan(1, 60, None) }, &|_| {});
     assert!(locks.violations.is_empty(), "{}", told(&locks));
+    let auth = campaign::run(&Plan { scenario: &scenario::AUTH, ..plan(1, 40, None) }, &|_| {});
+    assert!(auth.violations.is_empty(), "{}", told(&auth));
+    assert!(auth.met > 1_000, "guests were served and refused {} times", auth.met);
     assert!(summary.tally.acquired + locks.tally.acquired > 50_000, "{:?}", locks.tally);
 }
 

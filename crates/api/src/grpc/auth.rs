@@ -1,0 +1,252 @@
+//! The Auth service: etcd's messages in, commands about users, roles and permissions out.
+//! Passwords are hashed or compared here, before anything is proposed, and go no further. Who may ask for what is
+//! decided where the commands are applied.
+
+use crate::grpc::{refusal, who};
+use base::{Code, KeyRange};
+use coord::reply::Reply;
+use coord::{Access, AuthCommand, AuthReply, Permission};
+use proto::authpb;
+use proto::etcdserverpb::auth_server::Auth;
+use proto::etcdserverpb::{
+    AuthDisableRequest, AuthDisableResponse, AuthEnableRequest, AuthEnableResponse, AuthRoleAddRequest,
+    AuthRoleAddResponse, AuthRoleDeleteRequest, AuthRoleDeleteResponse, AuthRoleGetRequest,
+    AuthRoleGetResponse, AuthRoleGrantPermissionRequest, AuthRoleGrantPermissionResponse,
+    AuthRoleListRequest, AuthRoleListResponse, AuthRoleRevokePermissionRequest,
+    AuthRoleRevokePermissionResponse, AuthStatusRequest, AuthStatusResponse, AuthUserAddRequest,
+    AuthUserAddResponse, AuthUserChangePasswordRequest, AuthUserChangePasswordResponse,
+    AuthUserDeleteRequest, AuthUserDeleteResponse, AuthUserGetRequest, AuthUserGetResponse,
+    AuthUserGrantRoleRequest, AuthUserGrantRoleResponse, AuthUserListRequest, AuthUserListResponse,
+    AuthUserRevokeRoleRequest, AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse,
+    ResponseHeader,
+};
+use server::Handle;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status};
+
+pub struct AuthService {
+    handle: Handle,
+}
+
+type Told = (Option<ResponseHeader>, AuthReply);
+
+impl AuthService {
+    pub fn new(handle: Handle) -> AuthService {
+        AuthService { handle }
+    }
+
+    async fn run(&self, metadata: &MetadataMap, command: AuthCommand) -> Result<Told, Status> {
+        let handle = who::admit(&self.handle, metadata).await?;
+        let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
+        Ok((self.header(&reply), told))
+    }
+
+    /// For what is answered by a header alone.
+    async fn change(
+        &self,
+        metadata: &MetadataMap,
+        command: AuthCommand,
+    ) -> Result<Option<ResponseHeader>, Status> {
+        self.run(metadata, command).await.map(|(header, _)| header)
+    }
+
+    fn header(&self, reply: &Reply) -> Option<ResponseHeader> {
+        Some(who::header(&self.handle, reply.revision))
+    }
+
+    /// Only for those who may set one: hashing takes long.
+    async fn hash(&self, metadata: &MetadataMap, password: String) -> Result<bytes::Bytes, Status> {
+        let handle = who::admit(&self.handle, metadata).await?;
+        handle.permit(server::Need::Root).await.map_err(refusal::render)?;
+        handle.hash_password(password).await.map_err(refusal::render)
+    }
+}
+
+#[tonic::async_trait]
+impl Auth for AuthService {
+    async fn auth_enable(
+        &self,
+        request: Request<AuthEnableRequest>,
+    ) -> Result<Response<AuthEnableResponse>, Status> {
+        let header = self.change(request.metadata(), AuthCommand::Enable).await?;
+        Ok(Response::new(AuthEnableResponse { header }))
+    }
+
+    async fn auth_disable(
+        &self,
+        request: Request<AuthDisableRequest>,
+    ) -> Result<Response<AuthDisableResponse>, Status> {
+        let header = self.change(request.metadata(), AuthCommand::Disable).await?;
+        Ok(Response::new(AuthDisableResponse { header }))
+    }
+
+    async fn auth_status(
+        &self,
+        request: Request<AuthStatusRequest>,
+    ) -> Result<Response<AuthStatusResponse>, Status> {
+        match self.run(request.metadata(), AuthCommand::Status).await? {
+            (header, AuthReply::Status { enabled, revision }) => {
+                Ok(Response::new(AuthStatusResponse { header, enabled, auth_revision: revision }))
+            }
+            (_, other) => unreachable!("whether auth is on is not answered by {other:?}"),
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        request: Request<AuthenticateRequest>,
+    ) -> Result<Response<AuthenticateResponse>, Status> {
+        let AuthenticateRequest { name, password } = request.into_inner();
+        let (reply, token) = self.handle.authenticate(name, password).await.map_err(refusal::render)?;
+        Ok(Response::new(AuthenticateResponse { header: self.header(&reply), token }))
+    }
+
+    async fn user_add(
+        &self,
+        request: Request<AuthUserAddRequest>,
+    ) -> Result<Response<AuthUserAddResponse>, Status> {
+        let (metadata, _, AuthUserAddRequest { name: user, password, options }) = request.into_parts();
+        if user.is_empty() {
+            return Err(refusal::render(Code::UserEmpty));
+        }
+        let password = match options.is_some_and(|options| options.no_password) {
+            true => None,
+            false => Some(self.hash(&metadata, password).await?),
+        };
+        let header = self.change(&metadata, AuthCommand::UserAdd { user, password }).await?;
+        Ok(Response::new(AuthUserAddResponse { header }))
+    }
+
+    async fn user_get(
+        &self,
+        request: Request<AuthUserGetRequest>,
+    ) -> Result<Response<AuthUserGetResponse>, Status> {
+        let (metadata, _, AuthUserGetRequest { name: user }) = request.into_parts();
+        match self.run(&metadata, AuthCommand::UserGet { user }).await? {
+            (header, AuthReply::Roles(roles)) => Ok(Response::new(AuthUserGetResponse { header, roles })),
+            (_, other) => unreachable!("a user is answered by its roles, not {other:?}"),
+        }
+    }
+
+    async fn user_list(
+        &self,
+        request: Request<AuthUserListRequest>,
+    ) -> Result<Response<AuthUserListResponse>, Status> {
+        match self.run(request.metadata(), AuthCommand::UserList).await? {
+            (header, AuthReply::Users(users)) => Ok(Response::new(AuthUserListResponse { header, users })),
+            (_, other) => unreachable!("users are answered by users, not {other:?}"),
+        }
+    }
+
+    async fn user_delete(
+        &self,
+        request: Request<AuthUserDeleteRequest>,
+    ) -> Result<Response<AuthUserDeleteResponse>, Status> {
+        let (metadata, _, AuthUserDeleteRequest { name: user }) = request.into_parts();
+        let header = self.change(&metadata, AuthCommand::UserDelete { user }).await?;
+        Ok(Response::new(AuthUserDeleteResponse { header }))
+    }
+
+    async fn user_change_password(
+        &self,
+        request: Request<AuthUserChangePasswordRequest>,
+    ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
+        let (metadata, _, AuthUserChangePasswordRequest { name: user, password }) = request.into_parts();
+        let password = self.hash(&metadata, password).await?;
+        let header = self.change(&metadata, AuthCommand::UserChangePassword { user, password }).await?;
+        Ok(Response::new(AuthUserChangePasswordResponse { header }))
+    }
+
+    async fn user_grant_role(
+        &self,
+        request: Request<AuthUserGrantRoleRequest>,
+    ) -> Result<Response<AuthUserGrantRoleResponse>, Status> {
+        let (metadata, _, AuthUserGrantRoleRequest { user, role }) = request.into_parts();
+        let header = self.change(&metadata, AuthCommand::UserGrantRole { user, role }).await?;
+        Ok(Response::new(AuthUserGrantRoleResponse { header }))
+    }
+
+    async fn user_revoke_role(
+        &self,
+        request: Request<AuthUserRevokeRoleRequest>,
+    ) -> Result<Response<AuthUserRevokeRoleResponse>, Status> {
+        let (metadata, _, AuthUserRevokeRoleRequest { name: user, role }) = request.into_parts();
+        let header = self.change(&metadata, AuthCommand::UserRevokeRole { user, role }).await?;
+        Ok(Response::new(AuthUserRevokeRoleResponse { header }))
+    }
+
+    async fn role_add(
+        &self,
+        request: Request<AuthRoleAddRequest>,
+    ) -> Result<Response<AuthRoleAddResponse>, Status> {
+        let (metadata, _, AuthRoleAddRequest { name: role }) = request.into_parts();
+        let header = self.change(&metadata, AuthCommand::RoleAdd { role }).await?;
+        Ok(Response::new(AuthRoleAddResponse { header }))
+    }
+
+    async fn role_get(
+        &self,
+        request: Request<AuthRoleGetRequest>,
+    ) -> Result<Response<AuthRoleGetResponse>, Status> {
+        let (metadata, _, AuthRoleGetRequest { role }) = request.into_parts();
+        match self.run(&metadata, AuthCommand::RoleGet { role }).await? {
+            (header, AuthReply::Permissions(list)) => {
+                let perm = list.into_iter().map(render_permission).collect();
+                Ok(Response::new(AuthRoleGetResponse { header, perm }))
+            }
+            (_, other) => unreachable!("a role is answered by its permissions, not {other:?}"),
+        }
+    }
+
+    async fn role_list(
+        &self,
+        request: Request<AuthRoleListRequest>,
+    ) -> Result<Response<AuthRoleListResponse>, Status> {
+        match self.run(request.metadata(), AuthCommand::RoleList).await? {
+            (header, AuthReply::Roles(roles)) => Ok(Response::new(AuthRoleListResponse { header, roles })),
+            (_, other) => unreachable!("roles are answered by roles, not {other:?}"),
+        }
+    }
+
+    async fn role_delete(
+        &self,
+        request: Request<AuthRoleDeleteRequest>,
+    ) -> Result<Response<AuthRoleDeleteResponse>, Status> {
+        let (metadata, _, AuthRoleDeleteRequest { role }) = request.into_parts();
+        let header = self.change(&metadata, AuthCommand::RoleDelete { role }).await?;
+        Ok(Response::new(AuthRoleDeleteResponse { header }))
+    }
+
+    async fn role_grant_permission(
+        &self,
+        request: Request<AuthRoleGrantPermissionRequest>,
+    ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
+        let (metadata, _, AuthRoleGrantPermissionRequest { name: role, perm }) = request.into_parts();
+        let permission = parse_permission(perm).map_err(refusal::render)?;
+        let header = self.change(&metadata, AuthCommand::RoleGrantPermission { role, permission }).await?;
+        Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
+    }
+
+    async fn role_revoke_permission(
+        &self,
+        request: Request<AuthRoleRevokePermissionRequest>,
+    ) -> Result<Response<AuthRoleRevokePermissionResponse>, Status> {
+        let (metadata, _, AuthRoleRevokePermissionRequest { role, key, range_end }) = request.into_parts();
+        let keys = KeyRange::from_wire(key, range_end);
+        let header = self.change(&metadata, AuthCommand::RoleRevokePermission { role, keys }).await?;
+        Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
+    }
+}
+
+/// A kind that no version of the API knows permits nothing that we could name.
+fn parse_permission(wire: Option<authpb::Permission>) -> Result<Permission, Code> {
+    let authpb::Permission { perm_type, key, range_end } = wire.ok_or(Code::PermissionNotGiven)?;
+    let access =
+        u8::try_from(perm_type).ok().and_then(Access::from_number).ok_or(Code::PermissionNotGiven)?;
+    Ok(Permission { keys: KeyRange::from_wire(key, range_end), access })
+}
+
+fn render_permission(permission: Permission) -> authpb::Permission {
+    let range_end = permission.keys.wire_end();
+    authpb::Permission { perm_type: permission.access as i32, key: permission.keys.start, range_end }
+}

@@ -1,0 +1,73 @@
+//! Users, roles and permissions as etcdctl prints them, simple or as JSON.
+
+use super::{Printer, json};
+use crate::client::Format;
+use base::key_range::prefix_end;
+use proto::authpb::Permission;
+use proto::authpb::permission::Type;
+use proto::etcdserverpb::{AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader};
+
+impl Printer {
+    /// What was done, which its answer does not say.
+    pub fn done(&self, header: Option<ResponseHeader>, told: &str) -> Vec<u8> {
+        match self.format {
+            Format::Json => json::line(&json::names(header, "", &[])).into_bytes(),
+            _ => format!("{told}\n").into_bytes(),
+        }
+    }
+
+    pub fn auth_status(&self, status: &AuthStatusResponse) -> Vec<u8> {
+        let AuthStatusResponse { header, enabled, auth_revision } = status;
+        match self.format {
+            Format::Json => json::line(&json::auth_status(*header, *enabled, *auth_revision)),
+            _ => format!("Authentication Status: {enabled}\nAuthRevision: {auth_revision}\n"),
+        }
+        .into_bytes()
+    }
+
+    pub fn names(&self, header: Option<ResponseHeader>, field: &str, names: &[String]) -> Vec<u8> {
+        match self.format {
+            Format::Json => json::line(&json::names(header, field, names)),
+            _ => names.iter().map(|name| format!("{name}\n")).collect(),
+        }
+        .into_bytes()
+    }
+
+    pub fn user(&self, name: &str, user: &AuthUserGetResponse) -> Vec<u8> {
+        match self.format {
+            Format::Json => json::line(&json::names(user.header, "roles", &user.roles)),
+            _ => {
+                let roles: String = user.roles.iter().map(|role| format!(" {role}")).collect();
+                format!("User: {name}\nRoles:{roles}\n")
+            }
+        }
+        .into_bytes()
+    }
+
+    pub fn role(&self, name: &str, role: &AuthRoleGetResponse) -> Vec<u8> {
+        if self.format == Format::Json {
+            return json::line(&json::permissions(role.header, &role.perm)).into_bytes();
+        }
+        let permitting = |one: Type| {
+            let fits = |held: &&Permission| held.perm_type() == one || held.perm_type() == Type::Readwrite;
+            role.perm.iter().filter(fits).map(describe).collect::<String>()
+        };
+        let (read, write) = (permitting(Type::Read), permitting(Type::Write));
+        format!("Role {name}\nKV Read:\n{read}KV Write:\n{write}").into_bytes()
+    }
+}
+
+fn describe(permission: &Permission) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (key, end) = (text(&permission.key), text(&permission.range_end));
+    let range = match &permission.range_end[..] {
+        [] => return format!("\t{key}\n"),
+        [0] => format!("\t[{key}, <open ended>"),
+        _ => format!("\t[{key}, {end})"),
+    };
+    let is_prefix = !key.is_empty() && prefix_end(&permission.key) == permission.range_end;
+    match is_prefix {
+        true => format!("{range} (prefix {key})\n"),
+        false => format!("{range}\n"),
+    }
+}

@@ -1,0 +1,143 @@
+//! `althing role`: what may be done with which keys, under a name that users are given.
+
+use super::{Error, Extent, Options, With, bytes_of, print, range_of};
+use crate::output::Printer;
+use clap::{Args, Subcommand, ValueEnum};
+use proto::authpb::Permission;
+use proto::authpb::permission::Type;
+use proto::etcdserverpb::{
+    AuthRoleAddRequest, AuthRoleDeleteRequest, AuthRoleGetRequest, AuthRoleGrantPermissionRequest,
+    AuthRoleListRequest, AuthRoleRevokePermissionRequest,
+};
+use std::ffi::OsString;
+
+const GRANT_EXAMPLE: &str = "\
+Example:
+  althing role grant-permission clerk readwrite /orders/ --prefix
+  althing role grant-permission clerk read a c           from a up to c
+  althing role grant-permission clerk read x --from-key  everything from x on";
+const REVOKE_EXAMPLE: &str = "\
+Example:
+  althing role revoke-permission clerk /orders/ --prefix";
+
+#[derive(Subcommand)]
+pub enum Role {
+    /// Adds a role, which permits nothing yet
+    Add(With<Name>),
+    /// Deletes a role, and takes it from everybody
+    Delete(With<Name>),
+    /// Tells what a role permits
+    Get(With<Name>),
+    /// Lists all roles
+    List(Options),
+    /// Permits something with a key or a range of keys
+    #[command(after_help = GRANT_EXAMPLE)]
+    GrantPermission(With<Grant>),
+    /// Takes back what was permitted with exactly these keys
+    #[command(after_help = REVOKE_EXAMPLE)]
+    RevokePermission(With<Revoke>),
+}
+
+#[derive(Args)]
+pub struct Name {
+    #[arg(value_name = "ROLE")]
+    name: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Access {
+    Read,
+    Write,
+    Readwrite,
+}
+
+#[derive(Args)]
+pub struct Grant {
+    #[arg(value_name = "ROLE")]
+    name: String,
+    #[arg(value_enum)]
+    access: Access,
+    #[command(flatten)]
+    keys: Keys,
+}
+
+#[derive(Args)]
+pub struct Revoke {
+    #[arg(value_name = "ROLE")]
+    name: String,
+    #[command(flatten)]
+    keys: Keys,
+}
+
+#[derive(Args)]
+struct Keys {
+    key: OsString,
+    /// Up to, and without, this key
+    range_end: Option<OsString>,
+    /// All keys that begin so
+    #[arg(long)]
+    prefix: bool,
+    /// All keys from this one on
+    #[arg(long)]
+    from_key: bool,
+}
+
+impl Keys {
+    fn range(&self) -> Result<(Vec<u8>, Vec<u8>), Error> {
+        range_of(&self.key, self.range_end.as_ref(), Extent::of(self.prefix, self.from_key)?)
+    }
+
+    /// As etcdctl names them.
+    fn describe(&self, end: &[u8]) -> String {
+        let key = String::from_utf8_lossy(&bytes_of(&self.key)).into_owned();
+        match end {
+            [] => format!("Permission of key {key}"),
+            [0] => format!("Permission of range [{key}, <open ended>"),
+            end => format!("Permission of range [{key}, {})", String::from_utf8_lossy(end)),
+        }
+    }
+}
+
+impl Role {
+    pub async fn run(&self) -> Result<(), Error> {
+        match self {
+            Role::Add(With { verb, options }) => {
+                let done = options.client()?.role_add(AuthRoleAddRequest { name: verb.name.clone() }).await?;
+                print(&Printer::new(options).done(done.header, &format!("Role {} created", verb.name)))
+            }
+            Role::Delete(With { verb, options }) => {
+                let request = AuthRoleDeleteRequest { role: verb.name.clone() };
+                let done = options.client()?.role_delete(request).await?;
+                print(&Printer::new(options).done(done.header, &format!("Role {} deleted", verb.name)))
+            }
+            Role::Get(With { verb, options }) => {
+                let role = options.client()?.role_get(AuthRoleGetRequest { role: verb.name.clone() }).await?;
+                print(&Printer::new(options).role(&verb.name, &role))
+            }
+            Role::List(options) => {
+                let list = options.client()?.role_list(AuthRoleListRequest {}).await?;
+                print(&Printer::new(options).names(list.header, "roles", &list.roles))
+            }
+            Role::GrantPermission(With { verb, options }) => {
+                let (key, range_end) = verb.keys.range()?;
+                let perm_type = match verb.access {
+                    Access::Read => Type::Read,
+                    Access::Write => Type::Write,
+                    Access::Readwrite => Type::Readwrite,
+                } as i32;
+                let perm = Some(Permission { perm_type, key: key.into(), range_end: range_end.into() });
+                let request = AuthRoleGrantPermissionRequest { name: verb.name.clone(), perm };
+                let done = options.client()?.role_grant_permission(request).await?;
+                print(&Printer::new(options).done(done.header, &format!("Role {} updated", verb.name)))
+            }
+            Role::RevokePermission(With { verb, options }) => {
+                let (key, range_end) = verb.keys.range()?;
+                let told = format!("{} is revoked from role {}", verb.keys.describe(&range_end), verb.name);
+                let (role, key, range_end) = (verb.name.clone(), key.into(), range_end.into());
+                let request = AuthRoleRevokePermissionRequest { role, key, range_end };
+                let done = options.client()?.role_revoke_permission(request).await?;
+                print(&Printer::new(options).done(done.header, &told))
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `althing user`: who there is, their passwords and their roles.
+
+use super::{Error, Options, With, print};
+use crate::output::Printer;
+use clap::{Args, Subcommand};
+use proto::authpb::UserAddOptions;
+use proto::etcdserverpb::{
+    AuthUserAddRequest, AuthUserChangePasswordRequest, AuthUserDeleteRequest, AuthUserGetRequest,
+    AuthUserGrantRoleRequest, AuthUserListRequest, AuthUserRevokeRoleRequest,
+};
+use std::io::BufRead;
+
+const ADD_EXAMPLE: &str = "\
+Example:
+  althing user add ann:secret
+  althing user add ann --new-user-password secret
+  althing user add ann                 reads the password from standard input
+  althing user add robot --no-password can only be told apart by other means";
+const PASSWD_EXAMPLE: &str = "\
+Example:
+  echo secret | althing user passwd ann";
+
+#[derive(Subcommand)]
+pub enum User {
+    /// Adds a user
+    #[command(after_help = ADD_EXAMPLE)]
+    Add(With<Add>),
+    /// Deletes a user; its tokens end at once
+    Delete(With<Name>),
+    /// Tells the roles of a user
+    Get(With<Name>),
+    /// Lists all users
+    List(Options),
+    /// Sets the password of a user, read from standard input; its tokens end at once
+    #[command(after_help = PASSWD_EXAMPLE)]
+    Passwd(With<Name>),
+    /// Gives a role to a user
+    GrantRole(With<Role>),
+    /// Takes a role from a user
+    RevokeRole(With<Role>),
+}
+
+#[derive(Args)]
+pub struct Add {
+    /// The name, or the name and the password as NAME:PASSWORD
+    #[arg(value_name = "USER")]
+    name: String,
+    /// The password
+    #[arg(long, value_name = "PASSWORD")]
+    new_user_password: Option<String>,
+    /// A user that cannot log in with a password
+    #[arg(long)]
+    no_password: bool,
+    /// Read the password without asking for it; it is never asked for
+    #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    interactive: Option<bool>,
+}
+
+#[derive(Args)]
+pub struct Name {
+    #[arg(value_name = "USER")]
+    name: String,
+    /// Read the password without asking for it; it is never asked for
+    #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
+    interactive: Option<bool>,
+}
+
+#[derive(Args)]
+pub struct Role {
+    #[arg(value_name = "USER")]
+    name: String,
+    role: String,
+}
+
+impl User {
+    pub async fn run(&self) -> Result<(), Error> {
+        match self {
+            User::Add(add) => {
+                let (name, password) = add.verb.credentials()?;
+                let options = Some(UserAddOptions { no_password: add.verb.no_password });
+                let request = AuthUserAddRequest { name: name.clone(), password, options };
+                let done = add.options.client()?.user_add(request).await?;
+                print(&Printer::new(&add.options).done(done.header, &format!("User {name} created")))
+            }
+            User::Delete(With { verb, options }) => {
+                let done =
+                    options.client()?.user_delete(AuthUserDeleteRequest { name: verb.name.clone() }).await?;
+                print(&Printer::new(options).done(done.header, &format!("User {} deleted", verb.name)))
+            }
+            User::Get(With { verb, options }) => {
+                let user = options.client()?.user_get(AuthUserGetRequest { name: verb.name.clone() }).await?;
+                print(&Printer::new(options).user(&verb.name, &user))
+            }
+            User::List(options) => {
+                let list = options.client()?.user_list(AuthUserListRequest {}).await?;
+                print(&Printer::new(options).names(list.header, "users", &list.users))
+            }
+            User::Passwd(With { verb, options }) => {
+                let (name, password) = (verb.name.clone(), read_password()?);
+                let request = AuthUserChangePasswordRequest { name, password };
+                let done = options.client()?.user_change_password(request).await?;
+                print(&Printer::new(options).done(done.header, "Password updated"))
+            }
+            User::GrantRole(With { verb: Role { name, role }, options }) => {
+                let request = AuthUserGrantRoleRequest { user: name.clone(), role: role.clone() };
+                let done = options.client()?.user_grant_role(request).await?;
+                print(
+                    &Printer::new(options)
+                        .done(done.header, &format!("Role {role} is granted to user {name}")),
+                )
+            }
+            User::RevokeRole(With { verb: Role { name, role }, options }) => {
+                let request = AuthUserRevokeRoleRequest { name: name.clone(), role: role.clone() };
+                let done = options.client()?.user_revoke_role(request).await?;
+                let told = format!("Role {role} is revoked from user {name}");
+                print(&Printer::new(options).done(done.header, &told))
+            }
+        }
+    }
+}
+
+impl Add {
+    fn credentials(&self) -> Result<(String, String), Error> {
+        if self.no_password {
+            return Ok((self.name.clone(), String::new()));
+        }
+        if let Some(password) = &self.new_user_password {
+            return Ok((self.name.clone(), password.clone()));
+        }
+        match self.name.split_once(':') {
+            Some((name, password)) => Ok((name.to_owned(), password.to_owned())),
+            None => Ok((self.name.clone(), read_password()?)),
+        }
+    }
+}
+
+/// A line of standard input.
+fn read_password() -> Result<String, Error> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(Error::Output)?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}

@@ -1,0 +1,382 @@
+//! Who may do what: users, roles and their permissions, replicated like the keys and no keys themselves.
+//! Commands change them or ask for them, and every change raises the auth revision; a caller goes in and comes out as
+//! the rights that it has now. A request that was admitted under an older auth revision has none, so what was revoked
+//! is revoked for everything that comes later in the log. Rows in docs/formats/rows.md.
+
+mod command;
+mod intervals;
+mod permission;
+mod required;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use command::AuthCommand;
+pub use permission::{Access, Permission};
+pub(crate) use required::check_command;
+pub use required::check_request;
+
+use base::limits::{AUTH_NAME_BYTES_MAX, AUTH_NAMES_MAX, AUTH_PERMISSIONS_MAX};
+use base::mutant::{Mutant, planted};
+use base::{Code, Index, KeyRange};
+use bytes::Bytes;
+use intervals::Intervals;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The user that must exist before auth is enabled, and the role that may do everything.
+pub const ROOT: &str = "root";
+
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// A client that has not said who it is.
+    #[default]
+    Nobody,
+    /// A client that a token stands for, admitted when the auth revision was this.
+    User { name: Arc<str>, revision: u64 },
+    /// The member itself, which needs no permission.
+    Member,
+}
+
+/// What becomes of a command about auth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthReply {
+    Done,
+    Status { enabled: bool, revision: u64 },
+    Token(String),
+    Users(Vec<String>),
+    Roles(Vec<String>),
+    Permissions(Vec<Permission>),
+}
+
+#[derive(Clone, Debug)]
+pub struct Auth {
+    enabled: bool,
+    revision: u64,
+    users: BTreeMap<Arc<str>, User>,
+    roles: BTreeMap<Arc<str>, Role>,
+    /// What the roles of each user come to; made of the two above whenever they change.
+    grants: BTreeMap<Arc<str>, Grants>,
+    /// Not written yet.
+    changed: BTreeSet<rows::RowId>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct User {
+    /// A bcrypt hash; whoever has none cannot log in with a password.
+    password: Option<Bytes>,
+    roles: BTreeSet<Arc<str>>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Role {
+    permissions: BTreeMap<KeyRange, Access>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Grants {
+    read: Intervals,
+    write: Intervals,
+}
+
+/// What a caller may do, at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights<'a> {
+    /// `None` for everything.
+    grants: Option<&'a Grants>,
+}
+
+impl Default for Auth {
+    /// As in etcd, the first auth revision is one.
+    fn default() -> Auth {
+        Auth {
+            enabled: false,
+            revision: 1,
+            users: BTreeMap::new(),
+            roles: BTreeMap::new(),
+            grants: BTreeMap::new(),
+            changed: BTreeSet::new(),
+        }
+    }
+}
+
+impl Auth {
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The hash that a password of the user must fit.
+    pub fn password_of(&self, user: &str) -> Result<&Bytes, Code> {
+        if !self.enabled {
+            return Err(Code::AuthNotEnabled);
+        }
+        let user = self.users.get(user).ok_or(Code::AuthFailed)?;
+        user.password.as_ref().ok_or(Code::NoPasswordUser)
+    }
+
+    pub fn rights(&self, caller: &Caller) -> Result<Rights<'_>, Code> {
+        let everything = Rights { grants: None };
+        if !self.enabled {
+            return Ok(everything);
+        }
+        let (name, revision) = match caller {
+            Caller::Member => return Ok(everything),
+            Caller::Nobody => return Err(Code::UserEmpty),
+            Caller::User { name, revision } => (name, *revision),
+        };
+        if revision < self.revision && !planted(Mutant::AuthRevisionUnchecked) {
+            return Err(Code::AuthOldRevision);
+        }
+        let user = self.users.get(name).ok_or(Code::PermissionDenied)?;
+        if user.roles.contains(ROOT) {
+            return Ok(everything);
+        }
+        let grants = self.grants.get(name).expect("what a user may do is worked out when it is added");
+        Ok(Rights { grants: Some(grants) })
+    }
+
+    fn has_role(&self, user: &str, role: &str) -> bool {
+        self.users.get(user).is_some_and(|user| user.roles.contains(role))
+    }
+
+    /// `at` is the place of the command in the log: part of a token, so that none is given twice.
+    pub(crate) fn run(&mut self, at: Index, command: &AuthCommand) -> Result<AuthReply, Code> {
+        match command {
+            AuthCommand::Enable => self.enable(),
+            AuthCommand::Disable => self.disable(),
+            AuthCommand::Status => Ok(AuthReply::Status { enabled: self.enabled, revision: self.revision }),
+            AuthCommand::Authenticate { user, revision, secret } => {
+                self.authenticate(at, user, *revision, secret)
+            }
+            AuthCommand::UserAdd { user, password } => self.add_user(user, password.clone()),
+            AuthCommand::UserDelete { user } => self.delete_user(user),
+            AuthCommand::UserChangePassword { user, password } => self.change_password(user, password),
+            AuthCommand::UserGrantRole { user, role } => self.grant_role(user, role),
+            AuthCommand::UserRevokeRole { user, role } => self.revoke_role(user, role),
+            AuthCommand::UserGet { user } => {
+                let user = self.users.get(user.as_str()).ok_or(Code::UserNotFound)?;
+                Ok(AuthReply::Roles(user.roles.iter().map(|role| role.to_string()).collect()))
+            }
+            AuthCommand::UserList => Ok(AuthReply::Users(self.users.keys().map(|n| n.to_string()).collect())),
+            AuthCommand::RoleAdd { role } => self.add_role(role),
+            AuthCommand::RoleDelete { role } => self.delete_role(role),
+            AuthCommand::RoleGrantPermission { role, permission } => self.grant_permission(role, permission),
+            AuthCommand::RoleRevokePermission { role, keys } => self.revoke_permission(role, keys),
+            AuthCommand::RoleGet { role } => self.permissions_of(role),
+            AuthCommand::RoleList => Ok(AuthReply::Roles(self.roles.keys().map(|n| n.to_string()).collect())),
+        }
+    }
+
+    fn enable(&mut self) -> Result<AuthReply, Code> {
+        let root = self.users.get(ROOT).ok_or(Code::RootUserMissing)?;
+        if !root.roles.contains(ROOT) {
+            return Err(Code::RootRoleMissing);
+        }
+        self.enabled = true;
+        self.changed.insert(rows::RowId::Head);
+        Ok(AuthReply::Done)
+    }
+
+    fn disable(&mut self) -> Result<AuthReply, Code> {
+        if self.enabled {
+            self.enabled = false;
+            self.raise_revision();
+        }
+        Ok(AuthReply::Done)
+    }
+
+    /// The password was compared by whoever proposed this, with what it was at this revision.
+    fn authenticate(&self, at: Index, user: &str, revision: u64, secret: &str) -> Result<AuthReply, Code> {
+        self.password_of(user).map_err(|code| match code {
+            Code::NoPasswordUser => Code::AuthFailed,
+            code => code,
+        })?;
+        if revision < self.revision {
+            return Err(Code::AuthOldRevision);
+        }
+        Ok(AuthReply::Token(format!("{secret}.{}", at.0)))
+    }
+
+    fn add_user(&mut self, name: &str, password: Option<Bytes>) -> Result<AuthReply, Code> {
+        if name.is_empty() {
+            return Err(Code::UserEmpty);
+        }
+        if self.users.contains_key(name) {
+            return Err(Code::UserExists);
+        }
+        check_room(name, self.users.len())?;
+        self.users.insert(name.into(), User { password, roles: BTreeSet::new() });
+        self.user_changed(name)
+    }
+
+    fn delete_user(&mut self, name: &str) -> Result<AuthReply, Code> {
+        if self.enabled && name == ROOT {
+            return Err(Code::InvalidAuthManagement);
+        }
+        self.users.remove(name).ok_or(Code::UserNotFound)?;
+        self.user_changed(name)
+    }
+
+    /// A user without a password stays without one.
+    fn change_password(&mut self, name: &str, password: &Bytes) -> Result<AuthReply, Code> {
+        let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
+        if user.password.is_some() {
+            user.password = Some(password.clone());
+        }
+        self.user_changed(name)
+    }
+
+    /// The role `root` need not have been added.
+    fn grant_role(&mut self, name: &str, role: &str) -> Result<AuthReply, Code> {
+        let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
+        if role != ROOT && !self.roles.contains_key(role) {
+            return Err(Code::RoleNotFound);
+        }
+        match user.roles.insert(role.into()) {
+            true => self.user_changed(name),
+            false => Ok(AuthReply::Done),
+        }
+    }
+
+    fn revoke_role(&mut self, name: &str, role: &str) -> Result<AuthReply, Code> {
+        if self.enabled && name == ROOT && role == ROOT {
+            return Err(Code::InvalidAuthManagement);
+        }
+        let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
+        match user.roles.remove(role) {
+            true => self.user_changed(name),
+            false => Err(Code::RoleNotGranted),
+        }
+    }
+
+    fn add_role(&mut self, name: &str) -> Result<AuthReply, Code> {
+        if name.is_empty() {
+            return Err(Code::RoleEmpty);
+        }
+        if self.roles.contains_key(name) {
+            return Err(Code::RoleExists);
+        }
+        check_room(name, self.roles.len())?;
+        self.roles.insert(name.into(), Role::default());
+        self.role_changed(name)
+    }
+
+    /// Nobody has the role any more, so that one which is added later under its name is another.
+    fn delete_role(&mut self, name: &str) -> Result<AuthReply, Code> {
+        if self.enabled && name == ROOT {
+            return Err(Code::InvalidAuthManagement);
+        }
+        self.roles.remove(name).ok_or(Code::RoleNotFound)?;
+        if !planted(Mutant::DeletedRoleStays) {
+            let lose =
+                |(holder, user): (&Arc<str>, &mut User)| user.roles.remove(name).then(|| holder.clone());
+            let holders: Vec<Arc<str>> = self.users.iter_mut().filter_map(lose).collect();
+            for holder in holders {
+                self.regrant(&holder);
+                self.changed.insert(rows::RowId::User(holder));
+            }
+        }
+        self.role_changed(name)
+    }
+
+    fn grant_permission(&mut self, name: &str, permission: &Permission) -> Result<AuthReply, Code> {
+        let role = self.roles.get_mut(name).ok_or(Code::RoleNotFound)?;
+        let is_new = !role.permissions.contains_key(&permission.keys);
+        if is_new && role.permissions.len() >= AUTH_PERMISSIONS_MAX {
+            return Err(Code::AuthFull);
+        }
+        role.permissions.insert(permission.keys.clone(), permission.access);
+        self.role_changed(name)
+    }
+
+    fn revoke_permission(&mut self, name: &str, keys: &KeyRange) -> Result<AuthReply, Code> {
+        let role = self.roles.get_mut(name).ok_or(Code::RoleNotFound)?;
+        role.permissions.remove(keys).ok_or(Code::PermissionNotGranted)?;
+        self.role_changed(name)
+    }
+
+    /// The role `root` shows what it may do, whatever was granted to it.
+    fn permissions_of(&self, name: &str) -> Result<AuthReply, Code> {
+        let role = self.roles.get(name).ok_or(Code::RoleNotFound)?;
+        let granted = role.permissions.iter();
+        Ok(AuthReply::Permissions(match name {
+            ROOT => vec![Permission::of_root()],
+            _ => granted.map(|(keys, access)| Permission { keys: keys.clone(), access: *access }).collect(),
+        }))
+    }
+
+    fn user_changed(&mut self, name: &str) -> Result<AuthReply, Code> {
+        self.regrant(name);
+        self.changed.insert(rows::RowId::User(name.into()));
+        self.raise_revision();
+        Ok(AuthReply::Done)
+    }
+
+    fn role_changed(&mut self, name: &str) -> Result<AuthReply, Code> {
+        if !planted(Mutant::DeletedRoleStays) || self.roles.contains_key(name) {
+            let holders = self.users.iter().filter(|(_, user)| user.roles.contains(name));
+            for holder in holders.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+                self.regrant(&holder);
+            }
+        }
+        self.changed.insert(rows::RowId::Role(name.into()));
+        self.raise_revision();
+        Ok(AuthReply::Done)
+    }
+
+    fn raise_revision(&mut self) {
+        self.revision += 1;
+        self.changed.insert(rows::RowId::Head);
+    }
+
+    /// Works out anew what a user may do.
+    fn regrant(&mut self, name: &str) {
+        let Some((name, user)) = self.users.get_key_value(name) else {
+            self.grants.remove(name);
+            return;
+        };
+        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
+        let granted: Vec<(&KeyRange, Access)> =
+            roles.flat_map(|role| role.permissions.iter().map(|(keys, access)| (keys, *access))).collect();
+        let of = |wanted: fn(Access) -> bool| {
+            Intervals::union(granted.iter().filter(|(_, access)| wanted(*access)).map(|(keys, _)| *keys))
+        };
+        let grants = Grants { read: of(Access::reads), write: of(Access::writes) };
+        self.grants.insert(name.clone(), grants);
+    }
+}
+
+/// Names are part of every row and of every answer that lists them.
+fn check_room(name: &str, count: usize) -> Result<(), Code> {
+    match name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX {
+        true => Ok(()),
+        false => Err(Code::AuthFull),
+    }
+}
+
+impl Rights<'_> {
+    pub fn read(&self, keys: &KeyRange) -> Result<(), Code> {
+        self.check(|grants| grants.read.contain(keys))
+    }
+
+    pub fn write(&self, keys: &KeyRange) -> Result<(), Code> {
+        self.check(|grants| grants.write.contain(keys))
+    }
+
+    /// Everything, as the role `root` may.
+    pub fn root(&self) -> Result<(), Code> {
+        self.check(|_| false)
+    }
+
+    fn check(&self, holds: impl FnOnce(&Grants) -> bool) -> Result<(), Code> {
+        match self.grants.is_none_or(holds) {
+            true => Ok(()),
+            false => Err(Code::PermissionDenied),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a command or a read needs of its caller: every key that it would show or change, in whichever branch.
+//! A caller's rights and the command go in, and a refusal comes out or nothing. What only members propose needs
+//! nothing; whatever a client can have proposed needs at least a user.
+
+use super::{Auth, AuthCommand, Caller, Rights};
+use crate::command::Command;
+use crate::leases::Leases;
+use crate::lock_command::Acquire;
+use crate::queue;
+use crate::request::{Delete, Put, Request, Txn};
+use base::{Code, KeyRange, LeaseId};
+use bytes::Bytes;
+
+/// Why a command of this caller is not carried out.
+pub(crate) fn check_command(
+    auth: &Auth,
+    leases: &Leases,
+    caller: &Caller,
+    command: &Command,
+) -> Result<(), Code> {
+    let check = |request: &dyn Fn(&Desk<'_>) -> Result<(), Code>| {
+        request(&Desk { rights: auth.rights(caller)?, leases })
+    };
+    match command {
+        Command::Put(put) => check(&|desk| desk.put(put)),
+        Command::Delete(delete) => check(&|desk| desk.delete(delete)),
+        Command::Txn(txn) => check(&|desk| desk.txn(txn)),
+        Command::Fenced(fenced) => check(&|desk| desk.request(&fenced.request)),
+        Command::FenceCheck(fence) => check(&|desk| desk.rights.read(&queue::keys_of(&fence.fence.lock))),
+        Command::LeaseGrant(_) => check(&|_| Ok(())),
+        // Without a guard it is a client's; with one, the leader's.
+        Command::LeaseRevoke(revoke) if revoke.guard.is_none() => check(&|desk| desk.lease(revoke.id)),
+        Command::LockAcquire(acquire) => check(&|desk| desk.acquire(acquire)),
+        Command::LockRelease(release) => check(&|desk| desk.write_one(&release.key)),
+        Command::Once(once) => check_command(auth, leases, caller, once.command()),
+        Command::Auth(command) => check_auth(auth, caller, command),
+        Command::Authed(authed) => check_command(auth, leases, &authed.caller, authed.command()),
+        Command::LeaseRevoke(_) | Command::LeaseCheckpoint(_) | Command::LockLeave(_) => Ok(()),
+        // Clients' ones are checked before they are proposed, as in etcd.
+        Command::Compact(_) | Command::Alarm(_) | Command::Quota(_) | Command::Members(_) => Ok(()),
+        Command::Mark { .. } | Command::Document(_) => Ok(()),
+    }
+}
+
+/// The same for a request that is answered without a command.
+pub fn check_request(auth: &Auth, leases: &Leases, caller: &Caller, request: &Request) -> Result<(), Code> {
+    Desk { rights: auth.rights(caller)?, leases }.request(request)
+}
+
+/// Users may ask about themselves and their roles; everything else about auth is for root. As in etcd 3.7, whether it
+/// is enabled may be asked by anybody, and so may a token.
+fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(), Code> {
+    if matches!(command, AuthCommand::Authenticate { .. } | AuthCommand::Status) {
+        return Ok(());
+    }
+    let rights = auth.rights(caller)?;
+    match (command, caller) {
+        (AuthCommand::UserGet { user }, Caller::User { name, .. }) if **name == **user => Ok(()),
+        (AuthCommand::RoleGet { role }, Caller::User { name, .. }) if auth.has_role(name, role) => Ok(()),
+        _ => rights.root(),
+    }
+}
+
+struct Desk<'a> {
+    rights: Rights<'a>,
+    leases: &'a Leases,
+}
+
+impl Desk<'_> {
+    fn request(&self, request: &Request) -> Result<(), Code> {
+        match request {
+            Request::Range(range) => self.rights.read(&range.keys),
+            Request::Put(put) => self.put(put),
+            Request::Delete(delete) => self.delete(delete),
+            Request::Txn(txn) => self.txn(txn),
+        }
+    }
+
+    fn put(&self, put: &Put) -> Result<(), Code> {
+        self.write_one(&put.key)?;
+        self.lease(put.lease.unwrap_or(LeaseId::NONE))?;
+        match put.prev_kv {
+            true => self.rights.read(&KeyRange::single(put.key.clone())),
+            false => Ok(()),
+        }
+    }
+
+    fn delete(&self, delete: &Delete) -> Result<(), Code> {
+        self.rights.write(&delete.keys)?;
+        match delete.prev_kv {
+            true => self.rights.read(&delete.keys),
+            false => Ok(()),
+        }
+    }
+
+    /// Both branches, whichever will be taken: which one it was tells something, too.
+    fn txn(&self, txn: &Txn) -> Result<(), Code> {
+        txn.compares.iter().try_for_each(|compare| self.rights.read(&compare.keys))?;
+        txn.success.iter().chain(&txn.failure).try_for_each(|request| self.request(request))
+    }
+
+    /// A place in the queue is a key, and its caller is told of the others.
+    fn acquire(&self, acquire: &Acquire) -> Result<(), Code> {
+        self.write_one(&queue::key_of(&acquire.name, acquire.lease))?;
+        self.rights.read(&queue::keys_of(&acquire.name))?;
+        self.lease(acquire.lease)
+    }
+
+    fn write_one(&self, key: &Bytes) -> Result<(), Code> {
+        self.rights.write(&KeyRange::single(key.clone()))
+    }
+
+    /// Whoever attaches a key to a lease, or revokes it, decides over all its keys.
+    fn lease(&self, id: LeaseId) -> Result<(), Code> {
+        let Some(lease) = self.leases.get(id) else { return Ok(()) };
+        lease.keys().try_for_each(|key| self.write_one(&Bytes::copy_from_slice(key)))
+    }
+}

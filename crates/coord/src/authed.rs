@@ -1,0 +1,74 @@
+//! A client's command together with who asked for it: what it may do is decided where it is applied, and not before.
+//! A command without a caller that a client can have given is nobody's: it is carried out as long as auth is off.
+
+use crate::auth::Caller;
+use crate::command::{AUTHED, Command, FORMAT};
+use base::codec::{Reader, put_bytes, put_varint};
+use base::limits::AUTH_NAME_BYTES_MAX;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authed {
+    /// Always a user.
+    pub caller: Caller,
+    command: Box<Command>,
+}
+
+impl Authed {
+    pub fn command(&self) -> &Command {
+        &self.command
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let Caller::User { name, revision } = &self.caller else { unreachable!("only users' are wrapped") };
+        encode_caller(name, *revision, out);
+        // Nothing follows it.
+        self.command.encode(out);
+    }
+
+    /// The command within is none of its kind: there is one caller.
+    pub(crate) fn decode(reader: &mut Reader) -> Option<Authed> {
+        let name = reader.bytes().filter(|name| name.len() <= AUTH_NAME_BYTES_MAX)?;
+        let name = std::str::from_utf8(&name).ok()?.into();
+        let revision = reader.varint()?;
+        let command = Command::decode_unauthed(reader.take(reader.remaining())?)?;
+        Some(Authed { caller: Caller::User { name, revision }, command: Box::new(command) })
+    }
+}
+
+fn encode_caller(name: &str, revision: u64, out: &mut Vec<u8>) {
+    put_bytes(out, name.as_bytes());
+    put_varint(out, revision);
+}
+
+impl Command {
+    /// The bytes of the command as it is proposed for this caller. Only what a client may ask for carries its user;
+    /// nobody's goes as it is, and so does what members propose.
+    pub fn encode_for(&self, caller: &Caller, out: &mut Vec<u8>) {
+        if let Caller::User { name, revision } = caller
+            && self.is_judged()
+        {
+            out.extend([FORMAT, AUTHED]);
+            encode_caller(name, *revision, out);
+        }
+        self.encode(out);
+    }
+
+    /// Whether it depends on who asked for it.
+    fn is_judged(&self) -> bool {
+        match self {
+            Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Fenced(_) => true,
+            Command::Once(_) | Command::Auth(_) | Command::LeaseGrant(_) => true,
+            Command::LeaseRevoke(revoke) => revoke.guard.is_none(),
+            Command::LockAcquire(_) | Command::LockRelease(_) | Command::FenceCheck(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Who asked for it, and for what.
+    pub fn asked(&self) -> (&Caller, &Command) {
+        match self {
+            Command::Authed(authed) => (&authed.caller, &authed.command),
+            command => (&Caller::Nobody, command),
+        }
+    }
+}

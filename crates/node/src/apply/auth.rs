@@ -1,0 +1,59 @@
+//! What applied commands about auth mean for this member: which tokens there are, and which watches have lost their
+//! permission. A watch is judged when it is created and whenever anything about auth has changed, by what its user
+//! may read then.
+
+use super::{Apply, Output};
+use crate::tokens::TokenNews;
+use coord::reply::{Body, Reply};
+use coord::watch::{self, Refusal};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command};
+
+impl Apply {
+    /// Who may do what, as far as this member has applied.
+    pub fn auth(&self) -> &Auth {
+        self.state.auth()
+    }
+
+    /// After a command was carried out.
+    pub(super) fn after_auth(&mut self, command: &Command, reply: &Reply, out: &mut Output) {
+        let Command::Auth(command) = command else { return };
+        match (command, &reply.body) {
+            (AuthCommand::Authenticate { user, .. }, Body::Auth(AuthReply::Token(token))) => {
+                let (token, user) = (token.as_str().into(), user.as_str().into());
+                out.tokens.push(TokenNews::Given { token, user });
+            }
+            (AuthCommand::UserDelete { user } | AuthCommand::UserChangePassword { user, .. }, _) => {
+                out.tokens.push(TokenNews::Revoked { user: user.as_str().into() });
+            }
+            (AuthCommand::Disable, _) => out.tokens.push(TokenNews::AllRevoked),
+            _ => {}
+        }
+        if command.is_change() {
+            self.auth_changed(out);
+        }
+    }
+
+    /// Something about auth is not as it was.
+    pub(super) fn auth_changed(&mut self, out: &mut Output) {
+        out.auth_changed = true;
+        let auth = self.state.auth();
+        self.hub.judge(&mut out.watch, |caller, keys| {
+            // It was admitted, and has been judged at every change since.
+            let now = match caller {
+                Caller::User { name, .. } => Caller::User { name: name.clone(), revision: auth.revision() },
+                caller => caller.clone(),
+            };
+            auth.rights(&now).and_then(|rights| rights.read(keys))
+        });
+    }
+
+    /// What the hub is told of a request: whoever may not read the keys does not watch them.
+    pub(super) fn admit_watch(&self, input: watch::Input) -> watch::Input {
+        let watch::Input::Create(create) = input else { return input };
+        let rights = self.state.auth().rights(&create.caller);
+        match rights.and_then(|rights| rights.read(&create.keys)) {
+            Ok(()) => watch::Input::Create(create),
+            Err(code) => watch::Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) },
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Who asks, as this member knows it: the users and permissions that were applied, the tokens, and the hashing of
+//! passwords. A token goes in with a call and a handle comes out that asks as its user; what the user may do is decided
+//! where the request is applied. While auth is off, all of this is one look at a number.
+
+mod password;
+
+use crate::handle::Handle;
+use base::{Code, Instant, KeyRange};
+use bytes::Bytes;
+use coord::reply::{Body, Reply};
+use coord::request::{Range, Request};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document};
+use node::{TokenNews, Tokens, Work};
+use password::Hashing;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+/// Under this name a note about auth goes to nodes that keep data alone. It is no document of the cluster's.
+pub(crate) const AUTH_NOTE: &str = "auth";
+const AUTH_ON: &[u8] = b"on";
+/// How often a request is admitted anew because something about auth has changed meanwhile.
+const ADMISSIONS_MAX: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// How long a token lives after its last use.
+    pub token_ttl: Duration,
+    /// How much work it is to try a password: two to this power.
+    pub bcrypt_cost: u32,
+}
+
+impl Default for AuthConfig {
+    /// As in etcd.
+    fn default() -> AuthConfig {
+        AuthConfig { token_ttl: Duration::from_secs(300), bcrypt_cost: 10 }
+    }
+}
+
+/// What a call that is no request for keys needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Any user.
+    User,
+    /// One that may do everything.
+    Root,
+    Read(Vec<KeyRange>),
+}
+
+/// What the apply thread tells of auth, and what everybody asks.
+pub(crate) struct AuthDesk {
+    /// Zero while auth is off, else the auth revision.
+    revision: AtomicU64,
+    auth: RwLock<Arc<Auth>>,
+    tokens: Mutex<Tokens>,
+    hashing: Hashing,
+}
+
+impl AuthDesk {
+    pub fn new(config: AuthConfig) -> AuthDesk {
+        AuthDesk {
+            revision: AtomicU64::new(0),
+            auth: RwLock::default(),
+            tokens: Mutex::new(Tokens::new(config.token_ttl)),
+            hashing: Hashing::new(config.bcrypt_cost),
+        }
+    }
+
+    /// Tokens first: whoever sees the new revision must not find a token that it ended.
+    pub fn hear(&self, now: Instant, news: impl Iterator<Item = TokenNews>) {
+        let mut tokens = self.tokens.lock().expect("no thread panics while it holds the tokens");
+        news.for_each(|news| tokens.hear(now, news));
+    }
+
+    pub fn set(&self, auth: &Auth) {
+        let revision = if auth.is_enabled() { auth.revision() } else { 0 };
+        *self.auth.write().expect("no thread panics while it holds it") = Arc::new(auth.clone());
+        self.revision.store(revision, Ordering::Release);
+    }
+
+    /// What nodes without the coordination store are told: whether callers must say who they are. A note replaces those
+    /// with a lower version.
+    pub fn note(&self) -> Document {
+        let auth = self.current();
+        let enabled = auth.is_enabled();
+        let bytes = Bytes::from_static(if enabled { AUTH_ON } else { b"off" });
+        Document { version: 2 * auth.revision() + u64::from(enabled), bytes }
+    }
+
+    /// On such a node. It knows no user, so it lets nobody in while auth is on.
+    pub fn be_told(&self, note: Option<&Document>) {
+        let is_on = note.is_some_and(|note| note.bytes == AUTH_ON);
+        self.revision.store(u64::from(is_on), Ordering::Release);
+    }
+
+    fn current(&self) -> Arc<Auth> {
+        self.auth.read().expect("no thread panics while it holds it").clone()
+    }
+
+    fn user_of(&self, now: Instant, token: &str) -> Option<Arc<str>> {
+        self.tokens.lock().expect("no thread panics while it holds the tokens").user_of(now, token)
+    }
+}
+
+/// Whose calls a handle makes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asking {
+    pub caller: Caller,
+    token: Option<Arc<str>>,
+}
+
+impl Handle {
+    /// As far as this member knows, callers must say who they are.
+    pub fn is_auth_on(&self) -> bool {
+        self.desk().revision.load(Ordering::Relaxed) != 0
+    }
+
+    /// A handle for what the member does by itself.
+    pub fn as_member(&self) -> Handle {
+        self.asking_as(Asking { caller: Caller::Member, token: None })
+    }
+
+    pub fn caller(&self) -> &Caller {
+        &self.asking.caller
+    }
+
+    /// The handle of whoever holds this token; without one, nobody's.
+    pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
+        let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };
+        // A token carries the index of the entry that made it, and this member may not be there yet.
+        if index_of(token).is_some_and(|index| index > self.status().applied.0) {
+            self.catch_up().await?;
+        }
+        // In this order: a token that is found ended no earlier than this revision.
+        let revision = match self.desk().revision.load(Ordering::Acquire) {
+            0 => return Ok(self.asking_as(Asking::default())),
+            revision => revision,
+        };
+        let now = self.shared.core.clock.now();
+        let name = self.desk().user_of(now, token).ok_or(Code::InvalidAuthToken)?;
+        let caller = Caller::User { name, revision };
+        Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
+    }
+
+    /// Asks as the caller, and is admitted anew if something about auth has changed since it was.
+    pub(crate) async fn admitted<T, F: Future<Output = Result<T, Code>>>(
+        &self,
+        ask: impl Fn(Handle) -> F,
+    ) -> Result<T, Code> {
+        let mut handle = self.clone();
+        for _ in 0..ADMISSIONS_MAX {
+            match (ask(handle.clone()).await, &handle.asking.token) {
+                (Err(Code::AuthOldRevision), Some(token)) => handle = self.admit(Some(token)).await?,
+                (answer, _) => return answer,
+            }
+        }
+        Err(Code::AuthOldRevision)
+    }
+
+    /// Whether the caller may do what no command of the log decides. What was revoked before is known here: if auth is
+    /// on, this waits for everything agreed so far.
+    pub async fn permit(&self, need: Need) -> Result<(), Code> {
+        if self.is_auth_on() {
+            self.catch_up().await?;
+        }
+        self.check(&need).await
+    }
+
+    /// The same for what goes into the log and is not checked there: it waits in any case, as a member that is behind
+    /// may not know that auth is on.
+    pub async fn permit_agreed(&self, need: Need) -> Result<(), Code> {
+        self.catch_up().await?;
+        self.check(&need).await
+    }
+
+    /// The same by what this member knows, without waiting: for every message of a stream that was permitted before.
+    pub async fn permit_here(&self, need: Need) -> Result<(), Code> {
+        self.check(&need).await
+    }
+
+    /// The same caller, admitted now.
+    pub async fn readmitted(&self) -> Result<Handle, Code> {
+        match &self.asking.token {
+            Some(token) => self.admit(Some(token)).await,
+            None => Ok(self.clone()),
+        }
+    }
+
+    async fn check(&self, need: &Need) -> Result<(), Code> {
+        self.admitted(|handle| async move {
+            let auth = handle.desk().current();
+            let rights = auth.rights(handle.caller())?;
+            match need {
+                Need::User => Ok(()),
+                Need::Root => rights.root(),
+                Need::Read(ranges) => ranges.iter().try_for_each(|keys| rights.read(keys)),
+            }
+        })
+        .await
+    }
+
+    /// Users, roles, permissions: changes, and questions, which go through the log as well.
+    pub async fn auth(&self, command: AuthCommand) -> Result<(Reply, AuthReply), Code> {
+        let reply = self.carry_out(&Command::Auth(command)).await?;
+        match &reply.body {
+            Body::Auth(told) => Ok((reply.clone(), told.clone())),
+            other => unreachable!("a command about auth is answered so, not by {other:?}"),
+        }
+    }
+
+    /// The hash under which a password is kept.
+    pub async fn hash_password(&self, password: String) -> Result<Bytes, Code> {
+        self.desk().hashing.hash(password, self.shared.request_timeout).await
+    }
+
+    /// A token for whoever knows the password of a user.
+    pub async fn authenticate(&self, user: String, password: String) -> Result<(Reply, String), Code> {
+        let member = self.as_member();
+        for _ in 0..ADMISSIONS_MAX {
+            self.catch_up().await?;
+            let auth = self.desk().current();
+            let hash = auth.password_of(&user)?.clone();
+            if !self.desk().hashing.fits(password.clone(), hash, self.shared.request_timeout).await? {
+                return Err(Code::AuthFailed);
+            }
+            let secret = password::secret()?;
+            let command = AuthCommand::Authenticate { user: user.clone(), revision: auth.revision(), secret };
+            match member.auth(command).await {
+                Err(Code::AuthOldRevision) => {}
+                Ok((reply, AuthReply::Token(token))) => return Ok((reply, token)),
+                Ok((_, other)) => unreachable!("who asks for a token is given one, not {other:?}"),
+                Err(code) => return Err(code),
+            }
+        }
+        Err(Code::AuthOldRevision)
+    }
+
+    /// Waits until this member has everything that was agreed when it was asked.
+    pub async fn catch_up(&self) -> Result<(), Code> {
+        // It looks at no key.
+        let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
+        self.wait_for(Work::Read(Request::Range(nothing), Caller::Member)).await.map(drop)
+    }
+
+    fn desk(&self) -> &AuthDesk {
+        &self.shared.core.auth
+    }
+
+    fn asking_as(&self, asking: Asking) -> Handle {
+        Handle { shared: self.shared.clone(), asking }
+    }
+}
+
+fn index_of(token: &str) -> Option<u64> {
+    token.rsplit_once('.')?.1.parse().ok()
+}

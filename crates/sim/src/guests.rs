@@ -1,0 +1,295 @@
+//! Users with few permissions, and an administrator who gives and takes them while everything else goes wrong.
+//! Guests hold tokens, take them to any member, and read and write letters there; the administrator grants and revokes
+//! roles and permissions, deletes and adds users and roles anew, and changes passwords. What may be is decided by
+//! `permits`, from the committed log alone and by rules of its own.
+
+use crate::oracle::{Checker, Violation};
+use crate::permits::{Permits, Proof};
+use crate::tenants::Errand;
+use crate::world::{Checked, Event, World};
+use base::{Code, Index, KeyRange, Rng};
+use bytes::Bytes;
+use coord::reply::{Body, Reply};
+use coord::request::{Delete, Put, Range, Request};
+use coord::{Access, AuthCommand, AuthReply, Caller, Command, Permission};
+use node::{TokenNews, Work};
+use raft::Entry;
+use std::sync::Arc;
+
+/// Users beside root, each with a role of its own and one that all share.
+pub const GUESTS: usize = 5;
+const LETTERS: &[u8; 6] = b"abcdef";
+const SHARED_ROLE: &str = "shared";
+const PAUSE_US: (u64, u64) = (10_000, 250_000);
+const ADMIN_PAUSE_US: (u64, u64) = (20_000, 600_000);
+
+#[derive(Default)]
+pub struct Guests {
+    pub count: usize,
+    pub stopped: bool,
+    /// What the administrator still has to do before anything else, the last first.
+    plan: Vec<AuthCommand>,
+    badges: [Option<Badge>; GUESTS],
+    /// What was asked for, by number.
+    asked: Vec<Asked>,
+    permits: Permits,
+    /// Requests of guests that were carried out, and that were refused.
+    pub served: u64,
+    pub refused: u64,
+}
+
+/// A token that a guest holds.
+#[derive(Clone, Debug)]
+struct Badge {
+    token: Arc<str>,
+    /// The entry that made it.
+    given: Index,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    who: usize,
+    sent: u64,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Token,
+    Admin,
+    Keys { request: Request, given: Index },
+}
+
+impl Guests {
+    pub fn new(count: usize) -> Guests {
+        Guests { count, ..Guests::default() }
+    }
+
+    pub fn committed(&mut self, now: u64, entry: &Entry) {
+        if self.count > 0 {
+            self.permits.committed(now, entry);
+        }
+    }
+
+    fn ask(&mut self, who: usize, sent: u64, what: What) -> usize {
+        self.asked.push(Asked { who, sent, what });
+        self.asked.len() - 1
+    }
+}
+
+fn user(guest: usize) -> String {
+    format!("guest-{guest}")
+}
+
+fn role(guest: usize) -> String {
+    format!("role-{guest}")
+}
+
+/// Everything up to the moment at which auth is on.
+fn opening(count: usize) -> Vec<AuthCommand> {
+    let root = || "root".to_owned();
+    let mut plan = vec![
+        AuthCommand::UserAdd { user: root(), password: Some(Bytes::new()) },
+        AuthCommand::UserGrantRole { user: root(), role: root() },
+        AuthCommand::RoleAdd { role: SHARED_ROLE.to_owned() },
+    ];
+    for guest in 0..count {
+        plan.push(AuthCommand::RoleAdd { role: role(guest) });
+        plan.extend(arrival(guest));
+    }
+    plan.push(AuthCommand::Enable);
+    plan
+}
+
+fn arrival(guest: usize) -> [AuthCommand; 3] {
+    [
+        AuthCommand::UserAdd { user: user(guest), password: Some(Bytes::new()) },
+        AuthCommand::UserGrantRole { user: user(guest), role: role(guest) },
+        AuthCommand::UserGrantRole { user: user(guest), role: SHARED_ROLE.to_owned() },
+    ]
+}
+
+/// From one letter up to another.
+fn letters(rng: &mut Rng) -> KeyRange {
+    let start = rng.between(0, LETTERS.len() as u64) as usize;
+    let len = rng.between(1, 4) as usize;
+    let end = LETTERS[0] + (start + len).min(LETTERS.len()) as u8;
+    KeyRange::from_wire(Bytes::copy_from_slice(&LETTERS[start..=start]), Bytes::copy_from_slice(&[end]))
+}
+
+impl World {
+    pub fn invite_guests(&mut self) {
+        if self.guests.count > 0 {
+            self.agenda.after(1_500_000, Event::Administer);
+        }
+        for guest in 0..self.guests.count {
+            let delay = self.rng.between(2_000_000, 4_000_000);
+            self.agenda.after(delay, Event::Guest { guest });
+        }
+    }
+
+    pub fn hear_of_tokens(&mut self, host: usize, news: Vec<TokenNews>) {
+        let now = self.local_now(host);
+        let badges = &mut self.process(host).badges;
+        news.into_iter().for_each(|news| badges.hear(now, news));
+    }
+
+    /// The administrator does the next thing, and comes back for another.
+    pub fn administer(&mut self) -> Checked {
+        if self.guests.stopped {
+            return Ok(());
+        }
+        let pause = self.rng.between(ADMIN_PAUSE_US.0, ADMIN_PAUSE_US.1);
+        self.agenda.after(pause, Event::Administer);
+        let Some(host) = self.running_host() else { return Ok(()) };
+        // Something of the opening may have been lost.
+        if self.guests.plan.is_empty() && !self.process(host).member.apply.auth().is_enabled() {
+            self.guests.plan = opening(self.guests.count);
+            self.guests.plan.reverse();
+        }
+        let command = match self.guests.plan.pop() {
+            Some(command) => command,
+            None => self.next_measure(),
+        };
+        let number = self.guests.ask(0, self.agenda.now(), What::Admin);
+        self.send_as(host, number, "root", Command::Auth(command));
+        Ok(())
+    }
+
+    fn next_measure(&mut self) -> AuthCommand {
+        let guest = self.rng.between(0, self.guests.count as u64) as usize;
+        let role = if self.rng.chance(300_000) { SHARED_ROLE.to_owned() } else { role(guest) };
+        match self.rng.between(0, 12) {
+            0..5 => {
+                let access = *self.rng.pick(&[Access::Read, Access::Write, Access::ReadWrite]);
+                let permission = Permission { keys: letters(&mut self.rng), access };
+                AuthCommand::RoleGrantPermission { role, permission }
+            }
+            5..8 => AuthCommand::RoleRevokePermission { role, keys: letters(&mut self.rng) },
+            8 => {
+                self.guests.plan.push(AuthCommand::UserGrantRole { user: user(guest), role: role.clone() });
+                AuthCommand::UserRevokeRole { user: user(guest), role }
+            }
+            9 => {
+                let permission = Permission { keys: letters(&mut self.rng), access: Access::ReadWrite };
+                let plan = &mut self.guests.plan;
+                plan.push(AuthCommand::RoleGrantPermission { role: role.clone(), permission });
+                plan.push(AuthCommand::RoleAdd { role: role.clone() });
+                AuthCommand::RoleDelete { role }
+            }
+            10 => {
+                self.guests.plan.extend(arrival(guest).into_iter().rev());
+                AuthCommand::UserDelete { user: user(guest) }
+            }
+            _ => AuthCommand::UserChangePassword { user: user(guest), password: Bytes::new() },
+        }
+    }
+
+    /// A guest does the next thing: asks for a token, or shows it to some member and asks for keys.
+    pub fn guest(&mut self, guest: usize) -> Checked {
+        if self.guests.stopped {
+            return Ok(());
+        }
+        let pause = self.rng.between(PAUSE_US.0, PAUSE_US.1);
+        self.agenda.after(pause, Event::Guest { guest });
+        let Some(host) = self.running_host() else { return Ok(()) };
+        let now = self.agenda.now();
+        let Some(badge) = self.guests.badges[guest].clone() else {
+            self.ask_for_token(host, guest);
+            return Ok(());
+        };
+        let local = self.local_now(host);
+        let process = self.process(host);
+        let revision = process.member.apply.auth().revision();
+        let Some(name) = process.badges.user_of(local, &badge.token) else {
+            // Not known here, or not any more: sometimes the guest believes the latter.
+            if self.rng.chance(300_000) {
+                self.guests.badges[guest] = None;
+            }
+            return Ok(());
+        };
+        let number = self.guests.asked.len();
+        let request = self.next_request(number);
+        self.guests.ask(guest, now, What::Keys { request: request.clone(), given: badge.given });
+        let caller = Caller::User { name, revision };
+        let work = match Command::from_request(request.clone()) {
+            None => Work::Read(request, caller),
+            Some(command) => propose_for(&caller, &command),
+        };
+        self.send_work(host, number, work);
+        Ok(())
+    }
+
+    /// The password fits: whoever compares it does so with what it was at this member's auth revision.
+    fn ask_for_token(&mut self, host: usize, guest: usize) {
+        let revision = self.process(host).member.apply.auth().revision();
+        let secret = format!("secret-{guest}-{}", self.guests.asked.len());
+        let number = self.guests.ask(guest, self.agenda.now(), What::Token);
+        let command = Command::Auth(AuthCommand::Authenticate { user: user(guest), revision, secret });
+        self.send_work(host, number, propose_for(&Caller::Nobody, &command));
+    }
+
+    /// A put has its number as its value, by which the log is searched for it.
+    fn next_request(&mut self, number: usize) -> Request {
+        let key = Bytes::copy_from_slice(&[*self.rng.pick(LETTERS)]);
+        match self.rng.between(0, 10) {
+            0..5 => {
+                let value = Some(Bytes::from(number.to_string()));
+                Request::Put(Put { key, value, lease: None, prev_kv: false })
+            }
+            5 => Request::Delete(Delete { keys: letters(&mut self.rng), prev_kv: self.rng.chance(500_000) }),
+            _ => Request::Range(Range::of(letters(&mut self.rng))),
+        }
+    }
+
+    fn send_as(&mut self, host: usize, number: usize, name: &str, command: Command) {
+        let revision = self.process(host).member.apply.auth().revision();
+        let work = propose_for(&Caller::User { name: name.into(), revision }, &command);
+        self.send_work(host, number, work);
+    }
+
+    fn send_work(&mut self, host: usize, number: usize, work: Work) {
+        let errand = Errand::of_guest(self.agenda.now(), number);
+        let life = self.hosts[host].life;
+        self.agenda.after(100, Event::Errand { host, life, errand, work });
+    }
+
+    fn running_host(&mut self) -> Option<usize> {
+        let running: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| self.hosts[*host].process.is_some()).collect();
+        (!running.is_empty()).then(|| *self.rng.pick(&running))
+    }
+
+    pub fn tell_guest(&mut self, number: usize, reply: &Result<Reply, Code>) -> Checked {
+        let Asked { who, sent, what } = self.guests.asked[number].clone();
+        match (what, reply) {
+            (What::Token, Ok(Reply { body: Body::Auth(AuthReply::Token(token)), .. })) => {
+                let given = token.rsplit_once('.').and_then(|(_, index)| index.parse().ok()).map(Index);
+                let given = given.expect("a token names its entry");
+                self.guests.badges[who] = Some(Badge { token: token.as_str().into(), given });
+            }
+            (What::Keys { request, given }, Ok(_)) => {
+                self.tally.answered += 1;
+                self.guests.served += 1;
+                let proof = Proof { user: user(who), given, sent };
+                return self
+                    .guests
+                    .permits
+                    .check(number, &proof, &request)
+                    .map_err(|what| Violation { checker: Checker::Permission, what });
+            }
+            (What::Keys { .. }, Err(Code::PermissionDenied | Code::AuthOldRevision)) => {
+                self.tally.answered += 1;
+                self.guests.refused += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn propose_for(caller: &Caller, command: &Command) -> Work {
+    let mut bytes = Vec::new();
+    command.encode_for(caller, &mut bytes);
+    Work::Propose(bytes.into())
+}
