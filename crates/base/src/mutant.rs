@@ -89,6 +89,8 @@ mutants! {
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.
     TombstoneDropped = "tombstone-dropped",
+    /// What one compaction kept stays for ever, although it was replaced since.
+    SweptOnceOnly = "swept-once-only",
     /// Compaction removes what a range that is read in pieces still shows.
     SweepIgnoresHolds = "sweep-ignores-holds",
     /// The floor of a compaction is not flushed.
