@@ -41,6 +41,10 @@ mutants! {
     AppliedIndexAhead = "applied-index-ahead",
     /// Bytes of a torn write are taken for records.
     TornTailAccepted = "torn-tail-accepted",
+    /// What the store could not write for lack of room is taken for written.
+    FullDiskIgnored = "full-disk-ignored",
+    /// What is staged goes by the number that its sender chose.
+    StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.
     SnapshotHoleAccepted = "snapshot-hole-accepted",
     /// The log is cut although the store has not yet flushed what is cut.
@@ -117,6 +121,10 @@ mutants! {
     ConfigLostInSnapshot = "config-lost-in-snapshot",
     /// A start forgets the configuration that the store holds.
     ConfigLostAtStart = "config-lost-at-start",
+    /// While two configurations count, a majority of the later one is enough.
+    OneHalfCounts = "one-half-counts",
+    /// Two configurations count until whoever brought that about settles it; nobody else does.
+    SettledByNobody = "settled-by-nobody",
     /// Who was removed goes before those who may need its vote know of it.
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// Who was removed still counts for quorums.

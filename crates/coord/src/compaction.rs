@@ -62,7 +62,9 @@ pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
 /// Where a sweep was when the store was written.
 pub(crate) fn load(view: &dyn View) -> Result<Option<Sweep>, Corrupt> {
     let Some(row) = view.get(Table::Meta, SWEEP_KEY) else { return Ok(None) };
-    decode(row).ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed")).map(|next| Some(Sweep::at(next)))
+    decode(row)
+        .ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed"))
+        .map(|next| Some(Sweep::at(next)))
 }
 
 /// The row that says where the sweep goes on.
