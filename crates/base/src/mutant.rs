@@ -210,9 +210,11 @@ mutants! {
 }
 
 impl Mutant {
-    /// Those that only the tests of the room itself can hunt: a state that goes astray is found by the simulator's judge
-    /// before the members notice.
-    pub const OF_NODE: &'static [Mutant] = &[Mutant::DigestsUnread];
+    /// Those that the tests of the room itself hunt: a state that goes astray is found by the simulator's judge before the
+    /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once in
+    /// thousands of worlds.
+    pub const OF_ROOMS: &'static [Mutant] =
+        &[Mutant::DigestsUnread, Mutant::FullDiskIgnored, Mutant::StagedByForeignNumber];
 
     /// Those of the mesh, which the room itself hunts in a world of its own.
     pub const OF_MESH: &'static [Mutant] = &[

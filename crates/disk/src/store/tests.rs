@@ -4,6 +4,7 @@ use super::chunk::{Chunks, decode};
 use super::staging::{Staging, discard, install};
 use super::*;
 use crate::SimDisk;
+use base::mutant::{Mutant, plant};
 use base::{Rng, View};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -424,6 +425,23 @@ fn neighbours_that_go_together_leave_the_others_where_they_are() {
         apply(&mut model, &rows);
         assert_eq!(contents(&store.view().unwrap()), model);
     }
+}
+
+#[test]
+fn a_write_for_which_there_was_no_room_is_missed_if_it_is_not_repeated() {
+    plant(Some(Mutant::FullDiskIgnored));
+    let disk = SimDisk::new(6);
+    let store = open(&disk);
+    disk.set_space(0);
+    disk.make_room_after(1);
+    let lost = catch_unwind(AssertUnwindSafe(|| {
+        for n in 0..40 {
+            write(&store, &[row(Table::Log, &[n], Some(&[n; 400_000]))]).unwrap();
+        }
+        contents(&store.view().unwrap())
+    }));
+    plant(None);
+    assert!(lost.is_err(), "what was not written cannot be read");
 }
 
 #[test]
