@@ -96,6 +96,10 @@ pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
 pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 1_000;
+/// A store that finds its disk full looks again so often for room before it gives up: about ten minutes.
+pub const STORE_FULL_TRIES_MAX: u32 = 6_000;
+/// Between two looks.
+pub const STORE_FULL_PAUSE_MILLIS: u64 = 100;
 /// Members compare what their states come to every so many entries.
 pub const DIGEST_EVERY_ENTRIES: u64 = 256;
 /// Of how many such comparisons something is kept, for members that lag.

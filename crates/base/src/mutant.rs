@@ -41,6 +41,10 @@ mutants! {
     AppliedIndexAhead = "applied-index-ahead",
     /// Bytes of a torn write are taken for records.
     TornTailAccepted = "torn-tail-accepted",
+    /// What the store could not write for lack of room is taken for written.
+    FullDiskIgnored = "full-disk-ignored",
+    /// What is staged goes by the number that its sender chose.
+    StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.
     SnapshotHoleAccepted = "snapshot-hole-accepted",
     /// The log is cut although the store has not yet flushed what is cut.
@@ -89,6 +93,8 @@ mutants! {
     CompactionDropsLive = "compaction-drops-live",
     /// Compaction forgets a delete at the compacted revision itself.
     TombstoneDropped = "tombstone-dropped",
+    /// What one compaction kept stays for ever, although it was replaced since.
+    SweptOnceOnly = "swept-once-only",
     /// Compaction removes what a range that is read in pieces still shows.
     SweepIgnoresHolds = "sweep-ignores-holds",
     /// The floor of a compaction is not flushed.
@@ -115,6 +121,10 @@ mutants! {
     ConfigLostInSnapshot = "config-lost-in-snapshot",
     /// A start forgets the configuration that the store holds.
     ConfigLostAtStart = "config-lost-at-start",
+    /// While two configurations count, a majority of the later one is enough.
+    OneHalfCounts = "one-half-counts",
+    /// Two configurations count until whoever brought that about settles it; nobody else does.
+    SettledByNobody = "settled-by-nobody",
     /// Who was removed goes before those who may need its vote know of it.
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
@@ -210,9 +220,11 @@ mutants! {
 }
 
 impl Mutant {
-    /// Those that only the tests of the room itself can hunt: a state that goes astray is found by the simulator's judge
-    /// before the members notice.
-    pub const OF_NODE: &'static [Mutant] = &[Mutant::DigestsUnread];
+    /// Those that the tests of the room itself hunt: a state that goes astray is found by the simulator's judge before the
+    /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once in
+    /// thousands of worlds.
+    pub const OF_ROOMS: &'static [Mutant] =
+        &[Mutant::DigestsUnread, Mutant::FullDiskIgnored, Mutant::StagedByForeignNumber];
 
     /// Those of the mesh, which the room itself hunts in a world of its own.
     pub const OF_MESH: &'static [Mutant] = &[

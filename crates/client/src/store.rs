@@ -1,8 +1,10 @@
-//! What a store keeps of the past, and how much it may hold.
+//! What a store keeps of the past, how much it may hold, and who keeps it instead of another.
 
 use crate::{Client, Error, Kind};
 use proto::althing::store::v1::store_service_client::StoreServiceClient;
-use proto::althing::store::v1::{HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse};
+use proto::althing::store::v1::{
+    HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
+};
 
 impl Client {
     /// The changes of a key that are still known, also those whose values are gone.
@@ -16,5 +18,16 @@ impl Client {
     pub async fn quota(&self, request: QuotaRequest) -> Result<QuotaResponse, Error> {
         let call = |channel| async move { StoreServiceClient::new(channel).quota(request).await };
         self.call(Kind::Read, call).await
+    }
+
+    /// Puts a new member in the place of another in one step. Never asked twice: the second would find the old one gone.
+    pub async fn replace_member(
+        &self,
+        request: ReplaceMemberRequest,
+    ) -> Result<ReplaceMemberResponse, Error> {
+        let request = &request;
+        let call =
+            |channel| async move { StoreServiceClient::new(channel).replace_member(request.clone()).await };
+        self.call(Kind::Write, call).await
     }
 }

@@ -1,9 +1,10 @@
 //! Forgetting the past: what a compaction hides at once, and the sweep that removes it from memory and store.
 //! The command only moves the floor below which nothing is read; it takes no time however much lies there. The
 //! sweep follows line by line through the log of changes from the old floor to the new one, a bounded piece with each
-//! flush: every change takes what it replaced with it. Its place is part of the flush, so a crash loses none of it and
-//! repeats none of it. Of each key the newest version at or below the floor stays, if the key was there, and so does
-//! every change at the floor itself.
+//! flush. The index says which lines the new floor still shows; the others go as they are met, neighbours together, which
+//! is what the store takes cheaply. What an earlier sweep left goes with the line that replaced it. The place is part of
+//! the flush, so a crash loses none of it and repeats none of it. Of each key the newest version at or below the floor
+//! stays, if the key was there, and so does every change at the floor itself.
 
 use crate::command::Compact;
 use crate::draft::{Draft, Effect};
@@ -22,6 +23,30 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 /// The row in `Table::Meta` that says where the sweep goes on; there is none when it is done.
 pub(crate) const SWEEP_KEY: &[u8] = b"sweep";
 
+/// How far a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sweep {
+    /// The next line to look at.
+    next: Place,
+    /// From here on every line is judged by itself under the present floor. Lines before it were judged under an earlier
+    /// one, and go when what replaced them is met.
+    since: Place,
+}
+
+impl Sweep {
+    /// Goes on at a place of which nothing else is known, as after a start.
+    fn at(next: Place) -> Sweep {
+        Sweep { next, since: next }
+    }
+
+    /// What a floor that rises from `old` makes of a sweep that is still under way. The lines at the old floor are looked
+    /// at once more: deletes were kept there.
+    pub fn rise(old: Revision, under_way: Option<Sweep>) -> Sweep {
+        let from = (old, 0);
+        Sweep::at(under_way.map_or(from, |sweep| sweep.next.min(from)))
+    }
+}
+
 pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
     let revisions = draft.revisions();
     match compact.revision {
@@ -35,9 +60,11 @@ pub fn run(draft: &mut Draft<'_>, compact: Compact) -> Result<Body, Code> {
 }
 
 /// Where a sweep was when the store was written.
-pub fn load(view: &dyn View) -> Result<Option<Place>, Corrupt> {
+pub(crate) fn load(view: &dyn View) -> Result<Option<Sweep>, Corrupt> {
     let Some(row) = view.get(Table::Meta, SWEEP_KEY) else { return Ok(None) };
-    decode(row).ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed")).map(Some)
+    decode(row)
+        .ok_or_else(|| Corrupt::new(Table::Meta, SWEEP_KEY, "malformed"))
+        .map(|next| Some(Sweep::at(next)))
 }
 
 /// The row that says where the sweep goes on.
@@ -72,8 +99,8 @@ impl State {
         self.quota.take_rows(emit);
         self.documents.take_rows(emit);
         self.auth.take_rows(emit);
-        if let Some(place) = self.sweep {
-            sweep_row(place, emit);
+        if let Some(sweep) = self.sweep {
+            sweep_row(sweep.next, emit);
         }
     }
 
@@ -86,13 +113,17 @@ impl State {
         lines_max: usize,
         emit: &mut Emit<'_>,
     ) -> Result<(), Corrupt> {
-        let Some(from) = self.sweep else { return Ok(()) };
-        let lines = self.lines_from(view, from, lines_max)?;
+        let Some(sweep) = self.sweep else { return Ok(()) };
+        let lines = self.lines_from(view, sweep.next, lines_max)?;
         for (place, line) in &lines {
-            self.sweep_line(view, window, *place, line, emit)?;
+            self.drop_replaced(view, window, sweep.since, line, emit)?;
+            let shown = self.index.compact(&line.key, self.compacted);
+            if !self.is_kept(*place, line, shown) {
+                self.drop_line(window, *place, line, emit);
+            }
         }
         if let Some(((revision, sub), _)) = lines.last() {
-            self.sweep = Some((*revision, sub + 1));
+            self.sweep = Some(Sweep { next: (*revision, sub + 1), ..sweep });
         }
         let flushed = Meta::read(view)?.map_or(Revision::ZERO, |meta| meta.revision);
         if lines.len() < lines_max && flushed >= self.compacted {
@@ -128,29 +159,33 @@ impl State {
         outcome.map(|()| lines)
     }
 
-    /// What a change at or below the floor replaced is shown no more; a delete that lies below it is not needed itself.
-    fn sweep_line(
+    /// A version stays if the floor shows it, a delete if it lies at the floor: a watch from there must hear of it.
+    fn is_kept(&self, place: Place, line: &Logged, shown: Option<Revision>) -> bool {
+        match line.put {
+            Some(_) if planted(Mutant::CompactionDropsLive) => place.0 >= self.compacted,
+            Some(_) => shown == Some(place.0),
+            None => place.0 >= self.compacted && !planted(Mutant::TombstoneDropped),
+        }
+    }
+
+    /// What an earlier sweep left, and this change replaced. Later lines are judged by themselves, and must not be taken
+    /// twice: the view still shows what this flush removes.
+    fn drop_replaced(
         &mut self,
         view: &dyn View,
         window: Window,
-        place: Place,
+        since: Place,
         line: &Logged,
         emit: &mut Emit<'_>,
     ) -> Result<(), Corrupt> {
-        if line.prev > Revision::ZERO
-            && let Some((replaced_at, replaced)) = find_line(view, line.prev, &line.key)?
+        let is_old = line.prev > Revision::ZERO && line.prev <= since.0;
+        if is_old
+            && !planted(Mutant::SweptOnceOnly)
+            && let Some((place, replaced)) = find_line(view, line.prev, &line.key)?
+            && place < since
         {
-            self.drop_line(window, replaced_at, &replaced, emit);
+            self.drop_line(window, place, &replaced, emit);
         }
-        let below = place.0 < self.compacted;
-        let needless = match line.put {
-            Some(_) => below && planted(Mutant::CompactionDropsLive),
-            None => below || planted(Mutant::TombstoneDropped),
-        };
-        if needless {
-            self.drop_line(window, place, line, emit);
-        }
-        self.index.compact(&line.key, self.compacted);
         Ok(())
     }
 
@@ -168,13 +203,6 @@ impl State {
             emit(Table::Versions, &key, None);
         }
     }
-}
-
-/// Where a floor that rises from `old` goes on, if the sweep of an earlier rise is still under way. The lines at the
-/// old floor are looked at once more: deletes were kept there.
-pub(crate) fn sweep_from(old: Revision, under_way: Option<Place>) -> Place {
-    let from = (old, 0);
-    under_way.map_or(from, |place| place.min(from))
 }
 
 /// The line of a key at a revision, if it has not been removed yet. Mostly it is the only one there.

@@ -69,11 +69,14 @@ impl Index {
         self.keys.edit(key, Entry::unknown, |entry| entry.delete(revision));
     }
 
-    /// Forgets the versions of a key that no revision from `floor` on shows, and the key if none is left.
-    pub fn compact(&mut self, key: &[u8], floor: Revision) {
-        if self.keys.get(key).is_some() && self.keys.edit(key, Entry::unknown, |entry| entry.compact(floor)) {
+    /// Forgets the versions of a key that no revision from `floor` on shows, and the key if none is left. Answers when the
+    /// version that the floor shows was put, if it shows one.
+    pub fn compact(&mut self, key: &[u8], floor: Revision) -> Option<Revision> {
+        let shown = self.keys.get(key)?.entry.at(floor).map(|version| version.modified);
+        if self.keys.edit(key, Entry::unknown, |entry| entry.compact(floor)) {
             self.keys.remove(key);
         }
+        shown
     }
 
     /// The version count that a deleted key had reached.

@@ -14,6 +14,8 @@ pub(crate) const PUBLISH: u8 = 23;
 const ADD: u8 = 1;
 const REMOVE: u8 = 2;
 const PROMOTE: u8 = 3;
+const REPLACE: u8 = 4;
+const SETTLE: u8 = 5;
 
 impl MemberChange {
     /// With the number of its kind.
@@ -31,6 +33,15 @@ impl MemberChange {
             MemberChange::Remove(id) => {
                 out.extend([RECONFIGURE, REMOVE]);
                 put_varint(out, id.0);
+            }
+            MemberChange::Replace { old, new } => {
+                out.extend([RECONFIGURE, REPLACE]);
+                put_varint(out, old.0);
+                new.encode(out);
+            }
+            MemberChange::Settle { new } => {
+                out.extend([RECONFIGURE, SETTLE]);
+                put_varint(out, new.0);
             }
             MemberChange::Promote { id, caught_up } => {
                 out.extend([RECONFIGURE, PROMOTE]);
@@ -57,6 +68,10 @@ impl MemberChange {
             RECONFIGURE => match reader.u8()? {
                 ADD => MemberChange::Add(Member::decode(reader)?),
                 REMOVE => MemberChange::Remove(NodeId(reader.varint()?)),
+                REPLACE => {
+                    MemberChange::Replace { old: NodeId(reader.varint()?), new: Member::decode(reader)? }
+                }
+                SETTLE => MemberChange::Settle { new: NodeId(reader.varint()?) },
                 PROMOTE => MemberChange::Promote { id: NodeId(reader.varint()?), caught_up: reader.bool()? },
                 _ => return None,
             },

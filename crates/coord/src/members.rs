@@ -55,6 +55,16 @@ pub enum MemberChange {
     Found(Vec<Member>),
     Add(Member),
     Remove(NodeId),
+    /// Puts a new member in the place of one with a vote, in one step: until it is settled, majorities of the voters
+    /// before and after it are both needed.
+    Replace {
+        old: NodeId,
+        new: Member,
+    },
+    /// Ends the replacement that brought this member: from here on only the voters after it count.
+    Settle {
+        new: NodeId,
+    },
     /// Gives a learner its vote. Whoever leads says whether it has caught up, when it puts this into the log.
     Promote {
         id: NodeId,
@@ -75,7 +85,11 @@ pub enum MemberChange {
 impl MemberChange {
     /// Changes who votes or who is sent the log: such a change stands alone in its entry, and one at a time.
     pub fn reconfigures(&self) -> bool {
-        matches!(self, MemberChange::Add(_) | MemberChange::Remove(_) | MemberChange::Promote { .. })
+        match self {
+            MemberChange::Add(_) | MemberChange::Remove(_) | MemberChange::Promote { .. } => true,
+            MemberChange::Replace { .. } | MemberChange::Settle { .. } => true,
+            MemberChange::Found(_) | MemberChange::Update { .. } | MemberChange::Publish { .. } => false,
+        }
     }
 }
 
@@ -83,6 +97,14 @@ impl MemberChange {
 pub struct Members {
     list: BTreeMap<NodeId, Member>,
     removed: BTreeSet<NodeId>,
+    /// A replacement that is not settled yet. Both are in the list: whoever goes still has a vote in the one half.
+    replacement: Option<Replacement>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    pub old: NodeId,
+    pub new: NodeId,
 }
 
 impl Members {
@@ -108,8 +130,23 @@ impl Members {
         &self.removed
     }
 
+    /// Those who vote, or will when a replacement is settled.
     pub fn voters(&self) -> Vec<NodeId> {
-        self.list.values().filter(|member| !member.learner).map(|member| member.id).collect()
+        self.with_vote_but(self.replacement.map(|replacement| replacement.old))
+    }
+
+    /// Those who voted before a replacement that is not settled yet; nobody when there is none.
+    pub fn outgoing(&self) -> Vec<NodeId> {
+        self.replacement.map_or(Vec::new(), |replacement| self.with_vote_but(Some(replacement.new)))
+    }
+
+    pub fn replacement(&self) -> Option<Replacement> {
+        self.replacement
+    }
+
+    fn with_vote_but(&self, without: Option<NodeId>) -> Vec<NodeId> {
+        let voters = self.list.values().filter(|member| !member.learner && Some(member.id) != without);
+        voters.map(|member| member.id).collect()
     }
 
     /// Whether a member that was removed may go, once these know of it for good. Those who do not know it count its vote
@@ -126,6 +163,11 @@ impl Members {
 
     /// Carries out a change whole, or refuses it and changes nothing.
     pub fn change(&mut self, change: &MemberChange) -> Result<(), Code> {
+        let settles = matches!(change, MemberChange::Settle { .. });
+        if change.reconfigures() && !settles && self.replacement.is_some() {
+            // It passes by itself.
+            return Err(Code::UnhealthyCluster);
+        }
         match change {
             MemberChange::Found(first) => {
                 if self.is_empty() {
@@ -140,6 +182,17 @@ impl Members {
                 self.check_remove(*id)?;
                 self.list.remove(id);
                 self.removed.insert(*id);
+            }
+            MemberChange::Replace { old, new } => {
+                self.check_replace(*old, new)?;
+                self.list.insert(new.id, new.clone());
+                self.replacement = Some(Replacement { old: *old, new: new.id });
+            }
+            MemberChange::Settle { new } => {
+                if let Some(settled) = self.replacement.take_if(|replacement| replacement.new == *new) {
+                    self.list.remove(&settled.old);
+                    self.removed.insert(settled.old);
+                }
             }
             MemberChange::Promote { id, caught_up } => {
                 self.check_promote(*id, *caught_up)?;
@@ -190,6 +243,20 @@ impl Members {
         enough(member.learner || started >= quorum(voters))
     }
 
+    /// Whoever comes has not started, so both majorities must be found among those who stay.
+    fn check_replace(&self, old: NodeId, new: &Member) -> Result<(), Code> {
+        let leaving = self.list.get(&old).ok_or(Code::MemberNotFound)?;
+        if self.list.contains_key(&new.id) || self.is_removed(new.id) {
+            return Err(Code::MemberExists);
+        }
+        if leaving.learner || new.learner || self.list.len() >= MEMBERS_MAX {
+            return Err(Code::UnhealthyCluster);
+        }
+        self.check_urls(new.id, &new.peer_urls)?;
+        let (others, started) = self.count_voters(Some(old));
+        enough(started >= quorum(others + 1))
+    }
+
     fn check_promote(&self, id: NodeId, caught_up: bool) -> Result<(), Code> {
         let member = self.list.get(&id).ok_or(Code::MemberNotFound)?;
         if !member.learner {
@@ -228,6 +295,10 @@ impl Members {
         self.list.values().for_each(|member| member.encode(&mut out));
         put_varint(&mut out, self.removed.len() as u64);
         self.removed.iter().for_each(|id| put_varint(&mut out, id.0));
+        if let Some(Replacement { old, new }) = self.replacement {
+            put_varint(&mut out, old.0);
+            put_varint(&mut out, new.0);
+        }
         out
     }
 
@@ -236,10 +307,19 @@ impl Members {
         if reader.u8()? != FORMAT {
             return None;
         }
-        let list = take_members(&mut reader)?.into_iter().map(|member| (member.id, member)).collect();
+        let list: BTreeMap<_, _> =
+            take_members(&mut reader)?.into_iter().map(|member| (member.id, member)).collect();
         let count = reader.count()?;
         let removed = (0..count).map(|_| reader.varint().map(NodeId)).collect::<Option<_>>()?;
-        reader.is_empty().then_some(Members { list, removed })
+        let replacement = match reader.is_empty() {
+            true => None,
+            false => Some(Replacement { old: NodeId(reader.varint()?), new: NodeId(reader.varint()?) }),
+        };
+        let known = |replacement: &Replacement| {
+            list.contains_key(&replacement.old) && list.contains_key(&replacement.new)
+        };
+        let lawful = reader.is_empty() && replacement.as_ref().is_none_or(known);
+        lawful.then_some(Members { list, removed, replacement })
     }
 }
 

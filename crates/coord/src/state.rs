@@ -7,6 +7,7 @@ use crate::auth::{self, Auth, AuthCommand, Caller};
 use crate::change::{Change, ChangeKind, Records};
 use crate::clock::Clock;
 use crate::command::Command;
+use crate::compaction::Sweep;
 use crate::documents::{Documents, SetDocument};
 use crate::draft::{self, Draft, Effect, Revisions};
 use crate::index::Index;
@@ -23,7 +24,7 @@ use crate::request::{Range, Request};
 use crate::rows::{Logged, change_bytes};
 use crate::sessions::Sessions;
 use crate::skeletons::Skeletons;
-use crate::{compaction, range, txn};
+use crate::{range, txn};
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
 use base::{Code, LeaseId, Position, Revision};
@@ -46,7 +47,7 @@ pub struct State {
     /// no part of what they must agree on.
     pub(crate) stored_bytes: u64,
     /// Where in the log the removal of what was compacted goes on.
-    pub(crate) sweep: Option<Place>,
+    pub(crate) sweep: Option<Sweep>,
     pub(crate) revision: Revision,
     pub(crate) compacted: Revision,
     pub(crate) hash: u64,
@@ -272,7 +273,7 @@ impl State {
             Effect::Mark { millis } => self.clock.mark(self.revision, millis),
             Effect::Quota(bytes) => self.quota.set(bytes),
             Effect::Compact(revision) => {
-                self.sweep = Some(compaction::sweep_from(self.compacted, self.sweep));
+                self.sweep = Some(Sweep::rise(self.compacted, self.sweep));
                 self.compacted = revision;
             }
             Effect::Claim { key, claim } => self.locks.set_claim(key, claim),

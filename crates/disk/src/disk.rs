@@ -59,6 +59,11 @@ pub trait File: Send + Sync {
         self.set_len(len)
     }
 
+    /// A write found no room on the disk, for so many times by now. Waits a moment; whether to try once more.
+    fn await_room(&self, _tried: u32) -> bool {
+        false
+    }
+
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

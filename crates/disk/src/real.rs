@@ -3,10 +3,12 @@
 //! `sync` is fdatasync: it also makes the length durable, which is all that the formats rely on.
 
 use crate::disk::{DirLock, Disk, File};
+use base::limits::{STORE_FULL_PAUSE_MILLIS, STORE_FULL_TRIES_MAX};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const LOCK_NAME: &str = "lock";
 /// In which the kernel counts what a file takes, whatever the blocks of the file system are.
@@ -138,6 +140,11 @@ impl File for RealFile {
 
     fn allocate(&self, len: u64) -> io::Result<()> {
         Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), 0, len)?)
+    }
+
+    fn await_room(&self, tried: u32) -> bool {
+        std::thread::sleep(Duration::from_millis(STORE_FULL_PAUSE_MILLIS));
+        tried < STORE_FULL_TRIES_MAX
     }
 }
 

@@ -148,6 +148,10 @@ impl File for Spacious {
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.reserve.with_space(|| self.file.allocate(len))
     }
+
+    fn await_room(&self, tried: u32) -> bool {
+        self.file.await_room(tried)
+    }
 }
 
 #[cfg(test)]

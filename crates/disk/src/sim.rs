@@ -32,6 +32,8 @@ pub struct Counters {
     pub sectors_lost: u64,
     pub syncs_failed: u64,
     pub space_refused: u64,
+    /// How often a store that found no room looked for it again.
+    pub waits_for_room: u64,
 }
 
 #[derive(Clone)]
@@ -49,6 +51,8 @@ struct State {
     power: Power,
     sync_fails_next: bool,
     space_bytes: u64,
+    /// After how many looks a store that waits for room finds it; it finds none otherwise.
+    room_after: Option<u32>,
     used_bytes: u64,
     counters: Counters,
 }
@@ -90,6 +94,7 @@ impl SimDisk {
             power: Power::On,
             sync_fails_next: false,
             space_bytes: u64::MAX,
+            room_after: None,
             used_bytes: 0,
             counters: Counters::default(),
         })))
@@ -135,6 +140,11 @@ impl SimDisk {
     /// Growth beyond so many bytes in all is refused with ENOSPC.
     pub fn set_space(&self, bytes: u64) {
         self.state().space_bytes = bytes;
+    }
+
+    /// Whoever waits for room on a full disk finds plenty after so many looks.
+    pub fn make_room_after(&self, looks: u32) {
+        self.state().room_after = Some(looks);
     }
 
     /// Damages one bit, chosen by the seed, of the byte at `offset`, as if the platter had rotted.
@@ -433,6 +443,17 @@ impl File for SimFile {
             state.inode(self.inode).set_len(len);
             step.finish()
         })
+    }
+
+    fn await_room(&self, tried: u32) -> bool {
+        let state = &mut *self.disk.state();
+        let Some(looks) = state.room_after.filter(|_| state.life == self.life) else { return false };
+        state.counters.waits_for_room += 1;
+        if tried >= looks {
+            state.room_after = None;
+            state.space_bytes = u64::MAX;
+        }
+        true
     }
 }
 

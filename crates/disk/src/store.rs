@@ -6,6 +6,7 @@
 mod backend;
 pub mod chunk;
 pub mod staging;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -18,6 +19,7 @@ use backend::Backend;
 use base::{Row, Table};
 use redb::{Builder, Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 use std::sync::Arc;
+use tables::OpenTables;
 
 /// Raised with every change to the tables that an older release could not read.
 pub const VERSION: u64 = 2;
@@ -173,25 +175,6 @@ fn prepare(txn: &WriteTransaction) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// Tables stay open over the rows of a transaction.
-#[derive(Default)]
-struct OpenTables<'txn>([Option<redb::Table<'txn, &'static [u8], &'static [u8]>>; Table::NUMBERS]);
-
-impl<'txn> OpenTables<'txn> {
-    fn put(&mut self, txn: &'txn WriteTransaction, row: RowRef<'_>) -> Result<(), redb::Error> {
-        let slot = &mut self.0[row.table as usize];
-        let table = match slot {
-            Some(table) => table,
-            None => slot.insert(txn.open_table(definition(row.table))?),
-        };
-        match row.value {
-            Some(value) => drop(table.insert(row.key, value)?),
-            None => drop(table.remove(row.key)?),
-        }
-        Ok(())
-    }
-}
-
 fn put_rows<'a>(
     txn: &WriteTransaction,
     rows: &mut dyn Iterator<Item = RowRef<'a>>,
@@ -200,7 +183,7 @@ fn put_rows<'a>(
     for row in rows {
         tables.put(txn, row)?;
     }
-    Ok(())
+    tables.finish()
 }
 
 fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut Put<'_>)) -> Result<(), redb::Error> {
@@ -211,7 +194,7 @@ fn fill_tables(txn: &WriteTransaction, fill: &mut dyn FnMut(&mut Put<'_>)) -> Re
             result = tables.put(txn, RowRef { table, key, value });
         }
     });
-    result
+    result.and_then(|()| tables.finish())
 }
 
 fn definition(table: Table) -> TableDefinition<'static, &'static [u8], &'static [u8]> {

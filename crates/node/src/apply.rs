@@ -34,6 +34,7 @@ mod compacting;
 mod history;
 mod integrity;
 mod pieces;
+mod replacing;
 
 pub use crate::overlay::Flush;
 pub use pieces::{HoldId, Keep, Page, PageRow, Place, Source, Survey};
@@ -132,6 +133,8 @@ pub struct Apply {
     astray: bool,
     /// When this member last proposed the time of day.
     marked: Option<Instant>,
+    /// When it last proposed to settle a replacement of a member.
+    settling: Option<Instant>,
     waits: Waits,
     /// Told with the next output: what a snapshot brought for those who wait.
     lock_news: Vec<(WaitId, News)>,
@@ -152,8 +155,10 @@ pub struct Counts {
     pub versions_swept: u64,
 }
 
-/// While something is being swept, flushes come so many times as often.
-const SWEEPS_PER_INTERVAL: u32 = 4;
+/// While something is being swept and little else is to be written, flushes come so many times as often.
+const SWEEPS_PER_INTERVAL: u32 = 8;
+/// That much waiting for its flush is not little: requests come first, and the sweep takes its time.
+const SWEEPS_YIELD_BYTES: usize = 256 * 1024;
 
 impl Apply {
     /// Starts from what the store holds.
@@ -170,6 +175,7 @@ impl Apply {
             digests: Digests::default(),
             astray: false,
             marked: None,
+            settling: None,
             waits: Waits::default(),
             lock_news: Vec::new(),
             auth_unknown: false,
@@ -209,6 +215,7 @@ impl Apply {
                 self.waits.set_leading(term);
                 self.with_lessor(out, |lessor, state, said| lessor.set_leading(now, term, state, said));
                 self.found(out);
+                self.settle_found(now, out);
             }
             Input::Flushed(number) => {
                 if number == self.flushes {
@@ -220,6 +227,7 @@ impl Apply {
                 self.holds.expire(now, self.state.compacted());
                 self.expire_reads(now, out);
                 self.found(out);
+                self.settle_found(now, out);
                 self.compact_when_due(now, out);
                 self.clear_corrupt(out);
             }
@@ -331,6 +339,7 @@ impl Apply {
             }
             if matches!(command, Command::Members(_)) && reply.is_ok() {
                 out.members.push((entry.at.index, self.state.members().clone()));
+                self.settle(now, out);
             }
             out.documents_changed |= matches!(command, Command::Document(_)) && reply.is_ok();
             out.lease_events.extend(before.after(command, reply.as_ref().ok(), &self.state));
@@ -407,13 +416,22 @@ impl Apply {
     }
 
     fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
-        // Little at a time and often: who sweeps much at once keeps everybody waiting.
-        let interval = self.params.flush_interval / if self.can_sweep() { SWEEPS_PER_INTERVAL } else { 1 };
-        let due = self.overlay.bytes() >= self.params.flush_bytes || now.since(self.last_flush) >= interval;
-        if something_new && due && !self.overlay.is_flushing() {
+        if self.overlay.is_flushing() {
+            return;
+        }
+        let full = self.overlay.bytes() >= self.params.flush_bytes;
+        if full || self.next_flush().is_some_and(|due| due <= now) {
             out.flush = Some(self.freeze(now, Some(view)));
         }
+    }
+
+    /// When there will be something to flush, if nothing more comes in until then.
+    pub fn next_flush(&self) -> Option<Instant> {
+        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
+        let is_calm = self.can_sweep() && self.overlay.bytes() < SWEEPS_YIELD_BYTES;
+        // Little at a time and often: who sweeps much at once keeps everybody waiting.
+        let interval = self.params.flush_interval / if is_calm { SWEEPS_PER_INTERVAL } else { 1 };
+        (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
     }
 
     /// Something that was compacted can be removed: nobody reads it any more.

@@ -52,7 +52,7 @@ impl Changes {
             && let Some(batch) = self.waiting.front()
         {
             let entry = match change_in(batch) {
-                Some((_, MemberChange::Remove(id))) if id == me && raft.heir().is_some() => {
+                Some((_, change)) if removes(&change, me, raft) && raft.heir().is_some() => {
                     let heir = raft.heir().expect("looked at just now");
                     raft.step(raft::Input::Transfer(heir));
                     return;
@@ -70,6 +70,15 @@ impl Changes {
             }
             self.waiting.pop_front();
         }
+    }
+}
+
+/// Carried out, the change leaves this leader without a vote, now or when it is settled.
+fn removes(change: &MemberChange, me: NodeId, raft: &Raft) -> bool {
+    match change {
+        MemberChange::Remove(id) | MemberChange::Replace { old: id, .. } => *id == me,
+        MemberChange::Settle { .. } => !raft.config().voters.contains(&me),
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::batch::Proposal;
 use crate::changes::{self, Changes, Kind};
 use crate::frame::Frame;
 use crate::leases::Proposals;
-use crate::member::lessor_id;
+use crate::member::{changer_id, lessor_id};
 use crate::pending::Pending;
 use crate::question::{Answer, Ask, Asker, Question};
 use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
@@ -17,9 +17,9 @@ use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, P
 use base::mutant::{Mutant, planted};
 use base::{Boot, Code, Index, Instant, NodeId, Position, ProposalId, Term, Token};
 use bytes::Bytes;
-use coord::Caller;
 use coord::reply::Reply;
 use coord::request;
+use coord::{Caller, Command};
 use raft::{Config, Entry, Message, Note, Persist, Raft, Restored, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -127,6 +127,8 @@ pub struct Consensus {
     /// What this member proposes as leader of its own accord, and how many it has proposed.
     own: Vec<Bytes>,
     own_seq: u64,
+    /// How many changes of the configuration it has proposed in that way.
+    own_changes: u64,
     /// What was last said of it.
     leading: Option<Term>,
     /// Proposals of other members, to be ordered in this turn.
@@ -156,6 +158,7 @@ impl Consensus {
             boot,
             own: Vec::new(),
             own_seq: 0,
+            own_changes: 0,
             leading: None,
             forwarded: VecDeque::new(),
             forwarded_bytes: 0,
@@ -296,8 +299,19 @@ impl Consensus {
         let Status { term, .. } = self.raft.status();
         let current = self.raft.is_leader() && term == proposals.term;
         if current || planted(Mutant::RevokeWithoutGuard) {
-            self.own.extend(proposals.commands);
+            let (changes, plain): (Vec<_>, Vec<_>) =
+                proposals.commands.into_iter().partition(|command| Command::reconfigures(command));
+            self.own.extend(plain);
+            changes.into_iter().for_each(|command| self.add_own_change(command));
         }
+    }
+
+    fn add_own_change(&mut self, command: Bytes) {
+        self.own_changes += 1;
+        let id = ProposalId { origin: changer_id(self.me), boot: self.boot, seq: self.own_changes };
+        let mut batch = Vec::new();
+        Proposal { id, low: self.own_changes, command }.encode(&mut batch);
+        self.changes.add(batch.into());
     }
 
     fn take_own(&mut self, batch: &mut Vec<u8>) {

@@ -11,6 +11,7 @@ use raft::Config;
 const MEMBER_SEED: u64 = 0x6d65_6d62_6572;
 const CLUSTER_SEED: u64 = 0x0063_6c75_7374_6572;
 const LESSOR: u64 = 0x6c65_7373_6f72;
+const CHANGER: u64 = 0x6368_616e_6765;
 const LEASE_SEED: u64 = 0x006c_6561_7365;
 const CALL_SEED: u64 = 0x6361_6c6c;
 
@@ -34,6 +35,11 @@ pub fn lessor_id(member: NodeId) -> NodeId {
     NodeId(member.0 ^ LESSOR)
 }
 
+/// The same for changes of the configuration, which wait for their turn and would otherwise be taken for repetitions.
+pub fn changer_id(member: NodeId) -> NodeId {
+    NodeId(member.0 ^ CHANGER)
+}
+
 /// The number of the start that follows `last`. It must be durable before the first proposal carries it.
 pub fn next_boot(last: Boot) -> Boot {
     if planted(Mutant::BootReused) && last.0 > 0 {
@@ -49,7 +55,7 @@ pub fn added_id(member: NodeId, boot: Boot, nth: u64) -> NodeId {
 
 /// What the table of members means to raft.
 pub fn config_of(members: &Members) -> Config {
-    Config { voters: members.voters(), learners: members.learners() }
+    Config { voters: members.voters(), learners: members.learners(), outgoing: members.outgoing() }
 }
 
 /// The `nth` lease id that a member chooses in one of its lives, for clients that do not.

@@ -94,8 +94,9 @@ impl Staging {
             return Received::TellRaft(message);
         }
         self.begun += 1;
-        self.receiving = Some(Receiving { from, id, stage: self.begun, next: 1, message });
-        Received::Do(Stage::Begin { id: self.begun })
+        let stage = if planted(Mutant::StagedByForeignNumber) { id } else { self.begun };
+        self.receiving = Some(Receiving { from, id, stage, next: 1, message });
+        Received::Do(Stage::Begin { id: stage })
     }
 
     /// The staged store is durable and stands at `at`; `None` if it could not be built.
@@ -118,3 +119,6 @@ impl Staging {
         self.installing.take_if(|installing| installing.persist_seq <= seq).map(|installing| installing.at)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -107,6 +107,8 @@ impl Frugal for crate::althing::lease::v1::EventsResponse {}
 impl Frugal for crate::althing::store::v1::HistoryRequest {}
 impl Frugal for crate::althing::store::v1::HistoryResponse {}
 impl Frugal for crate::althing::store::v1::QuotaRequest {}
+impl Frugal for crate::althing::store::v1::ReplaceMemberRequest {}
+impl Frugal for crate::althing::store::v1::ReplaceMemberResponse {}
 impl Frugal for crate::althing::store::v1::QuotaResponse {}
 
 impl Frugal for TxnRequest {

@@ -1,20 +1,32 @@
 //! Who takes part in raft: those who vote and those who are only sent the log.
-//! The state machine decides the configuration; the adapter moves the library to it member by member, which is safe
-//! because two configurations in a row differ in one member at most, or this member had none before.
+//! The state machine decides the configuration; the adapter moves the library to it. Two configurations in a row differ in
+//! one member, whose old and new majorities always meet; or the later one is joint, and needs a majority of both; or it is
+//! the joint one without its outgoing half; or this member had none before.
 
 use base::NodeId;
 use base::mutant::{Mutant, planted};
-use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, ConfState};
+use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub voters: Vec<NodeId>,
     pub learners: Vec<NodeId>,
+    /// Who voted before several members changed at once: a majority of them is needed as well. Nobody, otherwise.
+    pub outgoing: Vec<NodeId>,
 }
 
 impl Config {
     pub fn contains(&self, id: NodeId) -> bool {
-        self.voters.contains(&id) || self.learners.contains(&id)
+        self.has_vote(id) || self.learners.contains(&id)
+    }
+
+    /// In either half.
+    pub fn has_vote(&self, id: NodeId) -> bool {
+        self.voters.contains(&id) || self.outgoing.contains(&id)
+    }
+
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
     }
 
     pub(crate) fn from_library(state: &ConfState) -> Config {
@@ -23,16 +35,39 @@ impl Config {
             ids.sort_unstable();
             ids
         };
-        Config { voters: sorted(&state.voters), learners: sorted(&state.learners) }
+        Config {
+            voters: sorted(&state.voters),
+            learners: sorted(&state.learners),
+            outgoing: sorted(&state.voters_outgoing),
+        }
     }
 
     pub(crate) fn to_library(&self) -> ConfState {
         let ids = |ids: &[NodeId]| ids.iter().map(|id| id.0).collect::<Vec<_>>();
-        ConfState::from((ids(&self.voters), ids(&self.learners)))
+        let mut state = ConfState::from((ids(&self.voters), ids(&self.learners)));
+        state.set_voters_outgoing(ids(&self.outgoing));
+        state
+    }
+
+    /// What leads from here to there.
+    pub(crate) fn steps_to(&self, there: &Config) -> Vec<ConfChangeV2> {
+        if self.is_joint() && there.is_joint() {
+            return Vec::new();
+        }
+        let changes = self.changes_to(there);
+        if there.is_joint() && !planted(Mutant::OneHalfCounts) {
+            let mut enter = ConfChangeV2::default();
+            enter.set_transition(ConfChangeTransition::Explicit);
+            enter.set_changes(changes.into());
+            return vec![enter];
+        }
+        // Without any change it means to leave.
+        let leave = self.is_joint().then(ConfChangeV2::default);
+        leave.into_iter().chain(changes.into_iter().map(alone)).collect()
     }
 
     /// The changes of one member each that lead from here to there; whoever comes, comes before anybody leaves.
-    pub(crate) fn steps_to(&self, there: &Config) -> Vec<ConfChangeV2> {
+    fn changes_to(&self, there: &Config) -> Vec<ConfChangeSingle> {
         let mut steps = Vec::new();
         for voter in there.voters.iter().filter(|id| !self.voters.contains(id)) {
             steps.push(step(ConfChangeType::AddNode, *voter));
@@ -45,19 +80,22 @@ impl Config {
             steps.push(step(learner, *id));
         }
         let mine = self.voters.iter().chain(&self.learners);
-        for id in mine.filter(|id| !there.contains(**id) && !planted(Mutant::RemovedStillVotes)) {
+        let stays = |id: &NodeId| there.voters.contains(id) || there.learners.contains(id);
+        for id in mine.filter(|id| !stays(id) && !planted(Mutant::RemovedStillVotes)) {
             steps.push(step(ConfChangeType::RemoveNode, *id));
         }
         steps
     }
 }
 
-fn step(kind: ConfChangeType, id: NodeId) -> ConfChangeV2 {
-    let mut change = ConfChangeV2::default();
-    change.set_changes(
-        vec![ConfChangeSingle { change_type: kind, node_id: id.0, ..Default::default() }].into(),
-    );
-    change
+fn step(change_type: ConfChangeType, id: NodeId) -> ConfChangeSingle {
+    ConfChangeSingle { change_type, node_id: id.0, ..Default::default() }
+}
+
+fn alone(change: ConfChangeSingle) -> ConfChangeV2 {
+    let mut alone = ConfChangeV2::default();
+    alone.set_changes(vec![change].into());
+    alone
 }
 
 #[cfg(test)]
@@ -66,7 +104,7 @@ mod tests {
 
     fn config(voters: &[u64], learners: &[u64]) -> Config {
         let ids = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
-        Config { voters: ids(voters), learners: ids(learners) }
+        Config { voters: ids(voters), learners: ids(learners), outgoing: Vec::new() }
     }
 
     fn kinds(from: &Config, to: &Config) -> Vec<(ConfChangeType, u64)> {
@@ -84,5 +122,18 @@ mod tests {
         assert_eq!(kinds(&config(&[1, 2, 3], &[4]), &config(&[1, 2, 3, 4], &[])), [(AddNode, 4)]);
         assert_eq!(kinds(&three, &config(&[1, 3], &[])), [(RemoveNode, 2)]);
         assert_eq!(kinds(&config(&[], &[]), &three), [(AddNode, 1), (AddNode, 2), (AddNode, 3)]);
+    }
+    #[test]
+    fn several_members_change_in_one_step_that_is_left_by_another() {
+        let three = config(&[1, 2, 3], &[]);
+        let joint = Config { outgoing: three.voters.clone(), ..config(&[1, 2, 4], &[]) };
+        let enter = three.steps_to(&joint);
+        assert_eq!(enter.len(), 1);
+        assert_eq!(enter[0].get_transition(), ConfChangeTransition::Explicit);
+        assert_eq!(enter[0].changes.len(), 2);
+        let leave = joint.steps_to(&config(&[1, 2, 4], &[]));
+        assert_eq!(leave, [ConfChangeV2::default()]);
+        assert_eq!(joint.steps_to(&joint), []);
+        assert_eq!(Config::from_library(&joint.to_library()), joint);
     }
 }

@@ -92,7 +92,7 @@ impl Log {
 
     /// Nobody else has the log.
     pub fn is_of_one(&self) -> bool {
-        self.config.voters.len() + self.config.learners.len() == 1
+        self.config.voters.len() + self.config.learners.len() == 1 && !self.config.is_joint()
     }
 
     /// No more can be taken in until the store has flushed and the log is cut.

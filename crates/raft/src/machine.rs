@@ -183,7 +183,7 @@ impl Raft {
             ..HardState::default()
         };
         let entries = restored.entries.iter().map(Entry::to_library).collect();
-        let first = || Config { voters: params.voters.clone(), learners: Vec::new() };
+        let first = || Config { voters: params.voters.clone(), ..Config::default() };
         let config = restored.config.clone().unwrap_or_else(first);
         let alone = config.voters == [params.id];
         let mut log = Log::new(restored.base, entries, hard_state, config);
@@ -376,10 +376,12 @@ impl Raft {
 
     fn configure(&mut self, config: &Config) {
         for step in self.config().steps_to(config) {
-            self.node.apply_conf_change(&step).expect("changes of one member each are always possible");
+            self.node
+                .apply_conf_change(&step)
+                .expect("the state machine goes from one lawful configuration to the next");
         }
         let config = self.config();
-        if !config.voters.contains(&self.params.id) && self.is_leader() {
+        if !config.has_vote(self.params.id) && self.is_leader() {
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, INVALID_ID);
         }

@@ -106,9 +106,12 @@ impl Message {
             let meta = snapshot.get_metadata();
             put_varint(out, meta.term);
             put_varint(out, meta.index);
-            for ids in [&meta.get_conf_state().voters, &meta.get_conf_state().learners] {
-                put_varint(out, ids.len() as u64);
-                ids.iter().for_each(|id| put_varint(out, *id));
+            let state = meta.get_conf_state();
+            put_ids(out, &state.voters);
+            put_ids(out, &state.learners);
+            // Members of an older release know no third list, and are never sent one while there is nobody in it.
+            if !state.voters_outgoing.is_empty() {
+                put_ids(out, &state.voters_outgoing);
             }
         }
     }
@@ -145,7 +148,11 @@ impl Message {
             let meta = m.mut_snapshot().mut_metadata();
             meta.term = bounded(reader)?;
             meta.index = bounded(reader)?;
-            *meta.mut_conf_state() = ConfState::from((take_ids(reader)?, take_ids(reader)?));
+            let mut state = ConfState::from((take_ids(reader)?, take_ids(reader)?));
+            if !reader.is_empty() {
+                state.set_voters_outgoing(take_ids(reader)?);
+            }
+            *meta.mut_conf_state() = state;
         }
         Some(Message(m))
     }
@@ -192,6 +199,11 @@ impl Message {
     }
 }
 
+fn put_ids(out: &mut Vec<u8>, ids: &[u64]) {
+    put_varint(out, ids.len() as u64);
+    ids.iter().for_each(|id| put_varint(out, *id));
+}
+
 fn take_ids(reader: &mut Reader) -> Option<Vec<u64>> {
     let count = reader.count().filter(|count| *count <= MEMBERS_MAX)?;
     (0..count).map(|_| reader.varint()).collect()
@@ -230,6 +242,7 @@ mod tests {
                 meta.index = 30;
                 meta.term = 2;
                 *meta.mut_conf_state() = ConfState::from((vec![1, 2, 3], vec![4]));
+                meta.mut_conf_state().set_voters_outgoing(vec![1, 2, 5]);
             }
             _ => {}
         }

@@ -179,12 +179,21 @@ impl Loop {
             }
         }
         self.tick_when_due(now);
+        if self.next_turn() <= now {
+            self.step(now, Input::Tick);
+        }
         self.end_turn();
         match self.machine.is_catching_up() {
             // Watches that are behind do not wait for news.
             true => Next::Now,
-            false => Next::At(self.core.clock.to_system(self.next_tick)),
+            false => Next::At(self.core.clock.to_system(self.next_turn())),
         }
+    }
+
+    /// A sweep goes on when its time has come, whether anything else happens or not.
+    fn next_turn(&self) -> Instant {
+        let sweeps = self.machine.next_flush().filter(|_| self.machine.is_sweeping());
+        sweeps.map_or(self.next_tick, |due| due.min(self.next_tick))
     }
 
     /// The completion of a flush is never kept back: it is what everything else may be waiting for.

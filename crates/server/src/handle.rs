@@ -326,6 +326,21 @@ impl Handle {
         self.change_members(MemberChange::Remove(id)).await
     }
 
+    /// Puts a new member that is reached at these addresses in the place of another, in one step, and answers its id. It
+    /// is settled by whoever leads, soon after.
+    pub async fn replace_member(&self, old: NodeId, peer_urls: Vec<String>) -> Result<NodeId, Code> {
+        check_urls(&peer_urls)?;
+        let mut staying = self.member_table().voters();
+        let voted = staying.len();
+        staying.retain(|voter| *voter != old);
+        if self.reachable(&staying) < quorum(voted) {
+            return Err(Code::UnhealthyCluster);
+        }
+        let id = self.next_node_id();
+        let new = Member { id, name: String::new(), peer_urls, client_urls: Vec::new(), learner: false };
+        self.change_members(MemberChange::Replace { old, new }).await.map(|()| id)
+    }
+
     pub async fn update_member(&self, id: NodeId, peer_urls: Vec<String>) -> Result<(), Code> {
         check_urls(&peer_urls)?;
         self.change_members(MemberChange::Update { id, peer_urls }).await

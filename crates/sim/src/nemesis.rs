@@ -221,6 +221,10 @@ impl World {
         self.tally.faults += 1;
         let machine = &mut self.hosts[host];
         machine.disk.set_space(0);
+        // The store waits for room; the log does not.
+        if self.rng.chance(500_000) {
+            machine.disk.make_room_after(self.rng.between(1, 5) as u32);
+        }
         let delay = self.rng.between(100_000, 5_000_000);
         self.agenda.after(delay, Event::SpaceReturns { host });
     }

@@ -78,12 +78,24 @@ impl World {
         let voters = self.operators.table.voters().len();
         let learner = members.iter().find(|member| member.learner);
         match self.rng.between(0, 10) {
-            0..4 if members.len() < MEMBERS_MAX && self.hosts.len() < HOSTS_MAX => Some(self.addition()),
+            0..3 if members.len() < MEMBERS_MAX && self.hosts.len() < HOSTS_MAX => Some(self.addition()),
+            3 if voters > 2 && self.hosts.len() < HOSTS_MAX => Some(self.replacement()),
             4..6 if learner.is_some() => Some(MemberChange::Promote { id: learner?.id, caught_up: false }),
             6 if voters > 3 && !self.operators.unsettled => self.lose_one(),
             7.. if voters > 2 => Some(MemberChange::Remove(self.rng.pick(&members).id)),
             _ => None,
         }
+    }
+
+    /// A new machine in the place of an old one, in one step.
+    fn replacement(&mut self) -> MemberChange {
+        let voters = self.operators.table.voters();
+        let old = *self.rng.pick(&voters);
+        let host = new_host(self.hosts.len(), &mut self.rng);
+        let new = member_of(&host);
+        self.hosts.push(host);
+        self.network.grow();
+        MemberChange::Replace { old, new }
     }
 
     /// A new machine, which starts when the table knows it.
@@ -163,6 +175,17 @@ impl World {
         (host < self.settings.members || is_known) && !machine.retired
     }
 
+    /// In the end one configuration counts, whoever led when a replacement was begun.
+    pub fn check_settled(&self) -> Checked {
+        match self.operators.table.replacement() {
+            None => Ok(()),
+            Some(replacement) => {
+                let what = format!("nobody settles {replacement:?} although faults have stopped");
+                Err(Violation { checker: Checker::Live, what })
+            }
+        }
+    }
+
     /// One that runs or will run again.
     pub fn any_host(&mut self) -> usize {
         let hosts: Vec<usize> = (0..self.hosts.len()).filter(|host| self.may_start(*host)).collect();
@@ -211,7 +234,7 @@ impl World {
                 true => sorted(self.hosts[..self.settings.members].iter().map(|host| host.id).collect()),
                 false => Vec::new(),
             },
-            learners: Vec::new(),
+            ..Config::default()
         };
         let expected = self.operators.config_at(consensus.configured()).cloned().unwrap_or_else(first);
         let found = consensus.config();

@@ -108,6 +108,7 @@ fn live_through(world: &mut World) -> Checked {
     read_everything_everywhere(world)?;
     same_everywhere(world)?;
     world.check_all_ended()?;
+    world.check_settled()?;
     world.check_remembered()?;
     world.check_documents()?;
     judge(world)?;

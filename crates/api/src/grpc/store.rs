@@ -1,13 +1,16 @@
-//! The StoreService: what is known of a key's past, and the quota.
+//! The StoreService: what is known of a key's past, the quota, and replacing a member in one step.
 //! Requests go in, the words of the state machine come out, and back.
 
 use crate::grpc::{refusal, who};
-use base::{Code, KeyRange};
+use base::{Code, KeyRange, NodeId};
 use coord::Past;
 use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::store_service_server::StoreService;
-use proto::althing::store::v1::{Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse};
+use proto::althing::store::v1::{
+    Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
+    ReplaceMemberResponse,
+};
 use server::{Handle, Need};
 use tonic::{Request, Response, Status};
 
@@ -62,6 +65,18 @@ impl StoreService for Stores {
             quota_bytes: status.quota_bytes,
             stored_bytes: status.stored_bytes,
         }))
+    }
+
+    async fn replace_member(
+        &self,
+        request: Request<ReplaceMemberRequest>,
+    ) -> Result<Response<ReplaceMemberResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
+        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        let ReplaceMemberRequest { id, peer_urls } = request.into_inner();
+        let new = self.handle.replace_member(NodeId(id), peer_urls).await.map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        Ok(Response::new(ReplaceMemberResponse { header, id: new.0 }))
     }
 }
 

@@ -5,6 +5,9 @@ use ::client::{Config, Login};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
+const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// For calls that say themselves that they wait: nobody looks at the screen for longer.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 const ENDPOINT_DEFAULT: &str = "127.0.0.1:2379";
 /// Where endpoints are looked for when none are given, the first that is set.
 const ENDPOINT_VARIABLES: [&str; 2] = ["ALTHING_ENDPOINTS", "ETCDCTL_ENDPOINTS"];
@@ -24,9 +27,9 @@ pub struct Options {
     /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
-    /// How long the answer may take
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
-    pub command_timeout: Duration,
+    /// How long the answer may take [default: 5s, and as long as it takes for what is told to wait]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    command_timeout: Option<Duration>,
     /// How long it may take to find an endpoint that can be reached
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
     pub dial_timeout: Duration,
@@ -52,9 +55,18 @@ impl Options {
         self.client_of(self.endpoints())
     }
 
+    /// The same for a call that waits until something is done, which takes as long as it takes.
+    pub fn patient(&self) -> Options {
+        Options { command_timeout: Some(self.command_timeout.unwrap_or(PATIENCE)), ..self.clone() }
+    }
+
+    pub fn command_timeout(&self) -> Duration {
+        self.command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT)
+    }
+
     /// The same for endpoints that come from elsewhere.
     pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
-        let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout);
+        let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout());
         Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login: self.login()? })?)
     }
 

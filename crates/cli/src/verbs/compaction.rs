@@ -15,7 +15,7 @@ pub struct Compaction {
     /// The oldest revision that can still be read afterwards
     #[arg(allow_negative_numbers = true)]
     revision: i64,
-    /// Wait until it has left the store
+    /// Wait until it has left the store, however long that takes unless --command-timeout is given
     #[arg(long)]
     physical: bool,
 }
@@ -23,7 +23,8 @@ pub struct Compaction {
 impl Compaction {
     pub async fn run(&self, options: &Options) -> Result<(), Error> {
         let request = CompactionRequest { revision: self.revision, physical: self.physical };
-        options.client()?.compact(request).await?;
+        let client = if self.physical { options.patient().client()? } else { options.client()? };
+        client.compact(request).await?;
         print(format!("compacted revision {}\n", self.revision).as_bytes())
     }
 }

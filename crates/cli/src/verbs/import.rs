@@ -94,7 +94,7 @@ impl Etcd {
         Ok(Client::new(Config {
             endpoints: vec![self.endpoint.clone()],
             dial_timeout: self.options.dial_timeout,
-            call_timeout: self.options.command_timeout,
+            call_timeout: self.options.command_timeout(),
             login: None,
         })?)
     }

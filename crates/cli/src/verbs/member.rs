@@ -1,8 +1,10 @@
 //! `althing member`: lists the members of the cluster, and asks for changes of it.
-//! A replacement is a removal and an addition: in between, the cluster is one member smaller, never less safe.
+//! A replacement at another address is one step (joint consensus). At the same address the old one must go first: it is a
+//! removal and an addition, and in between the cluster is one member smaller, never less safe.
 
 use super::{Error, Options, Printer, parse_member, print};
 use clap::{Args, Subcommand};
+use proto::althing::store::v1::ReplaceMemberRequest;
 use proto::etcdserverpb::{MemberAddRequest, MemberUpdateRequest};
 
 const LIST_EXAMPLE: &str = "\
@@ -17,7 +19,8 @@ Example:
   althing member remove 8e9e05c52164694d";
 const REPLACE_EXAMPLE: &str = "\
 Example:
-  althing member replace 8e9e05c52164694d    its disk is lost; start it again, empty, with --join";
+  althing member replace 8e9e05c52164694d    its disk is lost; start it again, empty, with --join
+  althing member replace 8e9e05c52164694d --peer-urls http://10.0.0.4:2380   another machine, in one step";
 const UPDATE_EXAMPLE: &str = "\
 Example:
   althing member update 8e9e05c52164694d --peer-urls http://10.0.0.5:2380";
@@ -113,6 +116,13 @@ impl Member {
                         "no member has the id {id:x}; `althing member list` tells them"
                     )));
                 };
+                let moves =
+                    !peer_urls.is_empty() && !peer_urls.iter().any(|url| old.peer_ur_ls.contains(url));
+                if moves && !old.is_learner {
+                    let request = ReplaceMemberRequest { id: *id, peer_urls: peer_urls.clone() };
+                    let new = client.replace_member(request).await?.id;
+                    return print(format!("Member {id:x} replaced by {new:x}\n").as_bytes());
+                }
                 client.remove_member(*id).await?;
                 let peer_ur_ls = if peer_urls.is_empty() { old.peer_ur_ls } else { peer_urls.clone() };
                 let request = MemberAddRequest { peer_ur_ls, is_learner: old.is_learner };

@@ -171,6 +171,26 @@ fn a_member_whose_disk_is_lost_is_replaced() {
 }
 
 #[test]
+fn the_leader_is_replaced_by_another_machine_in_one_step() {
+    let (plans, mut members) = three();
+    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let stays = (leads + 1) % 3;
+    let load = Load::start(&members[stays]);
+    load.wait_for_more();
+    let id = id_at(&members[stays], plans[leads].peer_port);
+    let fourth = joiner("d", plans[stays].peer_port);
+    let url = format!("http://127.0.0.1:{}", fourth.peer_port);
+    assert!(change(&members[stays], &["replace", &id, "--peer-urls", &url]).contains("replaced by"));
+    assert!(!members[leads].wait_exit().success(), "who was replaced goes");
+    let newcomer = fourth.start_ready();
+    until("three have started", || (started(&members[stays]) == 3).then_some(()));
+    assert_eq!(members_at(&newcomer).len(), 3, "the replacement is settled");
+    members[(leads + 2) % 3].kill();
+    load.wait_for_more();
+    load.finish(&[&members[stays], &newcomer]);
+}
+
+#[test]
 fn etcdctl_adds_promotes_updates_and_removes() {
     let Some(binary) = binary("etcdctl_adds_promotes_updates_and_removes") else { return };
     let (plans, members) = three();

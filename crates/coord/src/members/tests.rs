@@ -118,3 +118,39 @@ fn who_was_removed_is_done_without_when_a_majority_of_those_who_vote_knows() {
     assert!(!pair.can_do_without(NodeId(2), &BTreeSet::new()));
     assert!(pair.can_do_without(NodeId(2), &BTreeSet::from([NodeId(1)])));
 }
+
+fn replace(old: u64, new: u64) -> MemberChange {
+    MemberChange::Replace { old: NodeId(old), new: unstarted(new) }
+}
+
+#[test]
+fn a_replacement_counts_twice_until_it_is_settled() {
+    let ids = |ids: &[u64]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
+    let mut members = founded(3);
+    members.change(&replace(3, 4)).unwrap();
+    assert_eq!((members.voters(), members.outgoing()), (ids(&[1, 2, 4]), ids(&[1, 2, 3])));
+    assert!(!members.is_removed(NodeId(3)), "its vote still counts");
+    assert_eq!(Members::decode(members.encode().into()), Some(members.clone()));
+    for meanwhile in [replace(2, 5), MemberChange::Remove(NodeId(1)), MemberChange::Add(unstarted(5))] {
+        assert_eq!(members.change(&meanwhile), Err(Code::UnhealthyCluster));
+    }
+    members.change(&MemberChange::Settle { new: NodeId(9) }).unwrap();
+    assert!(members.replacement().is_some(), "that was another one");
+    members.change(&MemberChange::Settle { new: NodeId(4) }).unwrap();
+    assert_eq!((members.voters(), members.outgoing()), (ids(&[1, 2, 4]), ids(&[])));
+    assert!(members.is_removed(NodeId(3)));
+    members.change(&MemberChange::Settle { new: NodeId(4) }).unwrap();
+    assert_eq!(Members::decode(members.encode().into()), Some(members));
+}
+
+#[test]
+fn a_replacement_needs_both_majorities_among_those_who_stay() {
+    assert_eq!(founded(1).change(&replace(1, 4)), Err(Code::NotEnoughStartedMembers));
+    assert_eq!(founded(2).change(&replace(2, 4)), Err(Code::NotEnoughStartedMembers));
+    let mut members = founded(3);
+    assert_eq!(members.change(&replace(7, 4)), Err(Code::MemberNotFound));
+    assert_eq!(members.change(&replace(3, 2)), Err(Code::MemberExists));
+    let same_place = Member { peer_urls: member(3).peer_urls, ..unstarted(4) };
+    let change = MemberChange::Replace { old: NodeId(3), new: same_place };
+    assert_eq!(members.change(&change), Err(Code::PeerUrlExists));
+}

@@ -4,6 +4,7 @@ use super::chunk::{Chunks, decode};
 use super::staging::{Staging, discard, install};
 use super::*;
 use crate::SimDisk;
+use base::mutant::{Mutant, plant};
 use base::{Rng, View};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -391,4 +392,72 @@ fn it_works_on_a_real_directory() {
         assert_eq!(contents(&store.view().unwrap()).len(), usize::from(round));
         write(&store, &[row(Table::Log, &[round], Some(b"x"))]).unwrap();
     }
+}
+
+/// The eight bytes of a number in front, as rows in the order of revisions have them.
+fn numbered(number: u64, rest: &str) -> Vec<u8> {
+    [&number.to_be_bytes()[..], rest.as_bytes()].concat()
+}
+
+#[test]
+fn neighbours_that_go_together_leave_the_others_where_they_are() {
+    let disk = SimDisk::new(5);
+    let store = open(&disk);
+    let mut model = Model::new();
+    let all: Vec<Row> = (0..2_000).map(|n| row(Table::Log, &numbered(n, "k"), Some(b"value"))).collect();
+    write(&store, &all).unwrap();
+    apply(&mut model, &all);
+    let mut rng = Rng::new(17);
+    for _ in 0..50 {
+        let from = rng.between(0, 2_000);
+        let mut rows: Vec<Row> = (from..from + rng.between(1, 300))
+            .filter(|_| rng.chance(800_000))
+            .map(|n| row(Table::Log, &numbered(n, "k"), None))
+            .collect();
+        // Some far away, some that are not there, one that comes back, and one that goes after it came.
+        rows.push(row(Table::Log, &numbered(rng.between(0, 2_000), "k"), None));
+        rows.push(row(Table::Log, &numbered(from, "no such"), None));
+        rows.push(row(Table::Log, b"short", None));
+        rows.push(row(Table::Log, &numbered(from + 1, "k"), Some(b"again")));
+        rows.push(row(Table::Log, &numbered(from + 3, "k"), Some(b"gone at once")));
+        rows.push(row(Table::Log, &numbered(from + 3, "k"), None));
+        write(&store, &rows).unwrap();
+        apply(&mut model, &rows);
+        assert_eq!(contents(&store.view().unwrap()), model);
+    }
+}
+
+#[test]
+fn a_write_for_which_there_was_no_room_is_missed_if_it_is_not_repeated() {
+    plant(Some(Mutant::FullDiskIgnored));
+    let disk = SimDisk::new(6);
+    let store = open(&disk);
+    disk.set_space(0);
+    disk.make_room_after(1);
+    let lost = catch_unwind(AssertUnwindSafe(|| {
+        for n in 0..40 {
+            write(&store, &[row(Table::Log, &[n], Some(&[n; 400_000]))]).unwrap();
+        }
+        contents(&store.view().unwrap())
+    }));
+    plant(None);
+    assert!(lost.is_err(), "what was not written cannot be read");
+}
+
+#[test]
+fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
+    let disk = SimDisk::new(6);
+    let store = open(&disk);
+    let rows = |n: u8| [row(Table::Log, &[n], Some(&[n; 400_000]))];
+    write(&store, &rows(1)).unwrap();
+    let before = store.view().unwrap();
+    disk.set_space(0);
+    disk.make_room_after(3);
+    for n in 2..40 {
+        write(&store, &rows(n)).unwrap();
+    }
+    assert!(disk.counters().waits_for_room >= 3, "the disk was full");
+    assert_eq!(before.get(Table::Log, &[1]).map(|value| value.len()), Some(400_000));
+    let view = store.view().unwrap();
+    assert!((1..40).all(|n| view.get(Table::Log, &[n]).is_some_and(|value| value[..] == [n; 400_000])));
 }

@@ -6,7 +6,7 @@ const FOURTH: NodeId = NodeId(4);
 
 fn config(voters: &[u64], learners: &[u64]) -> Config {
     let ids = |ids: &[u64]| ids.iter().copied().map(NodeId).collect();
-    Config { voters: ids(voters), learners: ids(learners) }
+    Config { voters: ids(voters), learners: ids(learners), outgoing: Vec::new() }
 }
 
 impl Cluster {

@@ -1,0 +1,37 @@
+//! The end of a replacement of a member: whoever leads while one is not settled proposes that it be, until it is.
+//! The replacement is applied by then, so a majority of the voters before and after it has it; what is proposed now counts
+//! under both. A leader that takes over finds the replacement in the table and goes on with it.
+
+use super::{Apply, Output};
+use crate::leases::Proposals;
+use base::Instant;
+use base::mutant::{Mutant, planted};
+use coord::{Command, MemberChange};
+use std::time::Duration;
+
+/// A proposal may be lost; one too many means nothing.
+const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
+
+impl Apply {
+    /// A leader that finds a replacement unsettled, whoever brought it about.
+    pub(super) fn settle_found(&mut self, now: Instant, out: &mut Output) {
+        if !planted(Mutant::SettledByNobody) {
+            self.settle(now, out);
+        }
+    }
+
+    pub(super) fn settle(&mut self, now: Instant, out: &mut Output) {
+        let Some(term) = self.lessor.term() else { return };
+        let Some(replacement) = self.state.members().replacement() else {
+            self.settling = None;
+            return;
+        };
+        if self.settling.is_some_and(|at| now.since(at) < SETTLE_INTERVAL) {
+            return;
+        }
+        self.settling = Some(now);
+        let mut bytes = Vec::new();
+        Command::Members(MemberChange::Settle { new: replacement.new }).encode(&mut bytes);
+        out.proposals.push(Proposals { term, commands: vec![bytes.into()] });
+    }
+}

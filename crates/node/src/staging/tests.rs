@@ -1,0 +1,74 @@
+//! That parts of one snapshot never become parts of another.
+
+use super::*;
+use base::codec::{Reader, put_bytes, put_varint};
+use base::mutant::plant;
+
+const TO: u64 = 9;
+
+/// What a leader announces, in the bytes of a peer stream.
+fn announced(from: u64, index: u64) -> Message {
+    let mut bytes = vec![5];
+    for number in [TO, from, 4, 0, 0, 0, 0, 0, 0] {
+        put_varint(&mut bytes, number);
+    }
+    bytes.push(0);
+    put_bytes(&mut bytes, b"");
+    for number in [0, 4, index, 2, from, TO, 0, 0] {
+        put_varint(&mut bytes, number);
+    }
+    Message::decode(&mut Reader::new(bytes.into())).expect("a lawful announcement")
+}
+
+fn begin(staging: &mut Staging, from: u64, id: u64, index: u64) -> u64 {
+    let part = Part::Begin(announced(from, index));
+    match staging.on_part(NodeId(from), id, 0, part, Index(1)) {
+        Received::Do(Stage::Begin { id }) => id,
+        _ => panic!("a snapshot that leads further is begun"),
+    }
+}
+
+fn at(index: u64) -> Position {
+    Position { term: base::Term(4), index: Index(index) }
+}
+
+#[test]
+fn two_leaders_that_chose_the_same_number_are_told_apart() {
+    plant(None);
+    assert_eq!(report_of_the_first_after_the_second_began(), None);
+}
+
+#[test]
+fn by_the_senders_number_the_second_would_be_installed_half_filled() {
+    plant(Some(Mutant::StagedByForeignNumber));
+    assert_eq!(report_of_the_first_after_the_second_began(), Some(NodeId(2)));
+}
+
+/// Whose snapshot counts as complete when the report of the first one's store arrives late.
+fn report_of_the_first_after_the_second_began() -> Option<NodeId> {
+    let mut staging = Staging::default();
+    let first = begin(&mut staging, 1, 77, 10);
+    assert!(matches!(
+        staging.on_part(NodeId(1), 77, 1, Part::End, Index(1)),
+        Received::Do(Stage::Finish { id }) if id == first
+    ));
+    begin(&mut staging, 2, 77, 10);
+    staging.on_staged(first, Some(at(10))).map(|message| message.from())
+}
+
+#[test]
+fn a_missing_part_ends_the_attempt() {
+    let mut staging = Staging::default();
+    let stage = begin(&mut staging, 1, 77, 10);
+    let rows = || Part::Rows(Bytes::from_static(b"rows"));
+    assert!(matches!(staging.on_part(NodeId(1), 77, 2, rows(), Index(1)), Received::Nothing));
+    assert!(matches!(staging.on_part(NodeId(1), 77, 1, rows(), Index(1)), Received::Nothing));
+    assert_eq!(staging.on_staged(stage, Some(at(10))), None);
+}
+
+#[test]
+fn rows_that_do_not_stand_where_they_were_announced_are_not_taken() {
+    let mut staging = Staging::default();
+    let stage = begin(&mut staging, 1, 77, 10);
+    assert_eq!(staging.on_staged(stage, Some(at(9))), None);
+}
