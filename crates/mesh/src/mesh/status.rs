@@ -2,14 +2,10 @@
 //! known to be everywhere, whom it takes for down. Nothing decides by it.
 
 use super::Mesh;
-use crate::conflict::Conflict;
 use crate::frame::Shard;
 use crate::hlc::Stamp;
-use crate::rows::{self, Rows};
 use crate::topology::Epoch;
 use base::NodeId;
-use base::limits::MESH_PAGE_KEYS_MAX;
-use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -30,30 +26,6 @@ pub struct Status {
 }
 
 impl Mesh {
-    /// Conflicts that were noticed here, oldest first, behind a place; and the place to go on from, unless that was
-    /// all.
-    pub fn conflicts(
-        &self,
-        rows: &dyn Rows,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> (Vec<Conflict>, Option<Bytes>) {
-        let (first, end) = rows::conflict_range();
-        let limit = limit.clamp(1, MESH_PAGE_KEYS_MAX);
-        let from = after.map_or(first.clone(), |after| Bytes::from([after.as_ref(), b"\0"].concat()));
-        let from = from.max(first);
-        let (mut found, mut last, mut more) = (Vec::new(), None, false);
-        self.overlay.scan(rows, &from, &end, &mut |row, value| {
-            more = found.len() >= limit;
-            if !more {
-                found.extend(Conflict::decode(value.clone()));
-                last = Some(Bytes::copy_from_slice(row));
-            }
-            !more
-        });
-        (found, last.filter(|_| more))
-    }
-
     pub fn status(&self) -> Status {
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         let others = self.topology.members().iter().map(|member| member.node);

@@ -1,3 +1,4 @@
+mod guests;
 mod regions;
 mod scenes;
 mod storm;

@@ -89,7 +89,7 @@ impl Mesh {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
-        if !route.read.contains(&self.me) || !self.is_serving() {
+        if !route.read.contains(&self.me) || !self.is_serving() || self.dots.is_dry() {
             return self.pass_on(t, client, write, Vec::new(), deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
