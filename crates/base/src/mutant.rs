@@ -173,6 +173,8 @@ mutants! {
     FenceIgnored = "fence-ignored",
     /// A write keeps its stamp although a replica holds a later one.
     SkewKept = "skew-kept",
+    /// A write that was retried elsewhere, and carried out there, is stamped as if it were new.
+    RetryStampedAnew = "retry-stamped-anew",
     /// An entry of the replication log leaves before it is durable.
     StreamedBeforePersist = "streamed-before-persist",
     /// Entries count as acknowledged although others before them are still on their way.
@@ -217,6 +219,7 @@ impl Mutant {
         Mutant::PurgedReturns,
         Mutant::FenceIgnored,
         Mutant::SkewKept,
+        Mutant::RetryStampedAnew,
         Mutant::StreamedBeforePersist,
         Mutant::HolesAcknowledged,
         Mutant::GapVouched,

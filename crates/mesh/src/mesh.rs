@@ -138,6 +138,8 @@ pub struct Mesh {
     dots: Dots,
     /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
     floor: Stamp,
+    /// The same before it is durable.
+    promised: Stamp,
     topology: Topology,
     routes: Routes,
     /// What was agreed on when the node started.
@@ -188,6 +190,7 @@ impl Mesh {
             clock: Clock::new(floor, params.drift_max),
             dots: Dots::resume(dots),
             floor,
+            promised: floor,
             routes: Routes::of(&topology),
             hints: Hints::of(&topology, me),
             wakening: Wakening::new(params.guest, params.wiped),
