@@ -199,6 +199,14 @@ mutants! {
     LastWriteSentEarly = "last-write-sent-early",
     /// What loses a conflict goes without a trace.
     LoserNotKept = "loser-not-kept",
+    /// A flush of the mesh says that it reaches further into the log than it does.
+    FlushOverstated = "flush-overstated",
+    /// The life of a node of the mesh is not durable before anything follows from it.
+    LifeNotSynced = "life-not-synced",
+    /// A node of the mesh that has lost its disk takes itself for whole.
+    LossUnnoticed = "loss-unnoticed",
+    /// Dots are given before their reservation is durable.
+    DotsUnreserved = "dots-unreserved",
 }
 
 impl Mutant {
@@ -232,6 +240,14 @@ impl Mutant {
         Mutant::RegionsNotCounted,
         Mutant::LastWriteSentEarly,
         Mutant::LoserNotKept,
+    ];
+
+    /// Those of the mesh that show only over real files.
+    pub const OF_RING: &'static [Mutant] = &[
+        Mutant::FlushOverstated,
+        Mutant::LifeNotSynced,
+        Mutant::LossUnnoticed,
+        Mutant::DotsUnreserved,
     ];
 }
 

@@ -23,6 +23,7 @@ mod operators;
 pub mod oracle;
 mod readers;
 mod registers;
+pub mod ring;
 mod remembered;
 mod rounds;
 pub mod run;

@@ -121,6 +121,7 @@ fn machine(status: &Status) -> Value {
         "serving": status.is_serving,
         "shards": status.n_shards,
         "filling": status.n_filling,
+        "digest": status.digest.map(|digest| format!("{digest:016x}")),
         "repaired_upto": date::rfc3339(status.repaired_upto.ms()),
         "hints_for": hex(&status.hinted),
         "operations": status.n_operations,

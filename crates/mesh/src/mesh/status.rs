@@ -6,6 +6,7 @@ use crate::frame::Shard;
 use crate::hlc::Stamp;
 use crate::topology::Epoch;
 use base::NodeId;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -17,6 +18,8 @@ pub struct Status {
     pub n_filling: usize,
     /// Everything up to this stamp is on every replica of every shard of this node.
     pub repaired_upto: Stamp,
+    /// Of every record that is here; none while it is counted.
+    pub digest: Option<u64>,
     pub down: Vec<NodeId>,
     /// For whom hints wait.
     pub hinted: Vec<NodeId>,
@@ -26,6 +29,18 @@ pub struct Status {
 }
 
 impl Mesh {
+    /// A digest of each shard that this node keeps: the same on every replica that holds the same. None while they
+    /// are counted.
+    pub fn digests(&self) -> Option<BTreeMap<Shard, u64>> {
+        let kept = self.all_shards().filter(|shard| self.keeps(*shard));
+        self.shards.are_built().then(|| kept.map(|shard| (shard, self.shards.sum(shard))).collect())
+    }
+
+    /// The time of the newest stamp that this node has given or believed.
+    pub fn clock_ms(&self) -> u64 {
+        self.clock.last().ms()
+    }
+
     pub fn status(&self) -> Status {
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         let others = self.topology.members().iter().map(|member| member.node);
@@ -39,6 +54,7 @@ impl Mesh {
                 .map(|shard| self.shards.marks(*shard).of(self.params.actor.region))
                 .min()
                 .unwrap_or_default(),
+            digest: self.shards.are_built().then(|| self.shards.digest()),
             down: others.filter(|node| self.peers.is_down(*node)).collect(),
             hinted: self.hints.waiting().collect(),
             overlay_bytes: self.overlay.bytes(),

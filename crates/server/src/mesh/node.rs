@@ -275,11 +275,9 @@ impl Loop {
             return;
         }
         let life = self.life.life();
-        let plan = self.decider.plan();
-        let enrolled = plan.filter(|plan| plan.incarnation(self.settings.me) == Some(life.incarnation));
-        if let Some(plan) = enrolled.filter(|_| life.standing == Standing::Unknown) {
-            let stale = plan.topology.member(self.settings.me).is_some_and(|member| member.stale);
-            self.set_standing(if stale { Standing::Behind } else { Standing::Whole });
+        let judged = self.decider.plan().and_then(|plan| life.judged_by(plan, self.settings.me));
+        if let Some(standing) = judged.filter(|_| life.standing == Standing::Unknown) {
+            self.set_standing(standing);
         }
         let standing = self.life.life().standing;
         if self.is_guest {
