@@ -42,6 +42,8 @@ pub struct Operation {
 pub struct Clients {
     stories: BTreeMap<String, Story>,
     pub operations: Vec<Operation>,
+    /// By client: its last operation.
+    last: BTreeMap<usize, usize>,
     /// Names of writes, which never repeat.
     dots: BTreeSet<Dot>,
 }
@@ -57,11 +59,18 @@ impl Clients {
         if rng.chance(400_000) {
             let other = rng.between(0, CLIENTS as u64) as usize;
             let key = own(rng, other);
+            self.last.insert(client, self.operations.len());
             return self.read(&key);
         }
         let key = own(rng, client);
         let deletes = rng.chance(150_000);
+        self.last.insert(client, self.operations.len());
         self.write(&key, deletes)
+    }
+
+    /// A client waits for its answer before it goes on.
+    pub fn is_busy(&self, client: usize) -> bool {
+        self.last.get(&client).is_some_and(|nth| !self.operations[*nth].done)
     }
 
     pub fn read(&mut self, key: &str) -> (usize, Request) {

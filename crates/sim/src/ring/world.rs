@@ -3,7 +3,7 @@
 
 use super::Tally;
 use super::clients::{CLIENTS, Clients};
-use super::host::{DRIFT_MAX, Host, TIMEOUT};
+use super::host::{DRIFT_MAX, Host, ROUND, TIMEOUT};
 use base::checksum::hash64;
 use base::rng::mix;
 use base::{Instant, NodeId, Rng};
@@ -331,12 +331,11 @@ impl World {
         let fresh = self.n_lives;
         let host = self.host(node);
         host.life += 1;
-        let life = host.life;
+        let (life, failed) = (host.life, host.disk.counters().syncs_failed);
         match host.open(fresh) {
             Ok(process) => host.process = Some(process),
-            Err(_) if host.disk.has_lost_power() => {
-                host.disk.crash();
-                return self.after(50 * MS, Event::Start(node));
+            Err(_) if host.disk.has_lost_power() || host.disk.counters().syncs_failed > failed => {
+                return self.die(node);
             }
             Err(error) => {
                 self.violation = Some(format!("restart: node {} does not come back: {error}", node.0));
@@ -400,8 +399,11 @@ impl World {
     }
 
     fn ask_next(&mut self, client: usize) {
-        let pause = self.rng.between(5 * MS, 60 * MS);
+        let pause = self.rng.between(MS, 30 * MS);
         self.after(pause, Event::Client(client));
+        if self.clients.is_busy(client) {
+            return;
+        }
         let nodes: Vec<NodeId> = self.hosts.keys().copied().collect();
         let node = *self.rng.pick(&nodes);
         if self.hosts[&node].process.is_none() || self.hosts[&node].paused {
@@ -454,7 +456,19 @@ impl World {
                 }
             }
         }
-        self.judge_clocks(&nodes).or_else(|| self.judge_replicas())
+        self.judge_clocks(&nodes).or_else(|| self.judge_convergence())
+    }
+
+    /// Within three rounds after the last write all replicas hold the same. What is forgotten goes from one after the other.
+    fn judge_convergence(&mut self) -> Option<String> {
+        let end = self.now + 3 * ROUND.as_micros() as u64;
+        loop {
+            let differs = self.judge_replicas();
+            if differs.is_none() || self.now >= end || self.violation.is_some() {
+                return self.violation.take().or(differs);
+            }
+            self.run(20 * MS);
+        }
     }
 
     fn wait_for(&mut self, nth: usize) -> Option<String> {
