@@ -203,10 +203,10 @@ mutants! {
     FlushOverstated = "flush-overstated",
     /// The life of a node of the mesh is not durable before anything follows from it.
     LifeNotSynced = "life-not-synced",
-    /// A node of the mesh that has lost its disk takes itself for whole.
+    /// A node of the mesh that has lost its disk is taken for what it was.
     LossUnnoticed = "loss-unnoticed",
-    /// Dots are given before their reservation is durable.
-    DotsUnreserved = "dots-unreserved",
+    /// The life of a node on a new disk has the name of the one before.
+    LifeNameRepeated = "life-name-repeated",
 }
 
 impl Mutant {
@@ -243,12 +243,8 @@ impl Mutant {
     ];
 
     /// Those of the mesh that show only over real files.
-    pub const OF_RING: &'static [Mutant] = &[
-        Mutant::FlushOverstated,
-        Mutant::LifeNotSynced,
-        Mutant::LossUnnoticed,
-        Mutant::DotsUnreserved,
-    ];
+    pub const OF_RING: &'static [Mutant] =
+        &[Mutant::FlushOverstated, Mutant::LifeNotSynced, Mutant::LossUnnoticed, Mutant::LifeNameRepeated];
 }
 
 #[cfg(feature = "mutants")]

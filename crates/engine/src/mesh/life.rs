@@ -48,15 +48,15 @@ impl Life {
     pub fn judged_by(self, plan: &Plan, node: NodeId) -> Option<Standing> {
         let is_known = plan.incarnation(node) == Some(self.incarnation);
         let stale = plan.topology.member(node).is_some_and(|member| member.stale);
-        let behind = stale && !planted(Mutant::LossUnnoticed);
-        is_known.then_some(if behind { Standing::Behind } else { Standing::Whole })
+        is_known.then_some(if stale { Standing::Behind } else { Standing::Whole })
     }
 }
 
 impl LifeFile {
     /// Counts a start, of this life or of a new one.
     pub(super) fn begin(disk: Arc<dyn Disk>, known: Option<Life>, fresh: u32) -> Result<LifeFile, Error> {
-        let new = Life { incarnation: fresh, boot: 0, standing: Standing::Unknown };
+        let incarnation = if planted(Mutant::LifeNameRepeated) { 1 } else { fresh };
+        let new = Life { incarnation, boot: 0, standing: Standing::Unknown };
         let life = known.unwrap_or(new);
         let file = LifeFile { disk, life: Life { boot: life.boot + 1, ..life } };
         file.write()?;

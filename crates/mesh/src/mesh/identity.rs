@@ -3,10 +3,8 @@
 
 use super::{Mesh, Then, Turn};
 use crate::hlc::Stamp;
-use crate::overlay::Seq;
 use crate::rows;
 use base::codec::{Reader, put_varint};
-use base::mutant::{Mutant, planted};
 use bytes::Bytes;
 
 const VERSION: u8 = 1;
@@ -48,7 +46,7 @@ impl Mesh {
         self.promised = floor;
         let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
         self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
-        let seq = if planted(Mutant::DotsUnreserved) { Seq(0) } else { self.next_seq() };
+        let seq = self.next_seq();
         self.after(t, seq, Then::Identity { dots, floor });
     }
 }

@@ -72,7 +72,8 @@ impl World {
     fn split(&mut self, node: NodeId) {
         self.tally.splits += 1;
         let one_way = self.rng.chance(250_000);
-        let with = self.hosts.keys().copied().find(|other| *other > node).filter(|_| self.rng.chance(300_000));
+        let with =
+            self.hosts.keys().copied().find(|other| *other > node).filter(|_| self.rng.chance(300_000));
         let inside = |other: NodeId| other == node || Some(other) == with;
         let nodes: Vec<NodeId> = self.hosts.keys().copied().collect();
         for one in nodes.iter().filter(|one| inside(**one)) {

@@ -319,7 +319,11 @@ impl World {
         let host = self.host(node);
         host.life += 1;
         host.paused = false;
-        if power_cut { host.disk.crash() } else { host.disk.kill() }
+        if power_cut {
+            host.disk.crash()
+        } else {
+            host.disk.kill()
+        }
         host.process = None;
     }
 
