@@ -40,7 +40,7 @@ const ROOMS: [(&str, &[&str]); 16] = [
     ("client", &["base", "proto", "thiserror", "tokio", "tonic"]),
     ("cli", ANYTHING),
     ("differ", &["base", "bytes", "client", "prost", "proto", "tempfile", "thiserror", "tokio", "tonic"]),
-    ("sim", &["base", "bytes", "coord", "disk", "engine", "mimalloc", "node", "raft"]),
+    ("sim", &["base", "bytes", "coord", "disk", "engine", "mesh", "mimalloc", "node", "raft"]),
 ];
 
 /// Rooms at the edge choose their own dependencies.

@@ -185,6 +185,8 @@ mutants! {
     FenceIgnored = "fence-ignored",
     /// A write keeps its stamp although a replica holds a later one.
     SkewKept = "skew-kept",
+    /// A write that was retried elsewhere, and carried out there, is stamped as if it were new.
+    RetryStampedAnew = "retry-stamped-anew",
     /// An entry of the replication log leaves before it is durable.
     StreamedBeforePersist = "streamed-before-persist",
     /// Entries count as acknowledged although others before them are still on their way.
@@ -217,6 +219,14 @@ mutants! {
     DeletedRoleStays = "deleted-role-stays",
     /// The tokens of a user whose password changes, or who is deleted, live on.
     TokenOutlivesUser = "token-outlives-user",
+    /// A flush of the mesh says that it reaches further into the log than it does.
+    FlushOverstated = "flush-overstated",
+    /// The life of a node of the mesh is not durable before anything follows from it.
+    LifeNotSynced = "life-not-synced",
+    /// A node of the mesh that has lost its disk is taken for what it was.
+    LossUnnoticed = "loss-unnoticed",
+    /// The life of a node on a new disk has the name of the one before.
+    LifeNameRepeated = "life-name-repeated",
 }
 
 impl Mutant {
@@ -239,6 +249,7 @@ impl Mutant {
         Mutant::PurgedReturns,
         Mutant::FenceIgnored,
         Mutant::SkewKept,
+        Mutant::RetryStampedAnew,
         Mutant::StreamedBeforePersist,
         Mutant::HolesAcknowledged,
         Mutant::GapVouched,
@@ -252,6 +263,10 @@ impl Mutant {
         Mutant::LastWriteSentEarly,
         Mutant::LoserNotKept,
     ];
+
+    /// Those of the mesh that show only over real files.
+    pub const OF_RING: &'static [Mutant] =
+        &[Mutant::FlushOverstated, Mutant::LifeNotSynced, Mutant::LossUnnoticed, Mutant::LifeNameRepeated];
 }
 
 #[cfg(feature = "mutants")]

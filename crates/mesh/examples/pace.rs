@@ -98,6 +98,7 @@ fn start(n: u64) -> Cluster {
         actor: Actor { region: RegionId(0), node: NodeId(node), incarnation: 1 },
         boot: 1,
         wiped: false,
+        guest: false,
         drift_max: Duration::from_millis(500),
         timeout: Duration::from_secs(1),
         flush_every: Duration::from_millis(100),

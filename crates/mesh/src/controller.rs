@@ -7,6 +7,7 @@ use crate::moves::Progress;
 use crate::plan::{Enrolled, Plan};
 use crate::tidings::Tidings;
 use crate::topology::{Epoch, Member, Space, Standing, Topology};
+use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -120,7 +121,7 @@ impl Controller {
         let epoch = plan.next_epoch();
         let mut members = plan.topology.members().iter();
         let (node, incarnation) = members.find_map(|member| is_news(member.node))?;
-        let lost = plan.counts_on_another(node, incarnation);
+        let lost = plan.counts_on_another(node, incarnation) && !planted(Mutant::LossUnnoticed);
         let stale = lost || plan.topology.member(node).is_some_and(|member| member.stale);
         let mut next = plan.with(plan.topology.mark(epoch, node, stale));
         let enrolled = next.nodes.entry(node).or_default();

@@ -30,6 +30,11 @@ impl Dots {
         })
     }
 
+    /// Nothing can be given before more is reserved.
+    pub fn is_dry(&self) -> bool {
+        self.next > self.reserved
+    }
+
     /// The last number that was given, or could have been in an earlier life.
     pub fn last(&self) -> u64 {
         self.next - 1

@@ -147,6 +147,17 @@ pub enum Frame {
     },
     /// A sign of life from another region.
     Pulse(Box<Pulse>),
+    /// Conflicts behind a place.
+    List {
+        ask: Ask,
+        after: Option<Bytes>,
+        limit: u16,
+    },
+    Listed {
+        ask: Ask,
+        conflicts: Vec<Bytes>,
+        more: bool,
+    },
     /// Records by what they are, of all partitions that the receiver keeps; answered by `Collected`.
     Select {
         ask: Ask,
@@ -178,6 +189,21 @@ pub enum Outcome {
 }
 
 impl Frame {
+    /// What a node is told that only passes on what it is asked: answers, and where everybody stands.
+    pub fn is_for_a_guest(&self) -> bool {
+        matches!(
+            self,
+            Frame::Forwarded { .. }
+                | Frame::Stored { .. }
+                | Frame::Fetched { .. }
+                | Frame::Collected { .. }
+                | Frame::List { .. }
+                | Frame::Listed { .. }
+                | Frame::Declined { .. }
+                | Frame::Topology(_)
+        )
+    }
+
     /// A question that must not be served under an older epoch.
     pub fn question(&self) -> Option<Ask> {
         match self {
@@ -319,6 +345,17 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 24, ask);
             query.encode(out);
         }
+        Frame::List { ask, after, limit } => {
+            begin(out, 25, ask);
+            put_optional(out, after.as_ref());
+            put_varint(out, u64::from(*limit));
+        }
+        Frame::Listed { ask, conflicts, more } => {
+            begin(out, 26, ask);
+            put_varint(out, conflicts.len() as u64);
+            conflicts.iter().for_each(|conflict| put_bytes(out, conflict));
+            out.push(u8::from(*more));
+        }
     }
 }
 
@@ -369,6 +406,14 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         22 => Frame::Sought { ask, record: optional(reader)? },
         23 => Frame::Pulse(Box::new(Pulse::decode(reader)?)),
         24 => Frame::Select { ask, query: Box::new(Query::decode(reader)?) },
+        25 => {
+            let after = optional(reader)?;
+            Frame::List { ask, after, limit: u16::try_from(reader.varint()?).ok()? }
+        }
+        26 => {
+            let conflicts = (0..reader.count()?).map(|_| reader.bytes()).collect::<Option<Vec<_>>>()?;
+            Frame::Listed { ask, conflicts, more: reader.bool()? }
+        }
         _ => return None,
     })
 }

@@ -11,6 +11,7 @@ mod forward;
 mod global;
 mod hints;
 mod identity;
+mod listing;
 mod membership;
 mod purge;
 mod queries;
@@ -112,6 +113,7 @@ enum Operation {
     Forward(Box<forward::Forwarding>),
     Read(Box<reads::Reading>),
     Scan(Box<scans::Scanning>),
+    List(Box<listing::Listing>),
     Exchange(Box<exchange::Exchanging>),
     /// A record on its way to the peer of an exchange.
     Give(Ask),
@@ -136,6 +138,8 @@ pub struct Mesh {
     dots: Dots,
     /// Durable: no stamp at or below it will be given, and everything given up to it is durable here.
     floor: Stamp,
+    /// The same before it is durable.
+    promised: Stamp,
     topology: Topology,
     routes: Routes,
     /// What was agreed on when the node started.
@@ -186,9 +190,10 @@ impl Mesh {
             clock: Clock::new(floor, params.drift_max),
             dots: Dots::resume(dots),
             floor,
+            promised: floor,
             routes: Routes::of(&topology),
             hints: Hints::of(&topology, me),
-            wakening: Wakening::new(params.wiped),
+            wakening: Wakening::new(params.guest, params.wiped),
             handed,
             topology,
             overlay,
@@ -227,10 +232,12 @@ impl Mesh {
             Input::Persisted(seq) => self.step_persisted(t, seq),
             Input::Flushed(number) => self.overlay.flushed(number),
             Input::Topology(topology) => self.step_topology(t, topology),
+            Input::Enrolled { wiped } => self.step_enrolled(wiped),
             Input::Lost(peer) => self.peers.silent(peer, now.at),
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
             Input::Regions(regions) => self.step_regions(t, regions),
             Input::Handlers(handlers) => self.step_handlers(handlers),
+            Input::Abroad { .. } if self.wakening.is_guest() => {}
             Input::Abroad { region, from, envelope } => self.step_abroad(t, region, from, envelope),
         }
     }
@@ -249,6 +256,9 @@ impl Mesh {
     }
 
     fn step_tick(&mut self, t: &mut Turn<'_>) {
+        if self.wakening.is_guest() {
+            return self.ring_alarms(t);
+        }
         if let Some(handed) = self.handed.take() {
             self.put_row(Bytes::from_static(rows::TOPOLOGY), Some(self.topology.encode()));
             self.step_topology(t, handed);
@@ -282,6 +292,7 @@ impl Mesh {
             Request::Get(get) => self.start_get(t, token, *get, deadline),
             Request::Batch(writes) => self.start_batch(t, token, writes, deadline),
             Request::Scan(scan) => self.start_scan(t, token, scan, deadline),
+            Request::Conflicts { after, limit } => self.start_listing(t, token, after, limit, deadline),
         }
     }
 
@@ -308,6 +319,9 @@ impl Mesh {
             self.send(t, from, Frame::Topology(self.topology.encode()));
             return self.send(t, from, Frame::Declined { ask });
         }
+        if self.wakening.is_guest() && !frame.is_for_a_guest() {
+            return frame.question().into_iter().for_each(|ask| self.send(t, from, Frame::Declined { ask }));
+        }
         match frame {
             Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
             Frame::Forwarded { ask, reply } => self.step_forwarded(t, from, ask, *reply),
@@ -321,6 +335,8 @@ impl Mesh {
             }
             Frame::Select { ask, query } => self.step_select(t, from, ask, &query),
             Frame::Collected { ask, records, upto } => self.step_collected(t, from, ask, records, upto),
+            Frame::List { ask, after, limit } => self.step_list(t, from, ask, after.as_ref(), limit),
+            Frame::Listed { ask, conflicts, more } => self.step_listed(t, from, ask, conflicts, more),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => {
@@ -465,6 +481,7 @@ impl Mesh {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
                 Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
+                Some(Pending { operation: Operation::Forward(_), .. }) => self.pass_on_again(t, ask),
                 _ => {}
             }
         }
@@ -477,6 +494,7 @@ impl Mesh {
             Operation::Forward(forwarding) => self.expire_forward(t, *forwarding),
             Operation::Read(reading) => self.expire_read(t, *reading),
             Operation::Scan(scanning) => self.expire_scan(t, *scanning),
+            Operation::List(listing) => self.expire_listing(t, *listing),
             Operation::Exchange(exchanging) => self.expire_exchange(t, *exchanging),
             Operation::Give(exchange) => self.expire(t, exchange),
             Operation::Hint(hinting) => self.expire_hint(t, hinting),
@@ -493,6 +511,7 @@ impl Mesh {
             Some(Operation::Read(_)) => self.decline_read(t, from, ask),
             Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
+            Some(Operation::List(_)) => self.decline_listing(t, from, ask),
             Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
             Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
             Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),

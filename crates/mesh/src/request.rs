@@ -3,6 +3,7 @@
 //! acknowledged is indeterminate, not failed.
 
 use crate::actor::RegionId;
+use crate::conflict::Conflict;
 use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -10,8 +11,8 @@ use crate::op::{Attributes, Op};
 use crate::query::Query;
 use crate::record::{Fence, Kind, Record};
 use crate::session::Session;
-use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::{Code, NodeId};
 use bytes::{BufMut, Bytes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,11 @@ pub enum Request {
     Batch(Vec<Write>),
     Scan(Scan),
     Get(Box<Get>),
+    /// Conflicts that the nodes of this region have noticed, by time, behind a place.
+    Conflicts {
+        after: Option<Bytes>,
+        limit: usize,
+    },
     /// Answered by `Scanned`, whose `next` is the `after` of the next page.
     Query(Box<Query>),
 }
@@ -111,6 +117,7 @@ pub enum Reply {
     Refused(Code),
     Batch(Vec<Reply>),
     Scanned(Scanned),
+    Listed(Box<Listed>),
     Got(Box<Got>),
     /// What the session has seen was not here in time, nor to be had elsewhere.
     Lagging {
@@ -126,6 +133,16 @@ pub struct Scanned {
     pub next: Option<Bytes>,
     /// Partitions of which too few replicas answered, so that something may be missing.
     pub n_missing: u16,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// By the time of the winner, each once.
+    pub conflicts: Vec<Conflict>,
+    /// The place to go on behind; none at the end.
+    pub next: Option<Bytes>,
+    /// Nodes that did not answer, so that something may be missing.
+    pub missing: Vec<NodeId>,
 }
 
 /// The bytes of a client's request id that a record remembers.
@@ -266,6 +283,7 @@ impl Reply {
             | Reply::Unavailable { .. }
             | Reply::Batch(_)
             | Reply::Scanned(_)
+            | Reply::Listed(_)
             | Reply::Got(_)
             | Reply::Lagging { .. } => unreachable!("only writes are passed on"),
         }

@@ -13,6 +13,7 @@ const LEAF_SEED: u64 = 0x6c65_6166;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     leaves: Box<[u64; LEAVES]>,
+    sum: u64,
 }
 
 /// A set of buckets.
@@ -21,7 +22,7 @@ pub struct Buckets([u64; LEAVES / 64]);
 
 impl Default for Tree {
     fn default() -> Tree {
-        Tree { leaves: Box::new([0; LEAVES]) }
+        Tree { leaves: Box::new([0; LEAVES]), sum: 0 }
     }
 }
 
@@ -38,6 +39,12 @@ impl Tree {
     /// Puts a digest in or takes it out: the two are the same.
     pub fn toggle(&mut self, key: &Key, digest: u64) {
         self.leaves[bucket(key)] ^= digest;
+        self.sum ^= digest;
+    }
+
+    /// The digests of everything in it, as one; zero when there is nothing.
+    pub fn sum(&self) -> u64 {
+        self.sum
     }
 
     pub fn root(&self) -> u64 {

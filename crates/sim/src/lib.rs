@@ -26,6 +26,7 @@ mod permits;
 mod readers;
 mod registers;
 mod remembered;
+pub mod ring;
 mod rounds;
 pub mod run;
 pub mod scenario;

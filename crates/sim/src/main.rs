@@ -6,6 +6,7 @@
 
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
+use sim::ring;
 use sim::run::Report;
 use sim::scenario::{self, Scenario};
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ Usage: sim [OPTIONS]
   --threads T     worlds at a time (default: the number of cores)
   --locks         every world is about locks, not every fourth
   --auth          every world has auth on, and users with few permissions
+  --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --scenario NAME a world with a bias; the run must meet what it is about
@@ -37,6 +39,7 @@ Examples:
   cargo run --release -p sim -- --seeds 2000
   cargo run --release -p sim -- --seed 76
   cargo run --release -p sim -- --mutants --seeds 2000
+  cargo run --release -p sim -- --mesh --seeds 500
 ";
 
 fn main() -> ExitCode {
@@ -55,6 +58,9 @@ fn main() -> ExitCode {
     // say where it was.
     if options.seed.is_none() {
         std::panic::set_hook(Box::new(|_| {}));
+    }
+    if options.mesh {
+        return mesh(&options);
     }
     if options.mutants {
         return hunt_all(&options);
@@ -78,6 +84,7 @@ struct Options {
     mutants: bool,
     scenario: &'static Scenario,
     scenarios: bool,
+    mesh: bool,
     help: bool,
 }
 
@@ -93,6 +100,7 @@ impl Options {
             mutants: false,
             scenario: &scenario::STORM,
             scenarios: false,
+            mesh: false,
             help: false,
         };
         let mut seeds_given = false;
@@ -112,6 +120,7 @@ impl Options {
                 "--mutants" => options.mutants = true,
                 "--scenario" => options.scenario = named(&value()?)?,
                 "--scenarios" => options.scenarios = true,
+                "--mesh" => options.mesh = true,
                 "--locks" => options.scenario = &scenario::LOCKS,
                 "--auth" => options.scenario = &scenario::AUTH,
                 "--help" | "-h" => options.help = true,
@@ -212,7 +221,8 @@ fn hunt_all(options: &Options) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    for mutant in Mutant::ALL.iter().filter(|mutant| !Mutant::OF_MESH.contains(mutant)) {
+    let elsewhere = |mutant: &&Mutant| Mutant::OF_MESH.contains(mutant) || Mutant::OF_RING.contains(mutant);
+    for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
         let summary = campaign::run(&Plan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
         match summary.violations.first() {
@@ -224,6 +234,37 @@ fn hunt_all(options: &Options) -> ExitCode {
                 println!("| `{}` | nothing | {} |", mutant.name(), summary.seeds);
             }
         }
+    }
+    println!("violations: {escaped}");
+    if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The worlds of the data plane.
+fn mesh(options: &Options) -> ExitCode {
+    if options.mutants {
+        return hunt_mesh(options);
+    }
+    let (first, seeds) = options.seed.map_or((options.first, options.seeds), |seed| (seed, 1));
+    let summary = ring::campaign(first, seeds, options.threads, options.mutant);
+    for report in &summary.violations {
+        println!("seed {}: {}", report.seed, report.violation.as_deref().unwrap_or_default());
+        println!("replay with: cargo run --release -p sim -- --mesh --seed {}", report.seed);
+    }
+    println!("seeds: {}, {:?}", summary.seeds, summary.tally);
+    println!("violations: {}", summary.violations.len());
+    if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn hunt_mesh(options: &Options) -> ExitCode {
+    let mut escaped = 0;
+    println!("| mutant | found by | after seeds |");
+    println!("|---|---|---|");
+    for mutant in Mutant::OF_RING {
+        let summary = ring::campaign(options.first, options.seeds, options.threads, Some(*mutant));
+        let found = summary.violations.first().and_then(|report| report.violation.as_deref());
+        let by = found.map_or("nothing", |text| text.split(':').next().unwrap_or(text));
+        escaped += u64::from(found.is_none());
+        println!("| `{}` | {by} | {} |", mutant.name(), summary.seeds);
     }
     println!("violations: {escaped}");
     if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

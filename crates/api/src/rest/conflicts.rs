@@ -1,6 +1,6 @@
 //! `/v1/conflicts`: last writes that lost against one that had not seen them, and how to bring one back.
-//! What is listed is what the replicas of this node have resolved, oldest first. A restored value is a write like
-//! any other: it overwrites the winner, and is seen by nobody before.
+//! What is listed is what the nodes of this region have resolved, oldest first, and which nodes could not be asked. A
+//! restored value is a write like any other: it overwrites the winner, and is seen by nobody before.
 
 use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
@@ -13,7 +13,7 @@ use base::Code;
 use bytes::Bytes;
 use mesh::conflict::{Conflict, row_key};
 use mesh::record::{Body, Record};
-use mesh::request::{Request, Write};
+use mesh::request::{Listed, Reply, Request, Write};
 use mesh::{Attributes, Op};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
@@ -26,11 +26,24 @@ pub async fn list(State(rest): State<Rest>, asked: Asked) -> Result<Response, Re
     asked.query.only(&LIST_PARAMS)?;
     let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let after = asked.query.get("page").map(parse_id).transpose()?;
-    let (found, next) = rest.mesh().conflicts(after, limit as usize).await?;
+    let Listed { conflicts: found, next, missing } = listed(&rest, after, limit as usize).await?;
     let wanted = asked.query.get("key").map(|_| asked.key()).transpose()?;
     let found = found.iter().filter(|conflict| wanted.as_ref().is_none_or(|key| conflict.key == *key));
     let shown: Vec<Value> = found.map(|conflict| render(&rest, conflict)).collect();
-    Ok(json(&object!({ "conflicts": shown, "next_page": next.map(|next| name_of(&next)) })))
+    let missing: Vec<String> = missing.iter().map(|node| format!("{:x}", node.0)).collect();
+    Ok(json(&object!({
+        "conflicts": shown,
+        "next_page": next.map(|next| name_of(&next)),
+        "nodes_missing": missing,
+    })))
+}
+
+/// What all nodes of the region have behind a place.
+async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
+    match rest.ask(Request::Conflicts { after, limit }, None).await? {
+        Reply::Listed(listed) => Ok(*listed),
+        other => unreachable!("a list is not answered by {other:?}"),
+    }
 }
 
 pub async fn get(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
@@ -70,10 +83,10 @@ pub async fn restore(State(rest): State<Rest>, Path(id): Path<String>) -> Result
 async fn find(rest: &Rest, id: &str) -> Result<Conflict, Refusal> {
     let wanted = parse_id(id)?;
     let absent = || {
-        let message = "this node has no such conflict; GET /v1/conflicts lists those it has";
+        let message = "no node that answered has such a conflict; GET /v1/conflicts lists those there are";
         Refusal::new(Code::ConflictUnknown, message)
     };
-    let (found, _) = rest.mesh().conflicts(Some(before(&wanted)), 1).await?;
+    let Listed { conflicts: found, .. } = listed(rest, Some(before(&wanted)), 1).await?;
     found.into_iter().find(|conflict| id_of(conflict) == wanted).ok_or_else(absent)
 }
 

@@ -1,13 +1,15 @@
-//! `/v1/ring`: who is in the ring, how much of it each node keeps, what moves, and how this node is doing.
-//! The topology that this node goes by goes in; counts and names for people come out.
+//! `/v1/ring`: who is in the ring, how much of it each node keeps, what moves, and how this node is doing; and the word
+//! to a node to go, or to stay. The topology that this node goes by goes in; counts and names for people come out.
 
 use super::refusal::Refusal;
 use super::{Rest, date, json};
-use axum::extract::State;
-use axum::response::Response;
-use base::NodeId;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base::{Code, NodeId};
 use mesh::mesh::status::Status;
 use mesh::namespaces;
+use mesh::placement::Placement;
 use mesh::ring::{PARTITIONS, Partition};
 use mesh::topology::{Phase, Standing, Topology};
 use serde_json::{Value, json as object};
@@ -18,6 +20,37 @@ impl Rest {
     pub fn node_names(&self) -> BTreeMap<NodeId, String> {
         self.handle().members().into_iter().map(|member| (member.id, member.name)).collect()
     }
+
+    /// The node that is called so, by its number or its name.
+    fn node_called(&self, called: &str) -> Result<NodeId, Refusal> {
+        let topology = self.mesh().topology();
+        let names = self.node_names();
+        let number = u64::from_str_radix(called, 16).ok().map(NodeId);
+        let named = |node: &NodeId| names.get(node).is_some_and(|name| name == called);
+        let mut nodes = topology.members().iter().map(|member| member.node).chain(names.keys().copied());
+        let is_meant = |node: &NodeId| named(node) || Some(*node) == number;
+        let message = || format!("no node of the ring is called `{called}`; GET /v1/ring lists them");
+        nodes.find(is_meant).ok_or_else(|| Refusal::new(Code::MemberNotFound, message()))
+    }
+}
+
+/// Tells a node to hand over what it has and go.
+pub async fn leave(State(rest): State<Rest>, Path(node): Path<String>) -> Result<Response, Refusal> {
+    let node = rest.node_called(&node)?;
+    rest.handle().let_node_go(node, true).await?;
+    Ok(on_its_way(node, "leaving"))
+}
+
+/// Takes that back; a node that has gone already comes again.
+pub async fn stay(State(rest): State<Rest>, Path(node): Path<String>) -> Result<Response, Refusal> {
+    let node = rest.node_called(&node)?;
+    rest.handle().let_node_go(node, false).await?;
+    Ok(on_its_way(node, "staying"))
+}
+
+fn on_its_way(node: NodeId, status: &str) -> Response {
+    let body = object!({ "node": format!("{:x}", node.0), "status": status });
+    (StatusCode::ACCEPTED, json(&body)).into_response()
 }
 
 pub async fn get(State(rest): State<Rest>) -> Result<Response, Refusal> {
@@ -25,12 +58,15 @@ pub async fn get(State(rest): State<Rest>) -> Result<Response, Refusal> {
     let status = rest.mesh().status();
     let copies =
         topology.copies(namespaces::id_of(namespaces::DEFAULT)).unwrap_or(namespaces::COPIES_DEFAULT);
-    let shares = Shares::of(&topology, copies);
+    let placement = topology.placement();
+    let shares = Shares::of(&topology, &placement, copies);
+    let moves = Moves::of(&topology, &placement, copies);
     let names = rest.node_names();
     let down = status.machine.as_ref().map(|machine| machine.down.clone()).unwrap_or_default();
     let members = topology.members().iter().map(|member| {
         let name = names.get(&member.node).cloned().unwrap_or_default();
         let (primary, replicas) = shares.of_node(member.node);
+        let moves = moves.of_node(member.node);
         object!({
             "node": format!("{:x}", member.node.0),
             "name": name,
@@ -42,6 +78,8 @@ pub async fn get(State(rest): State<Rest>) -> Result<Response, Refusal> {
             "partitions_first": primary,
             "partitions": replicas,
             "share": replicas as f64 / (PARTITIONS as f64),
+            "takes": { "partitions": moves.n_takes, "done": moves.n_taken },
+            "gives": { "partitions": moves.n_gives, "done": moves.n_given },
         })
     });
     let members: Vec<Value> = members.collect();
@@ -83,6 +121,7 @@ fn machine(status: &Status) -> Value {
         "serving": status.is_serving,
         "shards": status.n_shards,
         "filling": status.n_filling,
+        "digest": status.digest.map(|digest| format!("{digest:016x}")),
         "repaired_upto": date::rfc3339(status.repaired_upto.ms()),
         "hints_for": hex(&status.hinted),
         "operations": status.n_operations,
@@ -102,8 +141,7 @@ fn standing(standing: Standing) -> &'static str {
 struct Shares(BTreeMap<NodeId, (usize, usize)>);
 
 impl Shares {
-    fn of(topology: &Topology, copies: u8) -> Shares {
-        let placement = topology.placement();
+    fn of(topology: &Topology, placement: &Placement, copies: u8) -> Shares {
         let mut shares: BTreeMap<NodeId, (usize, usize)> = BTreeMap::new();
         for partition in Partition::all() {
             let list = match topology.phase(partition) {
@@ -120,6 +158,43 @@ impl Shares {
     }
 
     fn of_node(&self, node: NodeId) -> (usize, usize) {
+        self.0.get(&node).copied().unwrap_or_default()
+    }
+}
+
+/// What each node takes from others and leaves to others in the move that is under way.
+struct Moves(BTreeMap<NodeId, Move>);
+
+#[derive(Clone, Copy, Default)]
+struct Move {
+    n_takes: usize,
+    n_taken: usize,
+    n_gives: usize,
+    n_given: usize,
+}
+
+impl Moves {
+    fn of(topology: &Topology, placement: &Placement, copies: u8) -> Moves {
+        let mut moves: BTreeMap<NodeId, Move> = BTreeMap::new();
+        for partition in Partition::all() {
+            let (now, next) =
+                (placement.now.of(partition, copies.into()), placement.next.of(partition, copies.into()));
+            let phase = topology.phase(partition);
+            for node in next.iter().filter(|node| !now.contains(node)) {
+                let moved = moves.entry(*node).or_default();
+                moved.n_takes += 1;
+                moved.n_taken += usize::from(matches!(phase, Phase::Switched | Phase::Moved));
+            }
+            for node in now.iter().filter(|node| !next.contains(node)) {
+                let moved = moves.entry(*node).or_default();
+                moved.n_gives += 1;
+                moved.n_given += usize::from(phase == Phase::Moved);
+            }
+        }
+        Moves(moves)
+    }
+
+    fn of_node(&self, node: NodeId) -> Move {
         self.0.get(&node).copied().unwrap_or_default()
     }
 }

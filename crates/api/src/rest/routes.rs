@@ -70,6 +70,7 @@ pub fn all() -> Vec<Route> {
         Route::at("/v1/conflicts/{id}").get(conflicts::get),
         Route::at("/v1/conflicts/{id}/restore").post(conflicts::restore),
         Route::at("/v1/ring").get(ring::get),
+        Route::at("/v1/ring/nodes/{node}").delete(ring::leave).put(ring::stay),
         Route::at("/openapi.json").get(openapi::get),
     ];
     for (base, make) in [

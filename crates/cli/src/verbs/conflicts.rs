@@ -6,10 +6,11 @@ use crate::output::draw;
 use crate::rest::{Call, Format, RestOptions};
 use clap::Subcommand;
 use serde_json::Value;
+use std::io::Write as _;
 
 const LS_EXAMPLE: &str = "\
 Example:
-  althing conflicts ls -w table                  those that the first node that answers has resolved";
+  althing conflicts ls -w table                  those that the nodes of the region have resolved";
 const ID_EXAMPLE: &str = "\
 Example:
   althing conflicts ls                           tells the ids
@@ -62,7 +63,9 @@ impl Conflicts {
                     Format::Table => draw(&HEADS, found.iter().map(row).collect()),
                     Format::Simple => found.iter().map(|one| row(one).join(", ") + "\n").collect(),
                 };
-                print(text.as_bytes())
+                print(text.as_bytes())?;
+                complain_of_missing(&answer);
+                Ok(())
             }
             Conflicts::Show { id, options } => {
                 let answer = options.ask_json(Call::of_key("GET", "/v1/conflicts/", id)).await?;
@@ -74,6 +77,16 @@ impl Conflicts {
                 show(options, &options.ask_json(call).await?)
             }
         }
+    }
+}
+
+/// What they have is not in the list.
+fn complain_of_missing(answer: &Value) {
+    let missing = answer["nodes_missing"].as_array().cloned().unwrap_or_default();
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.iter().map(plain).collect();
+        // Whoever does not read it has the list all the same.
+        let _ = writeln!(std::io::stderr(), "nodes that did not answer: {}", names.join(", "));
     }
 }
 

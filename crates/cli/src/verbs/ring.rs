@@ -1,43 +1,137 @@
-//! `althing ring`: who is in the ring, how much of it each node keeps, and what moves.
+//! `althing ring`: who is in the ring, how much of it each node keeps, and what moves; `ring leave` and `ring stay` tell a
+//! node to hand over what it keeps and go, or not to.
 
 use super::data::plain;
 use super::{Error, print};
 use crate::output::draw;
+use crate::progress::Progress;
 use crate::rest::{Call, Format, RestOptions};
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::Value;
+use std::time::Duration;
 
 const EXAMPLE: &str = "\
 Example:
   althing ring                                   as the first node that answers knows it
-  althing ring -w table --http-endpoints 10.0.0.2:8080";
+  althing ring -w table --http-endpoints 10.0.0.2:8080
+  althing ring leave n5 --wait                   by its name, or its number in hexadecimal";
+const LEAVE_EXAMPLE: &str = "\
+Example:
+  althing ring leave n5 --wait                   then `althing member remove`, if it has a vote, and stop it
+  althing ring leave 9f3a                        a node that is dead: the other replicas fill its places";
+
+/// How often it is asked how far a move is.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
-#[command(after_help = EXAMPLE)]
+#[command(after_help = EXAMPLE, args_conflicts_with_subcommands = true)]
 pub struct Ring {
+    #[command(subcommand)]
+    word: Option<Word>,
     #[command(flatten)]
     options: RestOptions,
 }
 
-const HEADS: [&str; 8] = ["NODE", "NAME", "ZONE", "VNODES", "STANDING", "SEEMS DOWN", "FIRST", "PARTITIONS"];
+#[derive(Subcommand)]
+enum Word {
+    /// Tells a node to hand over what it keeps and go
+    #[command(after_help = LEAVE_EXAMPLE)]
+    Leave {
+        /// Its name, or its number in hexadecimal
+        node: String,
+        /// Until it has handed over everything
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        options: RestOptions,
+    },
+    /// Tells a node that was let go to stay after all
+    Stay {
+        /// Its name, or its number in hexadecimal
+        node: String,
+        #[command(flatten)]
+        options: RestOptions,
+    },
+}
+
+const HEADS: [&str; 10] =
+    ["NODE", "NAME", "ZONE", "VNODES", "STANDING", "SEEMS DOWN", "FIRST", "PARTITIONS", "TAKES", "GIVES"];
 const FIELDS: [&str; 8] =
     ["node", "name", "zone", "vnodes", "standing", "seems_down", "partitions_first", "partitions"];
 
 impl Ring {
     pub async fn run(&self) -> Result<(), Error> {
-        let ring = self.options.ask_json(Call::new("GET", "/v1/ring")).await?;
-        let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
-        let row = |node: &Value| FIELDS.map(|field| plain(&node[field])).to_vec();
-        let text = match self.options.write_out {
-            Format::Json => format!("{ring}\n"),
-            Format::Table => draw(&HEADS, nodes.iter().map(row).collect()) + &moving(&ring),
-            Format::Simple => {
-                let lines = nodes.iter().map(|node| row(node).join(", ") + "\n").collect::<String>();
-                lines + &moving(&ring)
+        match &self.word {
+            None => show(&self.options).await,
+            Some(Word::Leave { node, wait, options }) => {
+                let answer = tell(options, "DELETE", node).await?;
+                if *wait {
+                    wait_until_gone(options, &plain(&answer["node"])).await?;
+                }
+                done(options, &answer, if *wait { "gone" } else { "leaving" })
             }
-        };
-        print(text.as_bytes())
+            Some(Word::Stay { node, options }) => {
+                let answer = tell(options, "PUT", node).await?;
+                done(options, &answer, "staying")
+            }
+        }
     }
+}
+
+async fn tell(options: &RestOptions, method: &'static str, node: &str) -> Result<Value, Error> {
+    options.ask_json(Call::of_key(method, "/v1/ring/nodes/", node)).await
+}
+
+fn done(options: &RestOptions, answer: &Value, status: &str) -> Result<(), Error> {
+    let node = plain(&answer["node"]);
+    let text = match options.write_out {
+        Format::Json => format!("{}\n", serde_json::json!({ "node": node, "status": status })),
+        Format::Table => draw(&["NODE", "STATUS"], vec![vec![node, status.to_owned()]]),
+        Format::Simple => format!("{node} is {status}\n"),
+    };
+    print(text.as_bytes())
+}
+
+/// As often as it takes: how long that is depends on how much the node keeps.
+async fn wait_until_gone(options: &RestOptions, node: &str) -> Result<(), Error> {
+    let mut progress: Option<Progress> = None;
+    loop {
+        let ring = options.ask_json(Call::new("GET", "/v1/ring")).await?;
+        let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
+        let Some(found) = nodes.iter().find(|found| found["node"] == node) else { break };
+        let count = |name: &str| found["gives"][name].as_u64().unwrap_or(0);
+        let bar = || Progress::new("moving", "partitions", count("partitions"));
+        if count("partitions") > 0 {
+            progress.get_or_insert_with(bar).tell(count("done"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    if let Some(progress) = progress {
+        progress.end();
+    }
+    Ok(())
+}
+
+async fn show(options: &RestOptions) -> Result<(), Error> {
+    let ring = options.ask_json(Call::new("GET", "/v1/ring")).await?;
+    let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
+    let text = match options.write_out {
+        Format::Json => format!("{ring}\n"),
+        Format::Table => draw(&HEADS, nodes.iter().map(row).collect()) + &moving(&ring),
+        Format::Simple => {
+            let lines = nodes.iter().map(|node| row(node).join(", ") + "\n").collect::<String>();
+            lines + &moving(&ring)
+        }
+    };
+    print(text.as_bytes())
+}
+
+fn row(node: &Value) -> Vec<String> {
+    let done = |what: &str| match node[what]["partitions"].as_u64() {
+        None | Some(0) => "-".to_owned(),
+        Some(all) => format!("{} of {all}", node[what]["done"]),
+    };
+    FIELDS.iter().map(|field| plain(&node[*field])).chain([done("takes"), done("gives")]).collect()
 }
 
 /// One line on how it is doing.

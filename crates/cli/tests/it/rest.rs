@@ -4,6 +4,7 @@ use crate::process::{Member, PATIENCE, Plan, until};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 #[derive(Clone, Copy)]
 pub struct Rest(pub SocketAddr);
@@ -63,13 +64,17 @@ impl Rest {
         Rest::exchange(TcpStream::connect(self.0).unwrap(), bytes)
     }
 
-    /// The same, of a node that may be down.
-    pub fn try_raw(self, bytes: &[u8]) -> Option<Answer> {
-        Rest::exchange(TcpStream::connect(self.0).ok()?, bytes)
+    /// The same, if it does not take longer.
+    pub fn try_within(self, bytes: &[u8], patience: Duration) -> Option<Answer> {
+        Rest::exchange_within(TcpStream::connect_timeout(&self.0, patience).ok()?, bytes, patience)
     }
 
-    fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    fn exchange(stream: TcpStream, bytes: &[u8]) -> Option<Answer> {
+        Rest::exchange_within(stream, bytes, PATIENCE)
+    }
+
+    fn exchange_within(mut stream: TcpStream, bytes: &[u8], patience: Duration) -> Option<Answer> {
+        stream.set_read_timeout(Some(patience)).unwrap();
         // The other side may hang up before it has read everything.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();

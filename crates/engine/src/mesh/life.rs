@@ -3,8 +3,11 @@
 //! was started on this disk is never forgotten, so that answers to an earlier start are not taken for its own.
 
 use crate::error::Error;
+use ::mesh::plan::Plan;
+use base::NodeId;
 use base::checksum::crc32;
 use base::codec::Reader;
+use base::mutant::{Mutant, planted};
 use bytes::Bytes;
 use disk::Disk;
 use std::io;
@@ -40,10 +43,20 @@ pub struct LifeFile {
     life: Life,
 }
 
+impl Life {
+    /// What the cluster says of this life of a node; nothing before it has written it down.
+    pub fn judged_by(self, plan: &Plan, node: NodeId) -> Option<Standing> {
+        let is_known = plan.incarnation(node) == Some(self.incarnation);
+        let stale = plan.topology.member(node).is_some_and(|member| member.stale);
+        is_known.then_some(if stale { Standing::Behind } else { Standing::Whole })
+    }
+}
+
 impl LifeFile {
     /// Counts a start, of this life or of a new one.
     pub(super) fn begin(disk: Arc<dyn Disk>, known: Option<Life>, fresh: u32) -> Result<LifeFile, Error> {
-        let new = Life { incarnation: fresh, boot: 0, standing: Standing::Unknown };
+        let incarnation = if planted(Mutant::LifeNameRepeated) { 1 } else { fresh };
+        let new = Life { incarnation, boot: 0, standing: Standing::Unknown };
         let life = known.unwrap_or(new);
         let file = LifeFile { disk, life: Life { boot: life.boot + 1, ..life } };
         file.write()?;
@@ -73,7 +86,9 @@ impl LifeFile {
         }
         let file = self.disk.create(FRESH)?;
         file.write_at(0, &encode(self.life))?;
-        file.sync()?;
+        if !planted(Mutant::LifeNotSynced) {
+            file.sync()?;
+        }
         self.disk.rename(FRESH, FILE)?;
         self.disk.sync_dir()
     }

@@ -5,6 +5,7 @@
 use crate::error::Error;
 use ::mesh::overlay::Flush;
 use ::mesh::rows::{self, Rows};
+use base::mutant::{Mutant, planted};
 use base::{Table, View};
 use bytes::Bytes;
 use disk::{Disk, Store, StoreView};
@@ -47,7 +48,8 @@ impl MeshStore {
 
     /// Writes a flush as one durable transaction and moves the view to it.
     pub fn flush(&mut self, flush: &Flush) -> Result<(), Error> {
-        let upto = (self.base + flush.upto.0).to_le_bytes();
+        let overstated = u64::from(planted(Mutant::FlushOverstated));
+        let upto = (self.base + flush.upto.0 + overstated).to_le_bytes();
         self.store.write_with(&mut |put| {
             put(Table::Mesh, rows::FLUSHED, Some(&upto));
             for (key, value) in flush.rows() {

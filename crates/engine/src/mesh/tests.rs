@@ -33,6 +33,7 @@ impl Alone {
             actor: Actor { region: RegionId(0), node: NodeId(1), incarnation: life.incarnation },
             boot: life.boot,
             wiped: false,
+            guest: false,
             drift_max: Duration::from_millis(500),
             timeout: Duration::from_secs(1),
             flush_every: Duration::from_millis(100),

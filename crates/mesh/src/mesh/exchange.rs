@@ -19,6 +19,7 @@ use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Exchanges that a node has begun at a time.
 const UNDER_WAY_MAX: usize = 4;
@@ -28,6 +29,8 @@ const LOOKS_PER_TICK: usize = 256;
 const PAGE_KEYS: usize = 256;
 const PAGE_ROWS: usize = 4_096;
 const ANSWER_BYTES_SOFT: usize = 256 * 1024;
+/// A walk that failed is taken up again after so long while the node waits for what it brings, instead of a round later.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Rows of a shard that is no longer kept, removed in a tick.
 const WIPE_ROWS: usize = 500;
 
@@ -142,6 +145,11 @@ impl Mesh {
         {
             self.exchanges.lost.pop();
         }
+        self.begin_exchanges(t);
+    }
+
+    /// Begins those that are due, as far as the budget goes.
+    fn begin_exchanges(&mut self, t: &mut Turn<'_>) {
         for _ in 0..LOOKS_PER_TICK.min(self.exchanges.plan.len()) {
             if self.exchanges.under_way >= UNDER_WAY_MAX {
                 return;
@@ -423,8 +431,12 @@ impl Mesh {
             self.settle_abroad(region, shard, &their_marks);
         } else {
             self.settle(shard, &their_known, &their_marks);
+            let is_awaited = self.is_awaited(shard);
             self.exchanges.sources.entry(shard).or_default().insert(peer);
             self.report_filled(t, shard);
+            if is_awaited {
+                self.begin_exchanges(t);
+            }
         }
         if records > 0 {
             t.out.notes.push(Note::Repaired { shard, with: peer, records });
@@ -450,8 +462,22 @@ impl Mesh {
     }
 
     pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
-        self.count_exchange(exchanging.region, -1);
-        self.peers.silent(exchanging.peer, t.now.at);
+        let Exchanging { shard, peer, region, .. } = exchanging;
+        self.count_exchange(region, -1);
+        self.peers.silent(peer, t.now.at);
+        if region.is_none() && self.is_awaited(shard) {
+            let soon = t.now.at.after(RETRY_AFTER);
+            let mut plan = self.exchanges.plan.iter_mut();
+            if let Some(plan) = plan.find(|plan| plan.shard == shard && plan.peer == peer) {
+                plan.due = plan.due.min(soon);
+            }
+        }
+    }
+
+    /// The node cannot take its part before it has what others have of this shard.
+    fn is_awaited(&self, shard: Shard) -> bool {
+        let lacks = self.is_newcomer(shard) || self.wakening.is_empty() || self.is_stale();
+        lacks && !self.is_filled(shard)
     }
 
     fn prolong(&mut self, t: &Turn<'_>, ask: Ask) {

@@ -1,20 +1,25 @@
 //! Passing a write on to a replica, which alone can give it a dot. It is passed on once: whoever cannot coordinate it
-//! says so, and the next one is asked. What the network repeats is carried out once.
+//! says so, and the next one is asked; when nobody can, all are asked again a little later, for as long as the write may
+//! take. What the network repeats is carried out once.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::frame::{Ask, Frame};
 use crate::moves::majority;
 use crate::request::{Reply, Write};
 use base::{Code, Instant, NodeId};
+use std::time::Duration;
 
 /// Writes passed on by one node that are remembered.
 const FORWARDED_MAX: usize = 4_096;
+/// After so long those are asked again who could not take a write: while a topology spreads, that is nobody for a moment.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) struct Forwarding {
     client: Client,
     write: Write,
-    to: NodeId,
+    /// Who has it; nobody while it waits to be passed on again.
+    to: Option<NodeId>,
     tried: Vec<NodeId>,
 }
 
@@ -35,12 +40,25 @@ impl Mesh {
         let mut list = self.route(write.key.partition(), copies).read.clone();
         list.retain(|node| *node != self.me && !tried.contains(node));
         self.peers.order(&mut list);
-        let Some(to) = list.first().copied() else {
-            return self.reply(t, client, Reply::Refused(Code::NotInStep));
-        };
+        let to = list.first().copied();
         let forwarding = Forwarding { client, write: write.clone(), to, tried };
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
-        self.send(t, to, Frame::Forward { ask, write: Box::new(write) });
+        match to {
+            Some(to) => self.send(t, to, Frame::Forward { ask, write: Box::new(write) }),
+            None => drop(self.alarms.insert((t.now.at.after(RETRY_AFTER), ask))),
+        }
+    }
+
+    /// Nobody could take it a moment ago; by now this node itself may.
+    pub(super) fn pass_on_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let waits = matches!(
+            self.operations.get(&ask).map(|pending| &pending.operation),
+            Some(Operation::Forward(forwarding)) if forwarding.to.is_none()
+        );
+        let Some(pending) = waits.then(|| self.finish(ask)).flatten() else { return };
+        if let Operation::Forward(forwarding) = pending.operation {
+            self.start_write(t, forwarding.client, forwarding.write, pending.deadline);
+        }
     }
 
     pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
@@ -60,7 +78,7 @@ impl Mesh {
         self.time(t, from, ask);
         let expected = matches!(
             self.operations.get(&ask).map(|pending| &pending.operation),
-            Some(Operation::Forward(forwarding)) if forwarding.to == from
+            Some(Operation::Forward(forwarding)) if forwarding.to == Some(from)
         );
         if let Some(Operation::Forward(forwarding)) =
             expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
@@ -78,7 +96,10 @@ impl Mesh {
     }
 
     pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
-        self.peers.silent(forwarding.to, t.now.at);
+        let Some(to) = forwarding.to else {
+            return self.reply(t, forwarding.client, Reply::Refused(Code::NotInStep));
+        };
+        self.peers.silent(to, t.now.at);
         let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
         let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
         self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });

@@ -43,6 +43,7 @@ impl Mesh {
 
     pub(super) fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {
         let floor = self.clock.tick(t.now.wall_ms);
+        self.promised = floor;
         let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
         self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
         let seq = self.next_seq();

@@ -3,6 +3,7 @@
 //! has started serves when it has heard, for each of its partitions, a majority of the replicas, so that it
 //! knows if it was away for too long; one that was serves when it has caught up.
 
+use super::hints::Hints;
 use super::writes::Route;
 use super::{Mesh, Note, Then, Turn};
 use crate::frame::{Frame, Shard};
@@ -20,6 +21,8 @@ const HELLO_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(super) struct Wakening {
+    /// It is not known which life of the node the others count on.
+    guest: bool,
     awake: bool,
     /// Has lost its disk and not got everything back yet.
     empty: bool,
@@ -58,8 +61,12 @@ impl Routes {
 }
 
 impl Wakening {
-    pub fn new(empty: bool) -> Wakening {
-        Wakening { empty, ..Wakening::default() }
+    pub fn new(guest: bool, empty: bool) -> Wakening {
+        Wakening { guest, empty, ..Wakening::default() }
+    }
+
+    pub fn is_guest(&self) -> bool {
+        self.guest
     }
 
     pub fn is_empty(&self) -> bool {
@@ -89,7 +96,7 @@ impl Mesh {
 
     /// Gives dots and answers readers.
     pub fn is_serving(&self) -> bool {
-        self.wakening.awake && !self.wakening.empty && !self.is_stale()
+        self.wakening.awake && !self.wakening.guest && !self.wakening.empty && !self.is_stale()
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -135,6 +142,9 @@ impl Mesh {
         if topology.epoch <= self.topology.epoch || topology.region != self.topology.region {
             return;
         }
+        if self.wakening.guest {
+            return self.follow_as_guest(t, topology);
+        }
         let begins = topology.is_moving() && topology.began != self.topology.began;
         let kept: Vec<Shard> = self.all_shards().filter(|shard| self.keeps(*shard)).collect();
         let was_stale = self.is_stale();
@@ -158,6 +168,22 @@ impl Mesh {
         self.reroute_reads(t);
         let (seq, epoch) = (self.next_seq(), self.topology.epoch);
         self.after(t, seq, Then::Report(Report::At(epoch)));
+    }
+
+    /// It has nothing to keep, to compare or to report.
+    fn follow_as_guest(&mut self, t: &mut Turn<'_>, topology: Topology) {
+        self.topology = topology;
+        self.routes = Routes::of(&self.topology);
+        self.reroute_reads(t);
+    }
+
+    /// What a guest follows is what it starts with, as if it had been handed that.
+    pub(super) fn step_enrolled(&mut self, wiped: bool) {
+        if self.wakening.guest {
+            self.wakening = Wakening::new(false, wiped);
+            self.hints = Hints::of(&self.topology, self.me);
+            self.handed = Some(self.topology.clone());
+        }
     }
 
     pub(super) fn all_shards(&self) -> impl Iterator<Item = Shard> + use<> {

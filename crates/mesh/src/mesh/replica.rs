@@ -170,6 +170,9 @@ impl Mesh {
         if !shown.kind.is_last_write_wins() || shown.header.dot == incoming.header.dot {
             return false;
         }
+        if is_done_already(mine, incoming) && !planted(Mutant::RetryStampedAnew) {
+            return false;
+        }
         // It may have come before, by another way, and lost then.
         let lost = || self.overlay.get(t.rows, &row_key(key, shown, incoming)).0.is_some();
         !mine.context.covers(incoming.header.dot) || lost()
@@ -220,4 +223,13 @@ pub(super) fn due(record: &Record) -> Option<Stamp> {
         return Some(Stamp(stamp));
     }
     record.header.expires_ms.map(|expires_ms| Stamp(Stamp::at_ms(expires_ms).0.max(stamp)))
+}
+
+/// Another attempt at the same request was carried out, and what is here has come after it.
+fn is_done_already(mine: &Record, incoming: &Record) -> bool {
+    let stamp = incoming.header.stamp;
+    let own = incoming.recent.iter().find(|recent| recent.stamp == stamp);
+    own.is_some_and(|own| {
+        mine.recent.iter().any(|other| other.request == own.request && other.stamp != stamp)
+    })
 }

@@ -81,13 +81,22 @@ impl Shards {
         self.states.get(&shard).is_some_and(|state| state.marks.cover(record))
     }
 
-    /// A digest over every tree.
+    /// A digest of every record: the same on two nodes that keep the same shards and hold the same.
     pub fn digest(&self) -> u64 {
         let one = |(shard, state): (&Shard, &State)| {
             let place = u64::from(shard.partition.0) << 8 | u64::from(shard.copies);
-            base::rng::mix(state.tree.root() ^ place)
+            if state.tree.sum() == 0 { 0 } else { base::rng::mix(state.tree.sum() ^ place) }
         };
         self.states.iter().map(one).fold(0, |digest, one| digest ^ one)
+    }
+
+    pub fn sum(&self, shard: Shard) -> u64 {
+        self.states.get(&shard).map_or(0, |state| state.tree.sum())
+    }
+
+    /// Whether every record is in its tree.
+    pub fn are_built(&self) -> bool {
+        self.building.is_none()
     }
 
     /// What another region said counts no more.

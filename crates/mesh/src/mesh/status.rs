@@ -2,14 +2,11 @@
 //! known to be everywhere, whom it takes for down. Nothing decides by it.
 
 use super::Mesh;
-use crate::conflict::Conflict;
 use crate::frame::Shard;
 use crate::hlc::Stamp;
-use crate::rows::{self, Rows};
 use crate::topology::Epoch;
 use base::NodeId;
-use base::limits::MESH_PAGE_KEYS_MAX;
-use bytes::Bytes;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -21,6 +18,8 @@ pub struct Status {
     pub n_filling: usize,
     /// Everything up to this stamp is on every replica of every shard of this node.
     pub repaired_upto: Stamp,
+    /// Of every record that is here; none while it is counted.
+    pub digest: Option<u64>,
     pub down: Vec<NodeId>,
     /// For whom hints wait.
     pub hinted: Vec<NodeId>,
@@ -30,28 +29,16 @@ pub struct Status {
 }
 
 impl Mesh {
-    /// Conflicts that were noticed here, oldest first, behind a place; and the place to go on from, unless that was
-    /// all.
-    pub fn conflicts(
-        &self,
-        rows: &dyn Rows,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> (Vec<Conflict>, Option<Bytes>) {
-        let (first, end) = rows::conflict_range();
-        let limit = limit.clamp(1, MESH_PAGE_KEYS_MAX);
-        let from = after.map_or(first.clone(), |after| Bytes::from([after.as_ref(), b"\0"].concat()));
-        let from = from.max(first);
-        let (mut found, mut last, mut more) = (Vec::new(), None, false);
-        self.overlay.scan(rows, &from, &end, &mut |row, value| {
-            more = found.len() >= limit;
-            if !more {
-                found.extend(Conflict::decode(value.clone()));
-                last = Some(Bytes::copy_from_slice(row));
-            }
-            !more
-        });
-        (found, last.filter(|_| more))
+    /// A digest of each shard that this node keeps: the same on every replica that holds the same. None while they
+    /// are counted.
+    pub fn digests(&self) -> Option<BTreeMap<Shard, u64>> {
+        let kept = self.all_shards().filter(|shard| self.keeps(*shard));
+        self.shards.are_built().then(|| kept.map(|shard| (shard, self.shards.sum(shard))).collect())
+    }
+
+    /// The time of the newest stamp that this node has given or believed.
+    pub fn clock_ms(&self) -> u64 {
+        self.clock.last().ms()
     }
 
     pub fn status(&self) -> Status {
@@ -67,6 +54,7 @@ impl Mesh {
                 .map(|shard| self.shards.marks(*shard).of(self.params.actor.region))
                 .min()
                 .unwrap_or_default(),
+            digest: self.shards.are_built().then(|| self.shards.digest()),
             down: others.filter(|node| self.peers.is_down(*node)).collect(),
             hinted: self.hints.waiting().collect(),
             overlay_bytes: self.overlay.bytes(),

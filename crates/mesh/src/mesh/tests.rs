@@ -1,3 +1,4 @@
+mod guests;
 mod regions;
 mod scenes;
 mod storm;
@@ -399,7 +400,7 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 11] = [
+const SCENES: [(&str, Scene, Mutant); 12] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("readers of the old list", scenes::readers_of_the_old_list, Mutant::EpochSkipped),
     ("a disk is lost in a power cut", scenes::a_disk_is_lost_in_a_power_cut, Mutant::StoredBeforePersist),
@@ -411,6 +412,7 @@ const SCENES: [(&str, Scene, Mutant); 11] = [
     ("away for too long", scenes::away_for_too_long, Mutant::PurgedReturns),
     ("a passed fence", scenes::a_passed_fence, Mutant::FenceIgnored),
     ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
+    ("a first attempt comes late", scenes::a_first_attempt_comes_late, Mutant::RetryStampedAnew),
 ];
 
 #[test]

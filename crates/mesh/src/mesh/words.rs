@@ -23,6 +23,9 @@ pub struct Params {
     pub boot: u64,
     /// The disk is empty although others count on this node: it serves when it has caught up.
     pub wiped: bool,
+    /// It is not known yet which life of the node the others count on: it passes on what it is asked, keeps nothing and
+    /// answers nobody, until `Input::Enrolled`.
+    pub guest: bool,
     /// How far ahead of this node's clock another's is believed.
     pub drift_max: Duration,
     /// How long replicas are waited for when the request does not say.
@@ -55,6 +58,10 @@ pub enum Input {
     Flushed(u64),
     /// What was agreed on, or what a peer has handed over.
     Topology(Topology),
+    /// A guest is the node that the others count on from now on, with or without what an earlier life had.
+    Enrolled {
+        wiped: bool,
+    },
     /// The connection to a peer broke.
     Lost(NodeId),
     /// Nothing later than this is forgotten, whatever the regions have heard of.

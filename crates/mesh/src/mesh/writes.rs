@@ -55,13 +55,25 @@ pub(super) struct Writing {
 
 #[derive(Debug)]
 enum Stage {
-    /// What others have must be known first: a retry or a condition cannot be judged alone.
+    /// What others have must be known first: a retry or a condition cannot be judged alone. The write gets the stamp of
+    /// the moment in which it began to ask, so that it does not pass what came after another attempt at it.
     Gathering {
         heard: Vec<NodeId>,
+        stamp: Stamp,
     },
     /// Durable here before it leaves.
     Waiting,
     Spreading,
+}
+
+/// Which stamp a write gets.
+#[derive(Clone, Copy, Debug)]
+enum Stamped {
+    Now,
+    /// That of an earlier moment.
+    At(Stamp),
+    /// A second one, behind what has beaten the first.
+    Anew(Stamp),
 }
 
 impl Route {
@@ -89,11 +101,11 @@ impl Mesh {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
-        if !route.read.contains(&self.me) || !self.is_serving() {
+        if !route.read.contains(&self.me) || !self.is_serving() || self.dots.is_dry() {
             return self.pass_on(t, client, write, Vec::new(), deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
-        let stage = if gathers { Stage::Gathering { heard: vec![self.me] } } else { Stage::Waiting };
+        let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };
         let writing = Writing {
             client,
             write,
@@ -113,7 +125,11 @@ impl Mesh {
         if gathers {
             return self.gather(t, ask);
         }
-        self.originate(t, ask, Stamp::ZERO);
+        self.originate(t, ask, Stamped::Now);
+    }
+
+    fn gathering_now(&mut self, t: &Turn<'_>) -> Stage {
+        Stage::Gathering { heard: vec![self.me], stamp: self.clock.tick(t.now.wall_ms) }
     }
 
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
@@ -156,7 +172,7 @@ impl Mesh {
     /// What a replica has, on the way to a write that must know.
     pub(super) fn write_fetched(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, record: Option<Record>) {
         let Some(writing) = self.writing(ask) else { return };
-        let Stage::Gathering { heard } = &mut writing.stage else { return };
+        let Stage::Gathering { heard, .. } = &mut writing.stage else { return };
         if heard.contains(&from) || !writing.route.read.contains(&from) {
             return;
         }
@@ -170,7 +186,8 @@ impl Mesh {
 
     fn gathered(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(writing) = self.writing(ask) else { return };
-        let Stage::Gathering { heard } = &writing.stage else { return };
+        let Stage::Gathering { heard, stamp } = &writing.stage else { return };
+        let stamp = *stamp;
         if heard.len() < majority(writing.route.read.len()) {
             return;
         }
@@ -186,14 +203,21 @@ impl Mesh {
             self.finish(ask);
             return self.reply(t, client, Reply::Conflict(Box::new(record)));
         }
-        self.originate(t, ask, Stamp::ZERO);
+        if stamp <= self.promised {
+            // No stamp so early is given any more: what the others have is asked anew.
+            let stage = self.gathering_now(t);
+            self.writing(ask).expect("it is under way").stage = stage;
+            return self.gather(t, ask);
+        }
+        let new = planted(Mutant::RetryStampedAnew);
+        self.originate(t, ask, if new { Stamped::Now } else { Stamped::At(stamp) });
     }
 
     /// Applies the operation here, under a new dot, and lets it out as soon as it may leave.
-    fn originate(&mut self, t: &mut Turn<'_>, ask: Ask, at_least: Stamp) {
+    fn originate(&mut self, t: &mut Turn<'_>, ask: Ask, stamped: Stamped) {
         let Some(writing) = self.writing(ask) else { return };
         let (write, client) = (writing.write.clone(), writing.client);
-        let (record, result, seq) = match self.create(t, &write, at_least) {
+        let (record, result, seq) = match self.create(t, &write, stamped) {
             Ok(created) => created,
             Err(code) => {
                 self.finish(ask);
@@ -227,22 +251,27 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         write: &Write,
-        at_least: Stamp,
+        stamped: Stamped,
     ) -> Result<(Bytes, Record, crate::overlay::Seq), Code> {
         let shard = self.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
         let local = self.load(t, &write.key);
         if let (Some(request), Some(record)) = (write.attributes.request, &local.record)
             && record.has_taken(request)
-            && at_least == Stamp::ZERO
+            && !matches!(stamped, Stamped::Anew(_))
         {
             let bytes = local.bytes.clone().expect("a record has bytes");
             return Ok((bytes, record.clone(), local.seq));
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
         let after = self.stamp_after(t, &write.attributes);
+        let stamp = match stamped {
+            Stamped::Now => self.clock.tick(t.now.wall_ms),
+            Stamped::At(stamp) => stamp,
+            Stamped::Anew(beaten) => self.clock.tick(t.now.wall_ms).max(beaten.next()),
+        };
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
-            stamp: self.clock.tick(t.now.wall_ms).max(at_least).max(after),
+            stamp: stamp.max(after),
             wall_ms: t.now.wall_ms,
         };
         let write = &self.with_handler(t, local.record.as_ref(), write);
@@ -402,7 +431,7 @@ impl Mesh {
         (writing.beaten, writing.stand_ins) = (None, Vec::new());
         (writing.acked, writing.absent, writing.reached) = (Vec::new(), Vec::new(), Vec::new());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
-        self.originate(t, ask, beaten.next());
+        self.originate(t, ask, Stamped::Anew(beaten));
     }
 
     pub(super) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {

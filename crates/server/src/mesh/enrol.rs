@@ -37,7 +37,8 @@ impl Handle {
             let (_, bytes) = self.document(DOCUMENT).await?.ok_or(Code::NotInStep)?;
             let plan = Plan::decode(bytes).ok_or(Code::NotInStep)?;
             let stays = |member: &&mesh::Member| member.node != node && !is_leaving(&plan, member.node);
-            if plan.topology.member(node).is_none() {
+            // Who has gone may be told to stay, as long as coord would have it back.
+            if plan.topology.member(node).is_none() && !plan.nodes.contains_key(&node) {
                 return Err(Code::MemberNotFound);
             }
             if leaving && !plan.topology.members().iter().any(|member| stays(&member)) {

@@ -6,9 +6,7 @@ use crate::mesh::board::Admission;
 use crate::mesh::node::Mail;
 use crate::mesh::status::MeshStatus;
 use base::Code;
-use bytes::Bytes;
 use mesh::Topology;
-use mesh::conflict::Conflict;
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
 use std::sync::Arc;
@@ -47,19 +45,6 @@ impl MeshHandle {
     pub fn status(&self) -> MeshStatus {
         self.core.mesh.board.status()
     }
-
-    /// Conflicts of this node's replicas, oldest first, behind a place; and the place to go on from, unless that
-    /// was all.
-    pub async fn conflicts(
-        &self,
-        after: Option<Bytes>,
-        limit: usize,
-    ) -> Result<(Vec<Conflict>, Option<Bytes>), Code> {
-        let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
-        let (asker, answer) = oneshot::channel();
-        self.core.mesh.seat.queue.push(Mail::Conflicts { after, limit, asker });
-        answer.await.unwrap_or(Err(Code::Stopped))
-    }
 }
 
 /// What a request takes of memory, about.
@@ -74,6 +59,10 @@ fn size(request: &Request) -> usize {
     match request {
         Request::Write(write) => of_write(write),
         Request::Batch(writes) => writes.iter().map(of_write).sum(),
-        Request::Read { .. } | Request::Get(_) | Request::Scan(_) | Request::Query(_) => size_of::<Request>(),
+        Request::Read { .. }
+        | Request::Get(_)
+        | Request::Scan(_)
+        | Request::Conflicts { .. }
+        | Request::Query(_) => size_of::<Request>(),
     }
 }

@@ -33,7 +33,7 @@ impl Asked {
             Request::Write(_) => Asked::Write,
             Request::Read { .. } | Request::Get(_) => Asked::Read,
             Request::Batch(_) => Asked::Batch,
-            Request::Scan(_) | Request::Query(_) => Asked::Scan,
+            Request::Scan(_) | Request::Query(_) | Request::Conflicts { .. } => Asked::Scan,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The thread that owns the machine of the mesh. Requests, frames and completions come in by its queue; everything
 //! that has gathered is one turn, and what follows from a turn is handed to the peers, the log and the store.
-//! The machine begins when it is known which topology it goes by and whether others count on more than this disk
-//! holds; until then every request is refused.
+//! The machine begins when it is known which topology it goes by; until it is also known whether others count on more
+//! than this disk holds, it is a guest, which passes on what it is asked.
 
 use crate::core::Core;
 use crate::fatal::fatal;
@@ -17,7 +17,6 @@ use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use coord::Document;
 use engine::{LifeFile, MeshView, Standing};
-use mesh::conflict::Conflict;
 use mesh::frame::Envelope;
 use mesh::mesh::Note;
 use mesh::overlay::Seq;
@@ -46,11 +45,6 @@ pub(crate) enum Mail {
         asker: oneshot::Sender<Result<Reply, Code>>,
         admission: Admission,
     },
-    Conflicts {
-        after: Option<Bytes>,
-        limit: usize,
-        asker: oneshot::Sender<Result<ConflictPage, Code>>,
-    },
     Frames {
         from: NodeId,
         envelopes: Vec<Envelope>,
@@ -72,9 +66,6 @@ pub(crate) enum Mail {
         view: Arc<MeshView>,
     },
 }
-
-/// Conflicts, and where to go on.
-pub(crate) type ConflictPage = (Vec<Conflict>, Option<Bytes>);
 
 /// How the node takes part.
 #[derive(Clone, Debug)]
@@ -112,6 +103,8 @@ pub(crate) struct Loop {
     machine: Option<Mesh>,
     /// Until the machine begins.
     waiting: Option<Waiting>,
+    /// The machine waits for the cluster to write down its life.
+    is_guest: bool,
     life: LifeFile,
     view: Arc<MeshView>,
     log: Arc<Mutex<Log>>,
@@ -152,6 +145,7 @@ impl Loop {
             peers,
             machine: None,
             waiting: Some(Waiting { replayed, kept }),
+            is_guest: false,
             life,
             view,
             log: log.clone(),
@@ -208,11 +202,6 @@ impl Loop {
                 let caller = Caller { asker, asked, began: now.at, _admission: admission };
                 self.ask(now, deadline, request, caller);
             }
-            Mail::Conflicts { after, limit, asker } => {
-                let page = self.machine.as_ref().map(|machine| machine.conflicts(&*self.view, after, limit));
-                // Whoever asked may have gone away.
-                let _ = asker.send(page.ok_or(Code::NotInStep));
-            }
             Mail::Frames { from, envelopes } => {
                 for envelope in envelopes {
                     self.step(now, Input::Received { from, envelope });
@@ -262,9 +251,7 @@ impl Loop {
     }
 
     fn tick(&mut self, now: Now) {
-        if self.machine.is_none() {
-            self.begin_when_known();
-        }
+        self.begin_when_known(now);
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
         if self.show_at <= now.at {
@@ -278,29 +265,37 @@ impl Loop {
         if let Some(topology) = self.decider.read_documents(&self.peers) {
             self.step(now, Input::Topology(topology));
         }
-        self.begin_when_known();
+        self.begin_when_known(now);
     }
 
-    /// A node that was whole goes on with what it had, whether it hears of anybody or not. A disk that is new has to
-    /// wait until the cluster has written down its life: only then is it known whether it had another before.
-    fn begin_when_known(&mut self) {
-        if self.machine.is_some() {
+    /// A node that was whole goes on with what it had, whether it hears of anybody or not. A disk that is new is a guest
+    /// until the cluster has written down its life: only then is it known whether it had another before.
+    fn begin_when_known(&mut self, now: Now) {
+        if self.machine.is_some() && !self.is_guest {
             return;
         }
         let life = self.life.life();
-        let plan = self.decider.plan();
-        let enrolled = plan.filter(|plan| plan.incarnation(self.settings.me) == Some(life.incarnation));
-        if let Some(plan) = enrolled.filter(|_| life.standing == Standing::Unknown) {
-            let stale = plan.topology.member(self.settings.me).is_some_and(|member| member.stale);
-            self.set_standing(if stale { Standing::Behind } else { Standing::Whole });
+        let judged = self.decider.plan().and_then(|plan| life.judged_by(plan, self.settings.me));
+        if let Some(standing) = judged.filter(|_| life.standing == Standing::Unknown) {
+            self.set_standing(standing);
         }
-        if self.life.life().standing == Standing::Unknown {
+        let standing = self.life.life().standing;
+        if self.is_guest {
+            if standing != Standing::Unknown {
+                tracing::info!(
+                    behind = standing == Standing::Behind,
+                    "the cluster has written down this life"
+                );
+                self.is_guest = false;
+                self.step(now, Input::Enrolled { wiped: standing == Standing::Behind });
+            }
             return;
         }
         let newest = self.decider.plan().map(|plan| plan.topology.clone());
         let kept = self.waiting.as_ref().and_then(|waiting| waiting.kept.clone());
         let Some(topology) = newest.or(kept) else { return };
         let waiting = self.waiting.take().expect("it waits until it begins");
+        self.is_guest = standing == Standing::Unknown;
         self.begin(topology, waiting.replayed);
     }
 
@@ -311,6 +306,7 @@ impl Loop {
             actor: Actor { region: topology.region, node: settings.me, incarnation: life.incarnation },
             boot: life.boot,
             wiped: life.standing == Standing::Behind,
+            guest: self.is_guest,
             drift_max: settings.drift_max,
             timeout: settings.timeout,
             flush_every: settings.flush_every,
@@ -321,6 +317,7 @@ impl Loop {
             incarnation = life.incarnation,
             boot = life.boot,
             behind = params.wiped,
+            guest = params.guest,
             "the mesh begins"
         );
         self.core.mesh.board.set_topology(&topology);

@@ -1,6 +1,8 @@
 //! The simulator as part of every test run: seeds that must pass, seeds that once failed, runs that must
 //! repeat, and planted bugs that must be found.
 
+mod mesh;
+
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
 use sim::crash_points::Point;
@@ -73,7 +75,8 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let elsewhere = |mutant: &&Mutant| Mutant::OF_MESH.contains(mutant) || Mutant::OF_ROOMS.contains(mutant);
+    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING];
+    let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
         let summary = campaign::run(&Plan { scenario, ..plan(1, 2_000, Some(*mutant)) }, &|_| {});

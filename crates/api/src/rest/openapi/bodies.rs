@@ -107,8 +107,11 @@ pub fn schemas() -> Map<String, Value> {
             "winning_value": "Alice", "losing_value": "Bob", "local_clock": {}, "remote_clock": {},
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
-        "Conflicts": schema(&["conflicts", "next_page"], object!({ "conflicts": [], "next_page": null })),
+        "Conflicts": schema(&["conflicts", "next_page", "nodes_missing"], object!({
+            "conflicts": [], "next_page": null, "nodes_missing": [],
+        })),
         "Ring": schema(&["epoch", "nodes"], object!({ "epoch": 7, "partitions": 256, "n": 3, "nodes": [] })),
+        "Moving": schema(&["node", "status"], object!({ "node": "9f3a", "status": "leaving" })),
         "Document": object!({ "type": "object" }),
     });
     let refusals = object!({

@@ -328,7 +328,7 @@ pub const OPERATIONS: &[Operation] = &[
             "get",
             "/v1/conflicts",
             "conflicts",
-            "Lists writes that lost, as this node's replicas have them",
+            "Lists writes that lost, as the nodes of this region have them",
         )
     },
     Operation {
@@ -351,6 +351,28 @@ pub const OPERATIONS: &[Operation] = &[
     Operation {
         answers: &[(200, "Ring")],
         ..operation("get", "/v1/ring", "cluster", "Who is in the ring, what each keeps, and what moves")
+    },
+    Operation {
+        params: &["{node}"],
+        answers: &[(202, "Moving")],
+        refusals: &[400, 404, 409, 503],
+        ..operation(
+            "delete",
+            "/v1/ring/nodes/{node}",
+            "cluster",
+            "Tells a node to hand over what it keeps and go; /v1/ring tells how far it is",
+        )
+    },
+    Operation {
+        params: &["{node}"],
+        answers: &[(202, "Moving")],
+        refusals: &[400, 404, 409, 503],
+        ..operation(
+            "put",
+            "/v1/ring/nodes/{node}",
+            "cluster",
+            "Tells a node that was let go to stay after all",
+        )
     },
     Operation {
         answers: &[(200, "Document")],

@@ -4,10 +4,11 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 29] = [
+const PARAMS: [(&str, Kind, &str); 30] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
     ("{id}", Kind::Text, "The id of a conflict"),
+    ("{node}", Kind::Text, "A node of the ring: its number in hexadecimal, or its name"),
     (
         "{type}",
         Kind::Choice(&["counter", "gcounter", "set", "register", "delta_numeric", "siblings"]),

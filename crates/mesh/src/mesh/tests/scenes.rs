@@ -261,3 +261,27 @@ pub fn clocks_disagree(seed: u64) -> Option<String> {
     }
     None
 }
+
+/// A client asks a node, hears nothing, has the same done by another, and writes on; then the first attempt gets through.
+pub fn a_first_attempt_comes_late(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    let request = |name: &str, value: &str, id: u64| {
+        let attributes = Attributes { request: Some(id), ..Attributes::default() };
+        Request::Write(Write { attributes, ..put(name, value) })
+    };
+    for nth in 0..12 {
+        let name = format!("k{nth}");
+        world.delay_max = 250 * MS;
+        world.ask(NodeId(1), request(&name, "first", 2 * nth));
+        world.run((nth * 25) * MS);
+        world.delay_max = 3 * MS;
+        let retried = world.call(2, request(&name, "first", 2 * nth));
+        let second = world.call(2, request(&name, "second", 2 * nth + 1));
+        world.run(SECOND);
+        let acked = [&retried, &second].iter().all(|reply| matches!(reply, Reply::Written(_)));
+        if let Some(wrong) = expect(&mut world, 3, &name, Some("second")).filter(|_| acked) {
+            return Some(wrong);
+        }
+    }
+    None
+}

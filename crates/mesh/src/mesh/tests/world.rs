@@ -39,6 +39,8 @@ pub struct Host {
     boot: u64,
     incarnation: u32,
     wiped: bool,
+    /// It starts as one.
+    pub guest: bool,
 }
 
 enum Event {
@@ -190,6 +192,7 @@ impl World {
             boot: 0,
             incarnation: 0,
             wiped: false,
+            guest: false,
         };
         self.hosts.insert(node, host);
         self.start(node);
@@ -204,6 +207,7 @@ impl World {
             actor: Actor { region: topology.region, node, incarnation: host.incarnation },
             boot: host.boot,
             wiped: std::mem::take(&mut host.wiped),
+            guest: std::mem::take(&mut host.guest),
             drift_max: Duration::from_millis(500),
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),

@@ -1,0 +1,185 @@
+//! One machine of the mesh's world: a disk that survives the process, a clock, and the process if it runs: the product's
+//! machine and files, with what the shell does between them. The threads of the log and the store are events of the
+//! world, so that a crash may fall between any two of their steps.
+
+use base::{Instant, NodeId, Token};
+use bytes::Bytes;
+use disk::{Disk, SimDisk};
+use engine::{LifeFile, MeshFiles, MeshLog, MeshParams, MeshStore, Standing};
+use mesh::controller::Controller;
+use mesh::mesh::Persist;
+use mesh::overlay::Flush;
+use mesh::plan::Plan;
+use mesh::rows::{self, Row, Rows};
+use mesh::tidings::Tidings;
+use mesh::{Actor, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const TIMEOUT: Duration = Duration::from_millis(400);
+pub const ROUND: Duration = Duration::from_millis(1_000);
+pub const DRIFT_MAX: Duration = Duration::from_millis(500);
+const CACHE_BYTES: usize = 1024 * 1024;
+const SEGMENT_BYTES: u64 = 64 * 1024;
+
+pub struct Host {
+    pub node: NodeId,
+    pub disk: SimDisk,
+    pub process: Option<Process>,
+    /// Counts starts and ends, so that what was planned for an earlier process is not done to this one.
+    pub life: u64,
+    pub paused: bool,
+    /// Added to true time to make its wall clock.
+    pub skew_ms: i64,
+    /// Its clock was far ahead once, and its stamps stay there.
+    pub was_ahead: bool,
+    /// It has lost its disk and does not serve again yet.
+    pub is_refilling: bool,
+}
+
+pub struct Process {
+    node: NodeId,
+    pub machine: Option<Mesh>,
+    is_guest: bool,
+    /// Until the machine begins: what the log brought, and the topology of the last life.
+    waiting: Option<(Vec<Vec<Row>>, Option<Topology>)>,
+    pub log: MeshLog,
+    pub store: MeshStore,
+    life: LifeFile,
+    /// What the log's thread has to write, and what it has written and is syncing.
+    pub to_write: Vec<Persist>,
+    pub written: Vec<Persist>,
+    pub flush: Option<Flush>,
+    pub plan: Option<Plan>,
+    pub controller: Controller,
+    pub tidings: Tidings,
+    pub tell_at: u64,
+    pub callers: BTreeMap<Token, usize>,
+    tokens: u64,
+}
+
+impl Host {
+    pub fn new(node: NodeId, seed: u64) -> Host {
+        Host {
+            node,
+            disk: SimDisk::new(seed),
+            process: None,
+            life: 0,
+            paused: false,
+            skew_ms: 0,
+            was_ahead: false,
+            is_refilling: false,
+        }
+    }
+
+    pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {
+        let params =
+            MeshParams { log_segment_bytes: SEGMENT_BYTES, cache_bytes: CACHE_BYTES, fresh_incarnation };
+        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
+        let MeshFiles { log, store, replayed, life, .. } = engine::open_mesh(disk, &params)?;
+        let newest = replayed.iter().flatten().rev().find(|row| row.key == rows::TOPOLOGY);
+        let kept: Option<Bytes> =
+            newest.map_or_else(|| store.view().get(rows::TOPOLOGY), |row| row.value.clone());
+        let tidings = Tidings {
+            incarnation: life.life().incarnation,
+            zone: self.node.0 as u32,
+            points: 64,
+            ..Tidings::default()
+        };
+        Ok(Process {
+            node: self.node,
+            machine: None,
+            is_guest: false,
+            waiting: Some((replayed, kept.and_then(Topology::decode))),
+            log,
+            store,
+            life,
+            to_write: Vec::new(),
+            written: Vec::new(),
+            flush: None,
+            plan: None,
+            controller: Controller::new(RegionId::of("here")),
+            tidings,
+            tell_at: 0,
+            callers: BTreeMap::new(),
+            tokens: 0,
+        })
+    }
+}
+
+impl Process {
+    pub fn next_token(&mut self) -> Token {
+        self.tokens += 1;
+        Token(self.tokens)
+    }
+
+    pub fn is_serving(&self) -> bool {
+        self.machine.as_ref().is_some_and(Mesh::is_serving)
+    }
+
+    /// What the cluster has agreed on; answers the topology if it is news.
+    pub fn learn(&mut self, plan: Plan) -> Option<Topology> {
+        if self.plan.as_ref().is_some_and(|known| known.epoch() >= plan.epoch()) {
+            return None;
+        }
+        let topology = plan.topology.clone();
+        self.plan = Some(plan);
+        self.tell_at = 0;
+        Some(topology)
+    }
+
+    /// As the shell does it: who was whole goes on, who is new is a guest until its life is written down. Answers what to
+    /// tell the machine.
+    pub fn begin_when_known(&mut self) -> Result<Option<Input>, engine::Error> {
+        if self.machine.is_some() && !self.is_guest {
+            return Ok(None);
+        }
+        let life = self.life.life();
+        let judged = self.plan.as_ref().and_then(|plan| life.judged_by(plan, self.node));
+        if let Some(standing) = judged.filter(|_| life.standing == Standing::Unknown) {
+            self.life.set_standing(standing)?;
+        }
+        let standing = self.life.life().standing;
+        if self.is_guest {
+            self.is_guest = standing == Standing::Unknown;
+            let wiped = standing == Standing::Behind;
+            return Ok((!self.is_guest).then_some(Input::Enrolled { wiped }));
+        }
+        let newest = self.plan.as_ref().map(|plan| plan.topology.clone());
+        let kept = self.waiting.as_ref().and_then(|(_, kept)| kept.clone());
+        let Some(topology) = newest.or(kept) else { return Ok(None) };
+        let (replayed, _) = self.waiting.take().expect("it waits until it begins");
+        self.is_guest = standing == Standing::Unknown;
+        let params = Params {
+            actor: Actor { region: topology.region, node: self.node, incarnation: life.incarnation },
+            boot: life.boot,
+            wiped: standing == Standing::Behind,
+            guest: self.is_guest,
+            drift_max: DRIFT_MAX,
+            timeout: TIMEOUT,
+            flush_every: Duration::from_millis(300),
+            round_every: ROUND,
+        };
+        self.machine = Some(Mesh::new(params, topology, &*self.store.view(), replayed));
+        Ok(None)
+    }
+
+    /// A node that has everything again is whole, durably.
+    pub fn note_standing(&mut self) -> Result<(), engine::Error> {
+        if self.is_serving() && self.life.life().standing == Standing::Behind {
+            self.life.set_standing(Standing::Whole)?;
+        }
+        Ok(())
+    }
+
+    pub fn step(&mut self, at: Instant, wall_ms: u64, input: Input) -> Output {
+        let mut out = Output::default();
+        if let Some(machine) = &mut self.machine {
+            let view = self.store.view();
+            machine.step(Now { at, wall_ms }, input, &*view, &mut out);
+            machine.collect(&mut out);
+        }
+        out
+    }
+}
