@@ -18,6 +18,7 @@ mod query;
 mod quick;
 mod range;
 mod refusal;
+mod regions;
 mod ring;
 mod routes;
 mod space;
@@ -100,7 +101,7 @@ impl Rest {
     fn region_name(&self, region: RegionId) -> String {
         match region == RegionId::of(self.region()) {
             true => self.region().to_owned(),
-            false => format!("{:08x}", region.0),
+            false => self.mesh().region_name(region).unwrap_or_else(|| format!("{:08x}", region.0)),
         }
     }
 

@@ -20,6 +20,7 @@ mod member;
 mod move_leader;
 mod put;
 mod quota;
+mod region;
 mod ring;
 mod snapshot;
 mod txn;
@@ -87,6 +88,9 @@ pub enum Verb {
     Crdt(crdt::Crdt),
     /// Shows the ring: its nodes, what each keeps, what moves
     Ring(ring::Ring),
+    /// Lists the other regions and how far they are, adds one, evicts one
+    #[command(subcommand)]
+    Region(region::Region),
     /// Lists writes that lost, and brings one back
     #[command(subcommand)]
     Conflicts(conflicts::Conflicts),
@@ -140,6 +144,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Data(data) => data.run().await,
         Verb::Crdt(crdt) => crdt.run().await,
         Verb::Ring(ring) => ring.run().await,
+        Verb::Region(region) => region.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),
     };

@@ -2,7 +2,7 @@
 //! The router is made of this list, and a test holds the description in `openapi.rs` against it: what is served is
 //! described, and what is described is served.
 
-use super::{Rest, batch, conflicts, crdt, data, namespaces, openapi, range, ring, store};
+use super::{Rest, batch, conflicts, crdt, data, namespaces, openapi, range, regions, ring, store};
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
 
@@ -69,6 +69,8 @@ pub fn all() -> Vec<Route> {
         Route::at("/v1/conflicts").get(conflicts::list),
         Route::at("/v1/conflicts/{id}").get(conflicts::get),
         Route::at("/v1/conflicts/{id}/restore").post(conflicts::restore),
+        Route::at("/v1/regions").get(regions::list),
+        Route::at("/v1/regions/{region}").get(regions::get).put(regions::put).delete(regions::delete),
         Route::at("/v1/ring").get(ring::get),
         Route::at("/openapi.json").get(openapi::get),
     ];

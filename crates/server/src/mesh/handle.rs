@@ -4,17 +4,31 @@
 use crate::core::Core;
 use crate::mesh::board::Admission;
 use crate::mesh::node::Mail;
+use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
-use base::Code;
+use base::{Code, NodeId};
 use bytes::Bytes;
-use mesh::Topology;
 use mesh::conflict::Conflict;
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
+use mesh::{Region, RegionId, RegionState, Topology};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Another region, as this node sees it.
+#[derive(Clone, Debug)]
+pub struct Abroad {
+    pub region: Region,
+    /// What the machine knows of it.
+    pub state: Option<RegionState>,
+    /// Its nodes, and where they are reached.
+    pub nodes: BTreeMap<NodeId, String>,
+    /// Why it cannot be asked for its nodes.
+    pub trouble: Option<String>,
+}
 
 #[derive(Clone)]
 pub struct MeshHandle {
@@ -46,6 +60,29 @@ impl MeshHandle {
 
     pub fn status(&self) -> MeshStatus {
         self.core.mesh.board.status()
+    }
+
+    /// The table of regions as far as this node knows it, this one's own name aside, and how each is doing.
+    pub fn regions(&self) -> (u64, Vec<Abroad>) {
+        let table = scout::table(&self.core);
+        let states = self.core.mesh.board.status().regions;
+        let abroad = |region: &Region| Abroad {
+            region: region.clone(),
+            state: states.iter().find(|state| state.id == region.id).cloned(),
+            nodes: self.core.mesh.atlas.nodes(region.id),
+            trouble: self.core.mesh.atlas.trouble(region.id),
+        };
+        let here = RegionId::of(&self.core.mesh.region);
+        let all = table.iter().filter(|region| region.id != here).map(abroad).collect();
+        (table.version, all)
+    }
+
+    /// The name of a region, if this node knows it.
+    pub fn region_name(&self, region: RegionId) -> Option<String> {
+        if region == RegionId::of(&self.core.mesh.region) {
+            return Some(self.core.mesh.region.clone());
+        }
+        scout::table(&self.core).get(region).map(|region| region.name.clone())
     }
 
     /// Conflicts of this node's replicas, oldest first, behind a place; and the place to go on from, unless that

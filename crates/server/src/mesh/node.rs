@@ -9,6 +9,7 @@ use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
+use crate::mesh::scout;
 use crate::mesh::status::{Counts, MeshStatus};
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
@@ -19,12 +20,13 @@ use coord::Document;
 use engine::{LifeFile, MeshView, Standing};
 use mesh::conflict::Conflict;
 use mesh::frame::Envelope;
+use mesh::handler;
 use mesh::mesh::Note;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use mesh::{Actor, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -52,6 +54,12 @@ pub(crate) enum Mail {
         asker: oneshot::Sender<Result<ConflictPage, Code>>,
     },
     Frames {
+        from: NodeId,
+        envelopes: Vec<Envelope>,
+    },
+    /// From a node of another region.
+    Abroad {
+        region: RegionId,
         from: NodeId,
         envelopes: Vec<Envelope>,
     },
@@ -85,6 +93,10 @@ pub(crate) struct Settings {
     pub points: u32,
     /// Where a node is reached that is no member of coord.
     pub address: String,
+    /// Where nodes of other regions reach this one.
+    pub abroad: String,
+    /// What the table of regions is founded with.
+    pub regions: Regions,
     pub timeout: Duration,
     pub flush_every: Duration,
     pub round_every: Duration,
@@ -125,6 +137,9 @@ pub(crate) struct Loop {
     cutter: Cutter,
     decider: Decider,
     counts: Counts,
+    /// Of the documents that the machine has been told.
+    regions_version: u64,
+    handlers_version: u64,
 }
 
 impl Machine for Loop {
@@ -164,6 +179,8 @@ impl Loop {
             cutter: Cutter::default(),
             decider,
             counts: Counts::default(),
+            regions_version: 0,
+            handlers_version: 0,
             settings,
             core,
         };
@@ -218,6 +235,11 @@ impl Loop {
                     self.step(now, Input::Received { from, envelope });
                 }
             }
+            Mail::Abroad { region, from, envelopes } => {
+                for envelope in envelopes {
+                    self.step(now, Input::Abroad { region, from, envelope });
+                }
+            }
             Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
             Mail::Told(documents) => {
                 if self.decider.be_told(documents) {
@@ -264,6 +286,7 @@ impl Loop {
     fn tick(&mut self, now: Now) {
         if self.machine.is_none() {
             self.begin_when_known();
+            self.follow_documents(now);
         }
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
@@ -279,6 +302,29 @@ impl Loop {
             self.step(now, Input::Topology(topology));
         }
         self.begin_when_known();
+        self.follow_documents(now);
+    }
+
+    /// What else the machine goes by; what it knows already it does not hear again.
+    fn follow_documents(&mut self, now: Now) {
+        if self.machine.is_none() {
+            return;
+        }
+        let regions = scout::table(&self.core);
+        if regions.version > self.regions_version {
+            self.regions_version = regions.version;
+            self.core.mesh.scout.push(());
+            self.step(now, Input::Regions(regions));
+        }
+        if let Some(document) = self.core.documents.get(handler::DOCUMENT)
+            && document.version > self.handlers_version
+        {
+            self.handlers_version = document.version;
+            match Handlers::decode(document.bytes) {
+                Some(handlers) => self.step(now, Input::Handlers(handlers)),
+                None => tracing::error!(version = document.version, "the merge handlers cannot be read"),
+            }
+        }
     }
 
     /// A node that was whole goes on with what it had, whether it hears of anybody or not. A disk that is new has to
@@ -361,6 +407,12 @@ impl Loop {
         for (to, envelope) in self.out.send.drain(..) {
             self.cutter.cut(&envelope, by_peer.entry(to).or_default());
         }
+        for (region, to, envelope) in std::mem::take(&mut self.out.abroad) {
+            let to = if to == NodeId(0) { self.any_node_of(region) } else { Some(to) };
+            if let Some(to) = to {
+                self.cutter.cut(&envelope, by_peer.entry(to).or_default());
+            }
+        }
         let mut lost = BTreeSet::new();
         for (to, frames) in by_peer {
             if !self.peers.send_data(to, frames) {
@@ -369,6 +421,11 @@ impl Loop {
         }
         // Whoever cannot be sent anything does not answer; to wait for that would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
+    }
+
+    fn any_node_of(&self, region: RegionId) -> Option<NodeId> {
+        let nodes = self.core.mesh.atlas.nodes(region);
+        nodes.into_keys().find(|node| self.peers.connected(*node))
     }
 
     fn persist(&mut self) -> Option<Seq> {
@@ -411,6 +468,7 @@ impl Loop {
     }
 
     fn show(&mut self) {
+        let now = self.now();
         let life = self.life.life();
         let machine = self.machine.as_ref().map(Mesh::status);
         let serving = machine.as_ref().is_some_and(|status| status.is_serving);
@@ -421,6 +479,7 @@ impl Loop {
         self.core.mesh.board.set_status(MeshStatus {
             node: self.settings.me,
             incarnation: life.incarnation,
+            regions: self.machine.as_ref().map(|machine| machine.regions(now)).unwrap_or_default(),
             machine,
             counts: self.counts,
             ..MeshStatus::default()

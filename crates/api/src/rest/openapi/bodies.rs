@@ -75,6 +75,7 @@ pub fn schemas() -> Map<String, Value> {
         "Keys": schema(&["keys"], object!({ "keys": ["user_a", "user_b"] })),
         "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
         "Argument": schema(&[], object!({ "amount": 5 })),
+        "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
     let answers = object!({
@@ -108,6 +109,14 @@ pub fn schemas() -> Map<String, Value> {
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
         "Conflicts": schema(&["conflicts", "next_page"], object!({ "conflicts": [], "next_page": null })),
+        "Region": schema(&["region", "peers"], object!({
+            "region": "us-east", "peers": ["10.1.0.1:2380"], "healthy": true, "lag_out_ms": 12, "lag_in_ms": 9,
+            "acknowledged": 4711, "last": 4712, "trouble": null,
+        })),
+        "Regions": schema(&["region", "regions"], object!({
+            "region": "eu-west", "version": 2, "digest": "5f…", "log": { "first": 1, "last": 0, "bytes": 0 },
+            "regions": [],
+        })),
         "Ring": schema(&["epoch", "nodes"], object!({ "epoch": 7, "partitions": 256, "n": 3, "nodes": [] })),
         "Document": object!({ "type": "object" }),
     });

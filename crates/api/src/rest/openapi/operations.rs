@@ -27,12 +27,13 @@ impl Operation {
     }
 }
 
-pub const TAGS: [(&str, &str); 6] = [
+pub const TAGS: [(&str, &str); 7] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
     ("namespaces", "How many copies, which type, what happens to conflicts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
+    ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
     ("cluster", "The ring of nodes"),
 ];
 
@@ -346,6 +347,45 @@ pub const OPERATIONS: &[Operation] = &[
             "/v1/conflicts/{id}/restore",
             "conflicts",
             "Writes the loser again, over the winner",
+        )
+    },
+    Operation {
+        answers: &[(200, "Regions")],
+        refusals: &[503],
+        ..operation(
+            "get",
+            "/v1/regions",
+            "regions",
+            "Lists the other regions, and how far each is, as this node sees it",
+        )
+    },
+    Operation {
+        params: &["{region}"],
+        answers: &[(200, "Region")],
+        refusals: &[404, 503],
+        ..operation("get", "/v1/regions/{region}", "regions", "How far one region is")
+    },
+    Operation {
+        params: &["{region}"],
+        body: Some("Places"),
+        answers: &[(200, "Region"), (201, "Region")],
+        refusals: &[400, 429, 503],
+        ..operation(
+            "put",
+            "/v1/regions/{region}",
+            "regions",
+            "Takes a region into the table, or tells anew where some of its nodes are; the other side does the same",
+        )
+    },
+    Operation {
+        params: &["{region}"],
+        answers: &[(200, "Done")],
+        refusals: &[404, 429, 503],
+        ..operation(
+            "delete",
+            "/v1/regions/{region}",
+            "regions",
+            "Evicts a region: it is not listened to, and nothing is kept or waited for on its account",
         )
     },
     Operation {

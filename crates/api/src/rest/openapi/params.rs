@@ -4,9 +4,10 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 29] = [
+const PARAMS: [(&str, Kind, &str); 30] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
+    ("{region}", Kind::Text, "The name of another region"),
     ("{id}", Kind::Text, "The id of a conflict"),
     (
         "{type}",
