@@ -11,6 +11,8 @@ mod crdt;
 mod data;
 mod date;
 mod explain;
+mod handlers;
+mod home;
 mod namespaces;
 mod openapi;
 mod page;
@@ -21,6 +23,9 @@ mod refusal;
 mod regions;
 mod ring;
 mod routes;
+mod select;
+mod session;
+mod sight;
 mod space;
 mod store;
 mod value;
@@ -64,7 +69,7 @@ struct Shared {
 impl Rest {
     pub fn new(handle: Handle, settings: RestSettings) -> Rest {
         let mesh = handle.mesh();
-        let shared = Shared { handle, mesh, spaces: Spaces::default(), settings };
+        let shared = Shared { handle, mesh, spaces: Spaces::new(&settings.region), settings };
         Rest { shared: Arc::new(shared) }
     }
 

@@ -11,6 +11,7 @@ mod del;
 mod elect;
 mod endpoint;
 mod get;
+mod handlers;
 mod held_command;
 mod history;
 mod import;
@@ -91,6 +92,9 @@ pub enum Verb {
     /// Lists the other regions and how far they are, adds one, evicts one
     #[command(subcommand)]
     Region(region::Region),
+    /// Lists how custom values merge, registers a script, forgets one
+    #[command(subcommand)]
+    Handlers(handlers::Handlers),
     /// Lists writes that lost, and brings one back
     #[command(subcommand)]
     Conflicts(conflicts::Conflicts),
@@ -145,6 +149,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Crdt(crdt) => crdt.run().await,
         Verb::Ring(ring) => ring.run().await,
         Verb::Region(region) => region.run().await,
+        Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),
     };

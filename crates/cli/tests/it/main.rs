@@ -33,6 +33,7 @@ mod mesh_chaos;
 mod once;
 mod process;
 mod raw;
+mod regions;
 mod rest;
 mod rest_data;
 mod rest_malformed;

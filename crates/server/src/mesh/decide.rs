@@ -16,7 +16,7 @@ use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::plan::{DOCUMENT, Enrolled, Plan};
 use mesh::tidings::Tidings;
 use mesh::topology::{Epoch, Space};
-use mesh::{Regions, Topology, handler, regions};
+use mesh::{Regions, Topology, handler, homes, regions};
 use node::Work;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// And how soon after something has.
 const TELL_SOON: Duration = Duration::from_millis(50);
 /// What nodes that hold nothing of coord are told.
-const FOLLOWED: [&str; 4] = [DOCUMENT, namespaces::DOCUMENT, regions::DOCUMENT, handler::DOCUMENT];
+const FOLLOWED: [&str; 5] =
+    [DOCUMENT, namespaces::DOCUMENT, regions::DOCUMENT, handler::DOCUMENT, homes::DOCUMENT];
 const DECIDE_EVERY: Duration = Duration::from_millis(100);
 /// How long a proposal may take before another is made.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mesh::conflict::Conflict;
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
-use mesh::{Region, RegionId, RegionState, Topology};
+use mesh::{Dot, Region, RegionId, RegionState, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,6 +75,19 @@ impl MeshHandle {
         let here = RegionId::of(&self.core.mesh.region);
         let all = table.iter().filter(|region| region.id != here).map(abroad).collect();
         (table.version, all)
+    }
+
+    /// How far this region is behind the others, in milliseconds, as of late.
+    pub fn lag_ms(&self) -> u64 {
+        self.core.mesh.board.lag_ms()
+    }
+
+    /// Other regions that have a write, as far as this node knows: it does if it gave the write its name.
+    pub async fn reached(&self, dot: Dot) -> Result<Vec<RegionId>, Code> {
+        let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
+        let (asker, answer) = oneshot::channel();
+        self.core.mesh.tell(Mail::Reached { dot, asker }, 0);
+        answer.await.map_err(|_| Code::Stopped)
     }
 
     /// The name of a region, if this node knows it.

@@ -26,7 +26,8 @@ use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
+use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
+use script::Scripts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -37,10 +38,6 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all mail is requests and frames, and each is moved once"
-)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,
@@ -52,6 +49,11 @@ pub(crate) enum Mail {
         after: Option<Bytes>,
         limit: usize,
         asker: oneshot::Sender<Result<ConflictPage, Code>>,
+    },
+    /// Which other regions have a write?
+    Reached {
+        dot: Dot,
+        asker: oneshot::Sender<Vec<RegionId>>,
     },
     Frames {
         from: NodeId,
@@ -230,6 +232,10 @@ impl Loop {
                 // Whoever asked may have gone away.
                 let _ = asker.send(page.ok_or(Code::NotInStep));
             }
+            Mail::Reached { dot, asker } => {
+                let _ =
+                    asker.send(self.machine.as_ref().map(|machine| machine.reached(dot)).unwrap_or_default());
+            }
             Mail::Frames { from, envelopes } => {
                 for envelope in envelopes {
                     self.step(now, Input::Received { from, envelope });
@@ -370,7 +376,8 @@ impl Loop {
             "the mesh begins"
         );
         self.core.mesh.board.set_topology(&topology);
-        self.machine = Some(Mesh::new(params, topology, &*self.view, replayed));
+        let machine = Mesh::new(params, topology, &*self.view, replayed);
+        self.machine = Some(machine.with_script(Box::new(Scripts::default())));
     }
 
     fn set_standing(&mut self, standing: Standing) {

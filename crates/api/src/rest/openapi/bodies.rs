@@ -76,6 +76,8 @@ pub fn schemas() -> Map<String, Value> {
         "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
         "Argument": schema(&[], object!({ "amount": 5 })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
+        "HomeWanted": schema(&["region"], object!({ "region": "eu-west", "epoch": 2 })),
+        "Script": schema(&["script"], object!({ "script": "larger(left, right)" })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
     let answers = object!({
@@ -109,6 +111,11 @@ pub fn schemas() -> Map<String, Value> {
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
         "Conflicts": schema(&["conflicts", "next_page"], object!({ "conflicts": [], "next_page": null })),
+        "Home": schema(&["namespace", "home_region", "epoch"], object!({
+            "namespace": "shop", "home_region": "eu-west", "epoch": 2,
+        })),
+        "Handler": schema(&["handler"], object!({ "handler": "widest", "script": "larger(left, right)" })),
+        "Handlers": schema(&["handlers"], object!({ "handlers": [{ "handler": "max", "built_in": true }] })),
         "Region": schema(&["region", "peers"], object!({
             "region": "us-east", "peers": ["10.1.0.1:2380"], "healthy": true, "lag_out_ms": 12, "lag_in_ms": 9,
             "acknowledged": 4711, "last": 4712, "trouble": null,

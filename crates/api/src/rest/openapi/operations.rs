@@ -27,11 +27,12 @@ impl Operation {
     }
 }
 
-pub const TAGS: [(&str, &str); 7] = [
+pub const TAGS: [(&str, &str); 8] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
     ("namespaces", "How many copies, which type, what happens to conflicts"),
+    ("handlers", "How custom values merge: built-in handlers and scripts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
     ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
     ("cluster", "The ring of nodes"),
@@ -141,6 +142,12 @@ pub const OPERATIONS: &[Operation] = &[
             "store",
             "Reads a range of keys in order: readKeyRange(start, end)",
         )
+    },
+    Operation {
+        params: &["type", "home_region", "since", "limit", "page", "timeout_ms"],
+        answers: &[(200, "Page"), (206, "Page")],
+        refusals: &[400, 404, 429, 503],
+        ..operation("get", "/v1/data", "data", "Finds records by type, home region and time")
     },
     Operation {
         params: &[
@@ -320,6 +327,53 @@ pub const OPERATIONS: &[Operation] = &[
         answers: &[(200, "Done")],
         refusals: &[400, 404, 409, 503],
         ..operation("delete", "/v1/namespaces/{ns}", "namespaces", "Deletes an empty namespace")
+    },
+    Operation {
+        params: &["{ns}"],
+        answers: &[(200, "Home")],
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/namespaces/{ns}/home", "namespaces", "The region that owns a namespace")
+    },
+    Operation {
+        params: &["{ns}"],
+        body: Some("HomeWanted"),
+        answers: &[(200, "Home")],
+        refusals: &[400, 404, 409, 429, 503],
+        ..operation(
+            "put",
+            "/v1/namespaces/{ns}/home",
+            "namespaces",
+            "Hands a namespace to a region: only that one writes it, and earlier owners lose; tell every region",
+        )
+    },
+    Operation {
+        answers: &[(200, "Handlers")],
+        refusals: &[503],
+        ..operation("get", "/v1/handlers", "handlers", "Lists the handlers")
+    },
+    Operation {
+        params: &["{handler}"],
+        answers: &[(200, "Handler")],
+        refusals: &[404, 503],
+        ..operation("get", "/v1/handlers/{handler}", "handlers", "Shows one")
+    },
+    Operation {
+        params: &["{handler}"],
+        body: Some("Script"),
+        answers: &[(200, "Handler"), (201, "Handler")],
+        refusals: &[400, 429, 503],
+        ..operation(
+            "put",
+            "/v1/handlers/{handler}",
+            "handlers",
+            "Registers a script, if it keeps the laws of merging on generated values",
+        )
+    },
+    Operation {
+        params: &["{handler}"],
+        answers: &[(200, "Done")],
+        refusals: &[404, 429, 503],
+        ..operation("delete", "/v1/handlers/{handler}", "handlers", "Forgets one")
     },
     Operation {
         params: &["limit", "page", "key"],
