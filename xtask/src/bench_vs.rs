@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 pub const HELP: &str = "\
   bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large]
-             loads that etcd and Althing in turn, and writes docs/benchmarks.md; --large adds a million keys
+             loads that etcd and Althing in turn (locks: etcd by transaction and watch, Althing by its service), and writes docs/benchmarks.md; --large adds a million keys
 ";
 
 /// One kind of load on one kind of cluster.
@@ -24,6 +24,8 @@ pub struct Scenario {
     pub nodes: usize,
     pub on: Medium,
     pub load: &'static [&'static str],
+    /// What etcd is asked beside it.
+    pub of_etcd: &'static [&'static str],
     /// Operations at full scale.
     pub total: u64,
 }
@@ -39,6 +41,9 @@ const PUT: &[&str] =
 const RANGE: &[&str] = &["range", "--clients", "1000", "--connections", "100", "--key-space", "100000"];
 const ONE: &[&str] = &["put", "--clients", "1", "--value-size", "256"];
 const WATCH: &[&str] = &["watch", "--watchers", "1000", "--streams", "10"];
+const LOCK: &[&str] = &["lock", "--locks", "100", "--clients", "100", "--connections", "100"];
+/// Its lock service is slower than what its clients do without it.
+const LOCK_OF_ETCD: &[&str] = &["--by", "keys"];
 const RENEW: &[&str] = &["lease-keep-alive", "--clients", "100", "--connections", "10"];
 
 const fn scenario(
@@ -48,7 +53,11 @@ const fn scenario(
     load: &'static [&'static str],
     total: u64,
 ) -> Scenario {
-    Scenario { title, nodes, on, load, total }
+    Scenario { title, nodes, on, load, of_etcd: &[], total }
+}
+
+const fn lock(title: &'static str, nodes: usize) -> Scenario {
+    Scenario { of_etcd: LOCK_OF_ETCD, ..scenario(title, nodes, Medium::Tmpfs, LOCK, 20_000) }
 }
 
 const SCENARIOS: &[Scenario] = &[
@@ -62,6 +71,8 @@ const SCENARIOS: &[Scenario] = &[
     scenario("put, one client, 3 nodes, tmpfs", 3, Medium::Tmpfs, ONE, 5_000),
     scenario("watch, 1000 watchers of one key, 10 streams", 1, Medium::Tmpfs, WATCH, 2_000),
     scenario("lease keep-alive, 100 clients, 1 node", 1, Medium::Tmpfs, RENEW, 100_000),
+    lock("lock and unlock, 100 locks, 100 clients, 1 node", 1),
+    lock("lock and unlock, 100 locks, 100 clients, 3 nodes", 3),
 ];
 
 struct Options {
@@ -148,6 +159,9 @@ fn run_once(options: &Options, scenario: &Scenario, system: System) -> Result<Fi
     let cluster = Cluster::start(options, system, scenario.nodes, parent)?;
     let total = (scenario.total * options.scale_percent / 100).max(100).to_string();
     let mut args: Vec<&str> = scenario.load.to_vec();
+    if system == System::Etcd {
+        args.extend(scenario.of_etcd);
+    }
     args.extend(["--total", &total]);
     bench(options, &cluster, &args)
 }

@@ -1,10 +1,11 @@
 //! Chores of the workspace, with the standard library alone.
 //! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! compares with a real etcd.
+//! and `bench-vs` compare with a real etcd, `costs` counts instructions.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
 mod bench_vs;
+mod costs;
 mod diff_etcd;
 mod tidy;
 
@@ -23,13 +24,14 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("bench-vs") => bench_vs::run(root(), std::env::args().skip(2).collect()),
         Some("check") => check(),
+        Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
-            print!("{HELP}{}", bench_vs::HELP);
+            print!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
             ExitCode::SUCCESS
         }
         _ => {
-            eprint!("{HELP}{}", bench_vs::HELP);
+            eprint!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
             ExitCode::from(2)
         }
     }

@@ -10,13 +10,14 @@ mod hpack;
 mod keep_alive;
 mod lane;
 mod lock;
+mod lock_by_keys;
 mod options;
 mod process;
 mod report;
 mod stats;
 mod wire;
 
-pub use options::{DataKind, Load, Options};
+pub use options::{DataKind, Load, LockBy, Options};
 pub use report::Report;
 
 use base::Rng;
@@ -24,6 +25,7 @@ use calls::{Caller, Keys, Kind};
 use fan_out::Stream;
 use lane::Lane;
 use lock::Lockers;
+use lock_by_keys::Seekers;
 use process::usage;
 use stats::{Goal, Stats};
 use std::cell::{Cell, RefCell};
@@ -169,12 +171,24 @@ impl Run<'_> {
                 let run = |wire, clients, _| keep_alive::run(wire, clients, self.stats.clone());
                 self.on_each(wires, run).await?;
             }
-            Load::Lock { locks } => {
-                let run = |wire, clients, nth| {
-                    let rng = Rng::new(self.options.seed.wrapping_add(nth));
-                    Lockers { wire, clients, locks: *locks, rng, stats: self.stats.clone() }.run()
-                };
-                self.on_each(wires, run).await?;
+            Load::Lock { locks, by } => {
+                let rng = |nth| Rng::new(self.options.seed.wrapping_add(nth));
+                match by {
+                    LockBy::Service => {
+                        let run = |wire, clients, nth| {
+                            let (rng, stats) = (rng(nth), self.stats.clone());
+                            Lockers { wire, clients, locks: *locks, rng, stats }.run()
+                        };
+                        self.on_each(wires, run).await?;
+                    }
+                    LockBy::Keys => {
+                        let run = |wire, clients, nth| {
+                            let (rng, stats) = (rng(nth), self.stats.clone());
+                            Seekers { wire, clients, locks: *locks, rng, stats }.run()
+                        };
+                        self.on_each(wires, run).await?;
+                    }
+                }
             }
             load => self.call_all(load.kind().expect("every other load is made of calls"), wires).await,
         }

@@ -1,7 +1,7 @@
 //! The command line of `bench`.
 
 use crate::calls::{Keys, Kind};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 
 #[derive(Args, Clone, Debug)]
@@ -94,6 +94,10 @@ pub enum Load {
         /// How many locks there are; each time a client takes one of them at random
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
         locks: u64,
+        /// `service` asks the lock service; `keys` does as etcd's client does without one: a transaction, a watch to
+        /// wait, a delete
+        #[arg(long, value_enum, default_value_t = LockBy::Service)]
+        by: LockBy,
     },
     /// The data API over HTTP: each client has a connection of its own, which it keeps
     Data {
@@ -109,6 +113,12 @@ pub enum Load {
         )]
         http_endpoints: Vec<String>,
     },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LockBy {
+    Service,
+    Keys,
 }
 
 /// What is asked of the data API.
@@ -154,7 +164,8 @@ impl Load {
             Load::Data { kind: DataKind::Mixed { reads_percent }, .. } => {
                 format!("data mixed, {reads_percent} % reads")
             }
-            Load::Lock { locks } => format!("lock and unlock, {locks} locks"),
+            Load::Lock { locks, by: LockBy::Service } => format!("lock and unlock, {locks} locks"),
+            Load::Lock { locks, by: LockBy::Keys } => format!("lock and unlock by keys, {locks} locks"),
         }
     }
 }

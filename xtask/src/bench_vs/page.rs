@@ -24,7 +24,9 @@ pub fn write(
         .map(|(title, rounds)| (title.clone(), [Figures::median(&rounds[0]), Figures::median(&rounds[1])]))
         .collect();
     let mut page = head(options);
-    page += "## Loads\n\nCPU is that of all server processes together, for each operation or event.\n\n";
+    page += "## Loads\n\nCPU is that of all server processes together, for each operation or event. Locks \
+             are taken from etcd as its own client does it, by a transaction and a watch, and from Althing by its lock \
+             service.\n\n";
     page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
     for (title, [etcd, althing]) in &medians {
         line(&mut page, title, "etcd", etcd);

@@ -62,6 +62,7 @@ enum Call {
 }
 
 struct Waiting {
+    call: fast::Call,
     count: calls::Call,
     deadline: Option<Instant>,
     /// What was asked, if the answer may turn out to be one for the router.
@@ -289,7 +290,7 @@ impl Connection {
         };
         let count = || calls::Call::begin(method, gathering.begun);
         match asked {
-            Asked::Core(ask) => self.submit(stream, ask, count(), head, whole),
+            Asked::Core(ask) => self.submit((stream, gathering.call), ask, count(), head, whole),
             Asked::Refused(code) => self.refuse(stream, count(), &refusal::render(code)),
             Asked::Unusual => {
                 if let Some(bridged) = self.bridge(stream, head, None) {
@@ -302,7 +303,14 @@ impl Connection {
         }
     }
 
-    fn submit(&mut self, stream: StreamId, ask: Request, count: calls::Call, head: Head, body: Bytes) {
+    fn submit(
+        &mut self,
+        (stream, call): (StreamId, fast::Call),
+        ask: Request,
+        count: calls::Call,
+        head: Head,
+        body: Bytes,
+    ) {
         let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
         let may_be_large = matches!(ask, Request::Range(_));
         if let Err(code) = fast.handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
@@ -311,7 +319,7 @@ impl Connection {
         let patience = head.get(calls::TIMEOUT).and_then(|value| calls::parse_timeout(value));
         let deadline = patience.and_then(|patience| self.clock.add(stream, patience));
         let again = may_be_large.then(|| Box::new((head, body)));
-        self.calls.insert(stream, Call::Waiting(Waiting { count, deadline, again }));
+        self.calls.insert(stream, Call::Waiting(Waiting { call, count, deadline, again }));
     }
 
     /// Whether there were answers.
@@ -329,7 +337,7 @@ impl Connection {
                     Ok(reply) if matches!(reply.body, Body::Large(_)) => self.ask_again(stream, waiting),
                     Ok(reply) => {
                         waiting.count.end(tonic::Code::Ok);
-                        fast.answer(&mut self.machine, stream, reply, term);
+                        fast.answer(&mut self.machine, (stream, waiting.call), reply, term);
                     }
                     Err(code) => self.refuse(stream, waiting.count, &refusal::render(code)),
                 }

@@ -1,10 +1,11 @@
-//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, and Range unless the answer is large.
+//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, Range unless the answer is large, and the
+//! Unlock of etcd's lock service, which is a delete.
 //! A head and a whole message go in, a request for the core comes out; a reply of the core goes in, an answer comes
 //! out. It decides nothing that the services do not decide: what is parsed, validated and rendered is so by the same
 //! functions, and whatever is in any way unusual is left to them.
 
 use crate::figures::{Figures, Method};
-use crate::grpc::{kv, who};
+use crate::grpc::{etcd_lock, kv, who};
 use base::Code;
 use bytes::{Buf, Bytes};
 use coord::reply::{Body, Reply};
@@ -13,6 +14,7 @@ use http2::{Connection, Field, Head, StreamId};
 use prost::Message;
 use proto::Frugal;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
+use proto::v3lockpb::{UnlockRequest, UnlockResponse};
 use server::Handle;
 use std::sync::Arc;
 
@@ -38,13 +40,15 @@ pub enum Call {
     Range,
     Txn,
     DeleteRange,
+    Unlock,
 }
 
-const PATHS: [(&str, Call); 4] = [
+const PATHS: [(&str, Call); 5] = [
     ("/etcdserverpb.KV/Put", Call::Put),
     ("/etcdserverpb.KV/Range", Call::Range),
     ("/etcdserverpb.KV/Txn", Call::Txn),
     ("/etcdserverpb.KV/DeleteRange", Call::DeleteRange),
+    ("/v3lockpb.Lock/Unlock", Call::Unlock),
 ];
 
 /// What a message asks for.
@@ -92,15 +96,26 @@ impl Fast {
     }
 
     /// A large range is not answered here.
-    pub fn answer(&self, connection: &mut Connection, stream: StreamId, reply: Reply, raft_term: u64) {
+    pub fn answer(
+        &self,
+        connection: &mut Connection,
+        (stream, call): (StreamId, Call),
+        reply: Reply,
+        raft_term: u64,
+    ) {
         let Reply { revision, body } = reply;
         let header = who::header_at(&self.handle, revision, raft_term);
-        match body {
-            Body::Put(put) => send(connection, stream, &kv::render_put(header, put)),
-            Body::Range(range) => send(connection, stream, &kv::render_range(header, range)),
-            Body::Txn(txn) => send(connection, stream, &kv::render_txn(header, txn)),
-            Body::Delete(delete) => send(connection, stream, &kv::render_delete(header, delete)),
-            other => unreachable!("no call of these is answered by {other:?}"),
+        match (call, body) {
+            (Call::Put, Body::Put(put)) => send(connection, stream, &kv::render_put(header, put)),
+            (Call::Range, Body::Range(range)) => send(connection, stream, &kv::render_range(header, range)),
+            (Call::Txn, Body::Txn(txn)) => send(connection, stream, &kv::render_txn(header, txn)),
+            (Call::DeleteRange, Body::Delete(delete)) => {
+                send(connection, stream, &kv::render_delete(header, delete));
+            }
+            (Call::Unlock, Body::Delete(_)) => {
+                send(connection, stream, &UnlockResponse { header: Some(header) });
+            }
+            (call, other) => unreachable!("{call:?} is not answered by {other:?}"),
         }
     }
 }
@@ -121,6 +136,7 @@ fn parse(call: Call, message: Bytes) -> Option<Result<Ask, Code>> {
         Call::Put => kv::parse_put(decode::<PutRequest>(message)?).map(Ask::Put),
         Call::DeleteRange => kv::parse_delete(decode::<DeleteRangeRequest>(message)?).map(Ask::Delete),
         Call::Txn => kv::parse_txn(decode::<TxnRequest>(message)?).map(Ask::Txn),
+        Call::Unlock => Ok(etcd_lock::parse_unlock(decode::<UnlockRequest>(message)?)),
         Call::Range => kv::parse_range(decode::<RangeRequest>(message)?)
             .map(|range| Ask::Range(Range { in_pieces: true, ..range })),
     };

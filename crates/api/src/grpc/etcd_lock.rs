@@ -39,13 +39,17 @@ impl Lock for EtcdLockService {
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
-        let keys = KeyRange::single(request.into_inner().key);
-        let delete = Ask::Delete(Delete { keys, prev_kv: false });
+        let delete = parse_unlock(request.into_inner());
         delete.validate(&Limits::default()).map_err(refusal::render)?;
         let reply = self.handle.submit(delete).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         Ok(Response::new(UnlockResponse { header }))
     }
+}
+
+/// Whatever key it is given goes.
+pub fn parse_unlock(request: UnlockRequest) -> Ask {
+    Ask::Delete(Delete { keys: KeyRange::single(request.key), prev_kv: false })
 }
 
 /// Waits until the lock is held: for a lock without a value, for a candidate with its own.

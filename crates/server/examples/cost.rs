@@ -1,0 +1,275 @@
+//! The work of one operation in the rooms that decide, without threads, sockets and disks, to be counted by callgrind.
+//! `cost put|range|watch OPERATIONS BATCH MEMBERS` starts a cluster in this process whose network and disks are perfect,
+//! carries out so many operations of which BATCH come together, and prints how many answers or events came out. Run
+//! it with two numbers of operations: the difference is theirs alone. `cargo xtask costs` does.
+
+use base::{Boot, Index, Instant, KeyRange, LeaseId, NodeId, Position, Revision, Table, Term, Token, View};
+use bytes::Bytes;
+use coord::request::{self, Put, Range};
+use coord::watch::{self, Create, Credit, Filters, StreamId};
+use coord::{Command, Member};
+use node::consensus::{Params, Request, Work};
+use node::member::config_of;
+use node::{Apply, Consensus, Frame, Input, apply, compactor, leases};
+use raft::Restoring;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const KEY_BYTES: usize = 32;
+const VALUE_BYTES: usize = 256;
+const KEYS: u64 = 10_000;
+/// Of one key, on as many streams as there are tens.
+const WATCHERS: u64 = 1_000;
+const LEADER: usize = 0;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Put,
+    Range,
+    Watch,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |nth: usize| arguments.get(nth).and_then(|text| text.parse::<u64>().ok()).filter(|n| *n > 0);
+    let kind = match arguments.first().map(String::as_str) {
+        Some("put") => Some(Kind::Put),
+        Some("range") => Some(Kind::Range),
+        Some("watch") => Some(Kind::Watch),
+        _ => None,
+    };
+    let (Some(kind), Some(operations), Some(batch), Some(members)) = (kind, number(1), number(2), number(3))
+    else {
+        return say("cost put|range|watch OPERATIONS BATCH MEMBERS");
+    };
+    let mut cluster = Cluster::start(members);
+    // The same for every number of operations, so that it falls out of the difference.
+    (0..KEYS).for_each(|key| cluster.ask(propose(key)));
+    cluster.run();
+    if kind == Kind::Watch {
+        cluster.watch();
+    }
+    cluster.came = 0;
+    for nth in 0..operations {
+        cluster.ask(match kind {
+            Kind::Put => propose(nth * 7_919 % KEYS),
+            Kind::Range => {
+                Work::Read(request::Request::Range(Range::of(KeyRange::single(key(nth * 7_919 % KEYS)))))
+            }
+            Kind::Watch => propose(0),
+        });
+        if (nth + 1) % batch == 0 {
+            cluster.run();
+        }
+    }
+    cluster.run();
+    say(&cluster.came.to_string());
+}
+
+#[expect(clippy::print_stdout, reason = "a tool speaks to whoever runs it")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// Made without formatting, which would be a good part of what is counted.
+fn key(nth: u64) -> Bytes {
+    let mut key = [b'k'; KEY_BYTES];
+    key[KEY_BYTES - 8..].copy_from_slice(&nth.to_be_bytes());
+    Bytes::copy_from_slice(&key)
+}
+
+fn propose(nth: u64) -> Work {
+    let put = Put {
+        key: key(nth),
+        value: Some(vec![7; VALUE_BYTES].into()),
+        lease: Some(LeaseId::NONE),
+        prev_kv: false,
+    };
+    let mut bytes = Vec::new();
+    Command::from_request(request::Request::Put(put)).expect("a put is a command").encode(&mut bytes);
+    Work::Propose(bytes.into())
+}
+
+/// A store to which nothing is ever flushed: all there is lies in memory above it.
+struct Nothing;
+
+impl View for Nothing {
+    fn get(&self, _: Table, _: &[u8]) -> Option<Bytes> {
+        None
+    }
+
+    fn scan(&self, _: Table, _: Bound<&[u8]>, _: Bound<&[u8]>, _: &mut dyn FnMut(&[u8], &[u8]) -> bool) {}
+}
+
+struct Cluster {
+    members: Vec<(Consensus, Apply)>,
+    /// What the leader was asked for and has not looked at.
+    asked: Vec<Work>,
+    tokens: u64,
+    to_do: VecDeque<(usize, Input)>,
+    /// Answers, or events where somebody watches.
+    came: u64,
+    watched: bool,
+}
+
+impl Cluster {
+    fn start(count: u64) -> Cluster {
+        let founders: Vec<Member> = (1..=count).map(founder).collect();
+        let members = founders.iter().map(|member| machine(member.id, &founders)).collect();
+        let mut cluster = Cluster {
+            members,
+            asked: Vec::new(),
+            tokens: 0,
+            to_do: VecDeque::new(),
+            came: 0,
+            watched: false,
+        };
+        cluster.to_do.push_back((LEADER, Input::Campaign));
+        cluster.run();
+        assert!(cluster.members[LEADER].0.status().leader.is_some(), "nobody else stood");
+        cluster
+    }
+
+    fn ask(&mut self, work: Work) {
+        self.asked.push(work);
+    }
+
+    fn watch(&mut self) {
+        self.watched = true;
+        let credit = Credit { responses: i64::MAX / 2, bytes: i64::MAX / 2 };
+        for stream in (0..WATCHERS / 100).map(StreamId) {
+            self.apply(LEADER, apply::Input::Watch(watch::Input::Open { stream, credit }));
+            for _ in 0..100 {
+                let create = Create {
+                    stream,
+                    id: None,
+                    keys: KeyRange::single(key(0)),
+                    start: Revision::ZERO,
+                    prev_kv: false,
+                    filters: Filters::default(),
+                    progress_notify: false,
+                    fragment: false,
+                };
+                self.apply(LEADER, apply::Input::Watch(watch::Input::Create(create)));
+            }
+        }
+        self.run();
+    }
+
+    /// Everything that follows from what was asked for, until nothing does.
+    fn run(&mut self) {
+        let mut inputs = Vec::new();
+        for work in std::mem::take(&mut self.asked) {
+            self.tokens += 1;
+            let token = Token(self.tokens);
+            inputs.push(Input::Request(Request { token, deadline: Instant::FAR_FUTURE, work }));
+        }
+        self.turn(LEADER, inputs);
+        while let Some((member, input)) = self.to_do.pop_front() {
+            self.turn(member, vec![input]);
+        }
+    }
+
+    fn turn(&mut self, member: usize, inputs: Vec<Input>) {
+        let mut out = node::consensus::Output::default();
+        let consensus = &mut self.members[member].0;
+        inputs.into_iter().for_each(|input| consensus.step(Instant::ZERO, input, &mut out));
+        consensus.collect(Instant::ZERO, &mut out);
+        for (to, frame) in out.send {
+            self.deliver(member, to, frame);
+        }
+        self.to_do.extend(out.persist.into_iter().map(|persist| (member, Input::Persisted(persist.seq))));
+        if let Some(term) = out.leading {
+            self.apply(member, apply::Input::Leading(term));
+        }
+        if !out.committed.is_empty() {
+            self.apply(member, apply::Input::Committed(out.committed));
+        }
+        for batch in out.reads {
+            self.apply(member, apply::Input::Read(batch));
+        }
+        assert!(out.refused.is_empty(), "nothing is refused: {:?}", out.refused);
+    }
+
+    /// As another process would get it: encoded and decoded.
+    fn deliver(&mut self, from: usize, to: NodeId, frame: Frame) {
+        let frame = Frame::decode(frame.encode()).expect("what was encoded can be decoded");
+        self.to_do.push_back((to.0 as usize - 1, Input::Received { from: id(from), frame }));
+    }
+
+    fn apply(&mut self, member: usize, input: apply::Input) {
+        let mut out = apply::Output::default();
+        let machine = &mut self.members[member].1;
+        machine.step(Instant::ZERO, &Nothing, input, &mut out);
+        self.came += match self.watched {
+            true => out.watch.iter().map(|response| response.event_count() as u64).sum(),
+            false => out.replies.iter().filter(|(_, outcome)| outcome.is_ok()).count() as u64,
+        };
+        let configs = out.members.iter().map(|(index, members)| (*index, config_of(members))).collect();
+        let index: Index = machine.applied_index();
+        self.to_do.push_back((member, Input::Applied { index, finished: out.finished, configs }));
+        for proposals in out.proposals {
+            self.to_do.push_back((member, Input::Lessor(proposals)));
+        }
+    }
+}
+
+fn id(member: usize) -> NodeId {
+    NodeId(member as u64 + 1)
+}
+
+fn founder(nth: u64) -> Member {
+    Member {
+        id: NodeId(nth),
+        name: format!("m{nth}"),
+        peer_urls: vec![format!("http://m{nth}")],
+        client_urls: Vec::new(),
+        learner: false,
+    }
+}
+
+fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
+    let params = apply::Params {
+        me,
+        boot: Boot(1),
+        flush_interval: Duration::MAX,
+        flush_bytes: usize::MAX,
+        range_bytes: 1 << 20,
+        watch: watch::Params {
+            progress_interval: Duration::MAX,
+            fragment_bytes: 1 << 20,
+            batch_revisions: 1_000,
+            batch_bytes: 1 << 20,
+            watches_max: WATCHERS as usize,
+        },
+        leases: leases::Params { election: Duration::MAX, checkpoint_interval: Duration::MAX },
+        founders: founders.to_vec(),
+        quota_bytes: 0,
+        history: coord::Window::NONE,
+        compaction: compactor::Params {
+            keep: None,
+            lag_max: compactor::Lag { age: Duration::MAX, revisions: u64::MAX },
+            interval: Duration::MAX,
+            patience: Duration::MAX,
+            grace: Duration::MAX,
+        },
+    };
+    let apply = Apply::restore(params, Instant::ZERO, &Nothing).expect("there is nothing to be damaged");
+    let raft = raft::Params {
+        id: me,
+        voters: founders.iter().map(|member| member.id).collect(),
+        heartbeat_ticks: 10,
+        election_ticks: 100,
+        seed: 1,
+        log_keep_entries: 1_000,
+        tail_was_cut: false,
+    };
+    let nowhere = Position { term: Term::ZERO, index: Index(0) };
+    let restored = Restoring::default().finish(nowhere).expect("an empty log has no gap");
+    let consensus = Consensus::new(Params { raft, retry_after: Duration::MAX }, restored, Boot(1));
+    (consensus, apply)
+}
