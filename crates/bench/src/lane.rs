@@ -61,13 +61,16 @@ impl Lane {
         let mut under_way = UnderWay::default();
         let mut due = Instant::now();
         let mut open = true;
-        while open || under_way.count() > 0 {
+        loop {
             while open && under_way.count() < *clients && due <= Instant::now() {
                 open = stats.borrow_mut().begin(Instant::now());
                 if open {
                     under_way.begin(caller.issue(wire), due);
                     due += interval;
                 }
+            }
+            if !open && under_way.count() == 0 {
+                return Ok(());
             }
             let mut take = |_: &mut Wire, event: Event| {
                 if let Event::End { stream, outcome } = event
@@ -81,6 +84,5 @@ impl Lane {
                 () = tokio::time::sleep_until(due.into()), if open => {}
             }
         }
-        Ok(())
     }
 }

@@ -50,8 +50,11 @@ fn main() -> ExitCode {
         print!("{HELP}");
         return ExitCode::SUCCESS;
     }
-    // Assertions that fail are findings and are reported with their seed.
-    std::panic::set_hook(Box::new(|_| {}));
+    // Assertions that fail are findings and are reported with their seed; where one of them is looked at, it may
+    // say where it was.
+    if options.seed.is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     if options.mutants {
         return hunt_all(&options);
     }

@@ -94,7 +94,10 @@ fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US + CALM_US)?;
     world.check_compacted()?;
     if world.tally.answered == answered {
-        return Err(not_live("nothing is answered although faults have stopped".into()));
+        return Err(not_live(format!(
+            "nothing is answered although faults have stopped: {}",
+            standings(world)
+        )));
     }
     world.clients.stopped = true;
     world.run_until(STORM_US + CALM_US + SETTLE_US)?;
@@ -115,7 +118,10 @@ fn fight_through(world: &mut World) -> Checked {
     let answered = world.tally.answered;
     world.run_until(STORM_US + RECOVERY_US)?;
     if world.tally.answered == answered {
-        return Err(not_live("nothing is answered although faults have stopped".into()));
+        return Err(not_live(format!(
+            "nothing is answered although faults have stopped: {}",
+            standings(world)
+        )));
     }
     world.contenders.stopped = true;
     world.run_until(SEED_US)?;
@@ -148,11 +154,16 @@ fn read_everything_everywhere(world: &mut World) -> Checked {
         asked.iter().find(|read| !matches!(world.clients.history[**read].outcome, Outcome::Done(_)));
     match unanswered {
         Some(_) => {
-            let standing = hosts.iter().map(|host| world.standing(*host)).collect::<Vec<_>>().join("; ");
-            Err(not_live(format!("a member of the healed cluster does not answer a read: {standing}")))
+            let standings = standings(world);
+            Err(not_live(format!("a member of the healed cluster does not answer a read: {standings}")))
         }
         None => Ok(()),
     }
+}
+
+fn standings(world: &World) -> String {
+    let members = world.member_hosts();
+    members.into_iter().map(|host| world.standing(host)).collect::<Vec<_>>().join("; ")
 }
 
 fn same_everywhere(world: &World) -> Checked {

@@ -186,10 +186,21 @@ fn one_is_elected_after_the_other_and_listeners_hear_of_it() {
 fn the_load_of_locks_leaves_none_of_them_held() {
     let member = Plan::single().start_ready();
     let shape = ["--locks", "3", "--clients", "12", "--connections", "2", "--total", "300", "--json"];
-    let ran = finish(&member, &[&["bench", "lock"], &shape[..]].concat());
+    for by in ["service", "keys"] {
+        let ran = finish(&member, &[&["bench", "lock", "--by", by], &shape[..]].concat());
+        let report: serde_json::Value = serde_json::from_str(&text(&ran.stdout)).unwrap();
+        assert_eq!((&report["ops"], &report["errors"]), (&300.into(), &0.into()), "{by}: {report}");
+        assert_eq!(out(&member, &["lock", "ls"], ""), "");
+    }
+}
+
+#[test]
+fn a_paced_load_ends_when_its_time_is_over() {
+    let member = Plan::single().start_ready();
+    let shape = ["--rate", "50", "--duration", "300ms", "--clients", "4", "--connections", "2", "--json"];
+    let ran = finish(&member, &[&["bench", "put"], &shape[..]].concat());
     let report: serde_json::Value = serde_json::from_str(&text(&ran.stdout)).unwrap();
-    assert_eq!((&report["ops"], &report["errors"]), (&300.into(), &0.into()), "{report}");
-    assert_eq!(out(&member, &["lock", "ls"], ""), "");
+    assert_eq!(&report["errors"], &0, "{report}");
 }
 
 #[test]
