@@ -36,6 +36,7 @@ mod raw;
 mod regions;
 mod rest;
 mod rest_data;
+mod rest_handlers;
 mod rest_malformed;
 mod rest_store;
 mod rest_verbs;
