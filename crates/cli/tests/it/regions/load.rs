@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const REGISTERS: u64 = 12;
+/// A set is rewritten whole with every element, so there are several.
+const SETS: u64 = 16;
 
 /// What one region has done, as far as its client knows.
 #[derive(Default)]
@@ -116,7 +118,7 @@ impl Client<'_> {
 
     fn add_element(&mut self) {
         let element = format!("{}-{}", self.region, self.n);
-        let answer = self.node().post("/v1/crdt/set:s/add", &format!(r#"{{"element":"{element}"}}"#));
+        let answer = self.node().post(&of_set(&element, "add"), &format!(r#"{{"element":"{element}"}}"#));
         let place = match self.done(&answer) {
             true => &mut self.ledger.kept,
             false => &mut self.ledger.uncertain,
@@ -130,7 +132,7 @@ impl Client<'_> {
             return;
         }
         let Some(element) = self.ledger.kept.pop_first() else { return };
-        let answer = self.node().post("/v1/crdt/set:s/remove", &format!(r#"{{"element":"{element}"}}"#));
+        let answer = self.node().post(&of_set(&element, "remove"), &format!(r#"{{"element":"{element}"}}"#));
         let place = match self.done(&answer) {
             true => &mut self.ledger.removed,
             false => &mut self.ledger.uncertain,
@@ -182,15 +184,25 @@ pub fn check(ledgers: &[Ledger], node: Rest, conflicts: &[Value]) {
         numeric.holds((shown * 4.0) as i64),
         "the number is {shown}, acknowledged were quarters {numeric:?}"
     );
-    check_set(ledgers, &node.get("/v1/crdt/set:s").json());
+    check_sets(ledgers, node);
     for n in 0..REGISTERS {
         check_register(ledgers, &format!("reg-{n}"), node, conflicts);
     }
 }
 
-fn check_set(ledgers: &[Ledger], set: &Value) {
-    let shown: BTreeSet<&str> =
-        set["elements"].as_array().unwrap().iter().map(|element| element.as_str().unwrap()).collect();
+/// The set that an element belongs to.
+fn of_set(element: &str, word: &str) -> String {
+    let n: u64 = element.rsplit('-').next().unwrap().parse().unwrap();
+    format!("/v1/crdt/set:s{}/{word}", n / 8 % SETS)
+}
+
+fn check_sets(ledgers: &[Ledger], node: Rest) {
+    let mut shown = BTreeSet::new();
+    for n in 0..SETS {
+        let set = node.get(&format!("/v1/crdt/set:s{n}")).json();
+        let elements = set["elements"].as_array().cloned().unwrap_or_default();
+        shown.extend(elements.iter().map(|element| element.as_str().unwrap().to_owned()));
+    }
     for ledger in ledgers {
         let back = ledger.removed.iter().find(|element| shown.contains(element.as_str()));
         assert_eq!(back, None, "was removed and is back");
