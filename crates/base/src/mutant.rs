@@ -117,6 +117,8 @@ mutants! {
     ConfigLostAtStart = "config-lost-at-start",
     /// Who was removed goes before those who may need its vote know of it.
     RemovedGoesAtOnce = "removed-goes-at-once",
+    /// The only voter speaks as leader before its vote for itself is durable.
+    LeadsBeforeItsVote = "leads-before-its-vote",
     /// Who was removed still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
     /// A learner counts for quorums.

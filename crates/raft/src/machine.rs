@@ -126,6 +126,8 @@ pub struct Raft {
     /// Counts elections that this member saw time out, so that each draws a new timeout.
     round: u64,
     persist_seq: u64,
+    /// What this member would come back in, if it crashed now.
+    durable_term: Term,
     in_flight: VecDeque<InFlight>,
     released: Option<Index>,
     /// Messages that became free by a completion since the last `collect`.
@@ -138,6 +140,8 @@ pub struct Raft {
 struct InFlight {
     seq: u64,
     ready_number: u64,
+    /// In which this member is, once it is durable.
+    term: Term,
     installs: bool,
     then_send: Vec<Message>,
 }
@@ -213,6 +217,7 @@ impl Raft {
             params,
             round: 0,
             persist_seq: 0,
+            durable_term: restored.term,
             in_flight: VecDeque::new(),
             released,
             freed: Vec::new(),
@@ -412,6 +417,7 @@ impl Raft {
         while let Some(done) = self.in_flight.front().filter(|flight| flight.seq <= seq) {
             number = Some(done.ready_number);
             let done = self.in_flight.pop_front().expect("front() saw it");
+            self.durable_term = done.term;
             self.freed.extend(done.then_send);
         }
         if let Some(number) = number {
@@ -449,7 +455,7 @@ impl Raft {
 
     /// Hands out everything that follows from the inputs so far.
     pub fn collect(&mut self, out: &mut Output) {
-        out.send.append(&mut self.freed);
+        std::mem::take(&mut self.freed).into_iter().for_each(|message| self.route(message, out));
         while self.node.has_ready() {
             let ready = self.node.ready();
             self.collect_ready(ready, out);
@@ -460,21 +466,21 @@ impl Raft {
     }
 
     fn collect_ready(&mut self, mut ready: Ready, out: &mut Output) {
-        for message in ready.take_messages() {
-            self.route(Message(message), out);
-        }
+        let at_once = ready.take_messages().into_iter().map(Message).collect();
+        let mut then_send = self.hold_until_elected(at_once, out);
         for read in ready.take_read_states() {
             out.reads.push(ReadReady { context: read.request_ctx.into(), index: Index(read.index) });
         }
         out.committed.extend(ready.take_committed_entries().into_iter().map(Entry::from_library));
-        let then_send = self.hold_back(ready.take_persisted_messages(), out);
+        then_send.extend(self.hold_back(ready.take_persisted_messages(), out));
         let install = self.install_of(&ready, out);
         let entries = ready.take_entries();
         self.node.raft.mut_store().append(&entries);
         let records = records_of(install, &ready, entries);
         let number = ready.number();
         self.node.advance_append_async(ready);
-        let flight = InFlight { seq: 0, ready_number: number, installs: install.is_some(), then_send };
+        let term = Term(self.node.raft.term);
+        let flight = InFlight { seq: 0, ready_number: number, term, installs: install.is_some(), then_send };
         self.persist(install, records, flight, out);
     }
 
@@ -494,15 +500,28 @@ impl Raft {
         }
         let is_done = planted(Mutant::AckBeforeFsync) || nothing_new && self.in_flight.is_empty();
         if is_done {
-            out.send.extend(flight.then_send);
+            self.durable_term = flight.term;
+            flight.then_send.into_iter().for_each(|message| self.route(message, out));
             self.node.on_persist_ready(flight.ready_number);
         } else if nothing_new {
             let last = self.in_flight.back_mut().expect("checked not empty");
             last.ready_number = flight.ready_number;
+            last.term = flight.term;
             last.then_send.extend(flight.then_send);
         } else {
             self.in_flight.push_back(flight);
         }
+    }
+
+    /// What a leader says may go before its own disk has it. But whoever is the only voter has elected itself in this
+    /// very moment, and if it forgot that in a crash, it would lead the same term again with other entries.
+    fn hold_until_elected(&self, messages: Vec<Message>, out: &mut Output) -> Vec<Message> {
+        let is_durable = Term(self.node.raft.term) == self.durable_term;
+        if is_durable || planted(Mutant::LeadsBeforeItsVote) {
+            messages.into_iter().for_each(|message| self.route(message, out));
+            return Vec::new();
+        }
+        messages
     }
 
     /// Sorts a follower's messages into those that may go at once and those that wait for the disk.

@@ -90,7 +90,7 @@ impl World {
     fn addition(&mut self) -> MemberChange {
         let number = self.hosts.len();
         let host = new_host(number, &mut self.rng);
-        let learner = self.rng.chance(400_000);
+        let learner = self.rng.chance(self.settings.bias.learners);
         let member = Member { learner, ..member_of(&host) };
         self.hosts.push(host);
         self.network.grow();
@@ -183,6 +183,15 @@ impl World {
         };
         let lost = |host: &usize| self.operators.lost == Some(self.hosts[*host].id);
         (0..self.hosts.len()).filter(|host| belongs(host) && !lost(host)).collect()
+    }
+
+    /// A member that knows nothing yet elects nobody who knows more, for some time: its disk might be a new one.
+    pub fn has_empty_member(&self) -> bool {
+        let is_empty = |host: usize| {
+            let process = self.hosts[host].process.as_ref();
+            process.is_some_and(|process| process.member.consensus.status().last == Index::ZERO)
+        };
+        self.member_hosts().into_iter().any(is_empty)
     }
 
     /// Where a host stands, in a few words.

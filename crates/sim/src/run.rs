@@ -43,10 +43,10 @@ pub enum Kind {
 impl Kind {
     /// Every fourth world without a bias is about locks.
     fn of(scenario: &Scenario, seed: u64) -> Kind {
-        match scenario.name {
-            name if name == scenario::LOCKS.name => Kind::Locks,
-            name if name == scenario::STORM.name && seed.is_multiple_of(4) => Kind::Locks,
-            _ => Kind::Mixed,
+        let is_storm = scenario.name == scenario::STORM.name;
+        match scenario.bias.only_locks || is_storm && seed.is_multiple_of(4) {
+            true => Kind::Locks,
+            false => Kind::Mixed,
         }
     }
 }
@@ -117,6 +117,9 @@ fn fight_through(world: &mut World) -> Checked {
     world.calm_down();
     let answered = world.tally.answered;
     world.run_until(STORM_US + RECOVERY_US)?;
+    if world.tally.answered == answered && world.has_empty_member() {
+        world.run_until(STORM_US + CALM_US + RECOVERY_US)?;
+    }
     if world.tally.answered == answered {
         return Err(not_live(format!(
             "nothing is answered although faults have stopped: {}",

@@ -21,6 +21,8 @@ pub struct Scenario {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bias {
+    /// How many members there are at first, one of these.
+    pub members: &'static [usize],
     /// With their weights.
     pub faults: &'static [(u64, Fault)],
     /// Between two faults, in µs.
@@ -29,6 +31,8 @@ pub struct Bias {
     pub short_log: bool,
     /// Between two changes of the cluster, in µs.
     pub change_pause: (u64, u64),
+    /// How often whoever is added has no vote at first, in a million.
+    pub learners: u64,
     /// Clients that take their responses late, in a million.
     pub slow_watchers: u64,
     pub starts: Starts,
@@ -45,6 +49,8 @@ pub struct Bias {
     pub ttl_seconds: (u64, u64),
     pub renewals: (u64, u64),
     pub mix: Mix,
+    /// The world is about locks.
+    pub only_locks: bool,
 }
 
 /// Where watches begin.
@@ -66,10 +72,12 @@ pub enum Mix {
 }
 
 const UNBIASED: Bias = Bias {
+    members: &[1, 3, 3, 3, 3, 3, 3, 5, 5, 5],
     faults: nemesis::STORM,
     fault_pause: (200_000, 4_000_000),
     short_log: false,
     change_pause: (4_000_000, 20_000_000),
+    learners: 400_000,
     slow_watchers: 300_000,
     starts: Starts::Anywhere,
     whims: (200_000, 4_000_000),
@@ -80,6 +88,7 @@ const UNBIASED: Bias = Bias {
     ttl_seconds: (2, 9),
     renewals: (0, 12),
     mix: Mix::Usual,
+    only_locks: false,
 };
 
 pub static STORM: Scenario =
@@ -101,10 +110,14 @@ pub static UPKEEP: Scenario = Scenario {
 };
 
 /// Every world is about locks, not every fourth.
-pub static LOCKS: Scenario =
-    Scenario { name: "locks", about: "locks", bias: UNBIASED, met: |world| world.tally.acquired };
+pub static LOCKS: Scenario = Scenario {
+    name: "locks",
+    about: "locks",
+    bias: Bias { only_locks: true, ..UNBIASED },
+    met: |world| world.tally.acquired,
+};
 
-pub static ALL: [Scenario; 14] = [
+pub static ALL: [Scenario; 15] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
         about: "progress is reported before the events it stands for (etcd 15220)",
@@ -285,6 +298,21 @@ pub static ALL: [Scenario; 14] = [
         },
         met: |world| world.tally.overtaken,
     },
+    Scenario {
+        name: "one-becomes-several",
+        about: "a lone member crashes while others join it",
+        bias: Bias {
+            members: &[1],
+            faults: &[(3, Fault::SlowDisks), (2, Fault::FailSync), (3, Fault::PowerCut)],
+            fault_pause: (300_000, 1_800_000),
+            change_pause: (3_000_000, 9_000_000),
+            learners: 1_000_000,
+            // Whoever waits for a lock has asked before there is a leader, and is in its first entries.
+            only_locks: true,
+            ..UNBIASED
+        },
+        met: |world| world.operators.changes,
+    },
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
@@ -300,6 +328,7 @@ fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
 /// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
 pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
+        Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::RemovedGoesAtOnce => by_name("c14-members-come-and-go").expect("it is listed above"),
         _ => &STORM,
     }

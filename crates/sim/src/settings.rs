@@ -57,7 +57,7 @@ impl Settings {
             bias,
             leader_compacts: false,
             keep: compactor::Keep { age: Duration::ZERO, revisions: 0, step: 1 },
-            members: *rng.pick(&[1, 3, 3, 3, 3, 3, 3, 5, 5, 5]),
+            members: *rng.pick(bias.members),
             clients: 6,
             watchers: 4,
             tenants: TENANTS,

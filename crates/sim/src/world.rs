@@ -34,6 +34,7 @@ use node::member::config_of;
 use node::waits::News;
 use node::{Consensus, Frame, Input, Output, WaitId, Work, apply};
 use raft::Note;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub struct World {
@@ -490,7 +491,18 @@ impl World {
 
     fn install(&mut self, host: usize, at: base::Position) -> Result<bool, Violation> {
         let now = self.local_now(host);
-        let installed = self.process(host).member.vault.install(at);
+        let vault = &mut self.process(host).member.vault;
+        let installed = catch_unwind(AssertUnwindSafe(|| vault.install(at)));
+        let installed = match installed {
+            // What cannot be read for want of power ends the process as what cannot be written does.
+            Err(_) if self.hosts[host].disk.has_lost_power() => {
+                self.tally.troubles += 1;
+                self.stop(host, Death::Trouble);
+                return Ok(false);
+            }
+            Err(panic) => resume_unwind(panic),
+            Ok(installed) => installed,
+        };
         if self.unless_trouble(host, installed).is_none() {
             return Ok(false);
         }

@@ -187,6 +187,27 @@ fn a_single_member_does_not_commit_before_its_disk() {
 }
 
 #[test]
+fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
+    let mut raft = member(NodeId(1), &[NodeId(1)], false);
+    raft.step(Input::Configure(Config { voters: vec![NodeId(1)], learners: vec![NodeId(2)] }));
+    let mut out = Output::default();
+    assert!(raft.step(Input::Campaign));
+    raft.collect(&mut out);
+    assert!(raft.is_leader());
+    assert!(raft.step(Input::Propose(data("x"))));
+    raft.collect(&mut out);
+    assert_eq!(
+        out.send.len() + out.snapshots.len(),
+        0,
+        "the same term could be led again with other entries"
+    );
+    let last = out.persist.last().unwrap().seq;
+    raft.step(Input::Persisted(last));
+    raft.collect(&mut out);
+    assert!(out.send.iter().any(|message| message.kind() == MessageType::MsgAppend));
+}
+
+#[test]
 fn reads_are_confirmed_by_a_quorum_through_leader_and_follower() {
     let mut cluster = Cluster::led_by(NodeId(1));
     for (id, context) in [(NodeId(1), data("of the leader")), (NodeId(2), data("of a follower"))] {

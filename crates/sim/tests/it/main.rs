@@ -4,7 +4,7 @@
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
 use sim::crash_points::Point;
-use sim::run::{run, run_to};
+use sim::run::{run, run_in, run_to};
 use sim::scenario;
 
 fn plan(first: u64, seeds: u64, planted: Option<Mutant>) -> Plan {
@@ -45,6 +45,10 @@ fn seeds_that_once_failed_pass() {
     for seed in [123, 606, 660, 729, 790, 1358, 1568, 1685] {
         let report = run(seed, None);
         assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
+    }
+    for seed in [904, 1018, 1524] {
+        let report = run_in(&scenario::LOCKS, seed, None);
+        assert!(report.violation.is_none(), "locks {seed}: {:?}", report.violation);
     }
 }
 
