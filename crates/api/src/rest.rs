@@ -12,6 +12,8 @@ mod data;
 mod date;
 mod explain;
 mod guard;
+mod handlers;
+mod home;
 mod namespaces;
 mod openapi;
 mod page;
@@ -19,8 +21,12 @@ mod query;
 mod quick;
 mod range;
 mod refusal;
+mod regions;
 mod ring;
 mod routes;
+mod select;
+mod session;
+mod sight;
 mod space;
 mod store;
 mod value;
@@ -64,7 +70,7 @@ struct Shared {
 impl Rest {
     pub fn new(handle: Handle, settings: RestSettings) -> Rest {
         let mesh = handle.mesh();
-        let shared = Shared { handle, mesh, spaces: Spaces::default(), settings };
+        let shared = Shared { handle, mesh, spaces: Spaces::new(&settings.region), settings };
         Rest { shared: Arc::new(shared) }
     }
 
@@ -101,7 +107,7 @@ impl Rest {
     fn region_name(&self, region: RegionId) -> String {
         match region == RegionId::of(self.region()) {
             true => self.region().to_owned(),
-            false => format!("{:08x}", region.0),
+            false => self.mesh().region_name(region).unwrap_or_else(|| format!("{:08x}", region.0)),
         }
     }
 

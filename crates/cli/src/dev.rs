@@ -17,7 +17,8 @@ use tokio::task::JoinSet;
 const EXAMPLE: &str = "\
 Example:
   althing dev                                    three members; Ctrl-C stops them
-  althing dev --nodes 5 --data-dir ./cluster     five, whose data stays";
+  althing dev --nodes 5 --data-dir ./cluster     five, whose data stays
+  althing dev --nodes 3 --regions 2              two clusters that hold the same data, each writable";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
@@ -25,6 +26,9 @@ pub struct Dev {
     /// How many members the cluster has
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: u8,
+    /// How many such clusters there are, each a region that replicates to the others
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
+    regions: u8,
     /// Keep the data here instead of in a directory that is removed at the end
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -71,13 +75,16 @@ impl Dev {
             (None, None) => unreachable!("without a directory given there is a temporary one"),
         };
         std::fs::create_dir_all(&root).map_err(|reason| Error::Data { path: root.clone(), reason })?;
-        let places = places(self.nodes, &root)?;
+        let places = match self.regions {
+            1 => places(self.nodes, "", &root, &mut Vec::new())?,
+            n => places_of_regions(self.nodes, n, &root)?,
+        };
         runtime.map_err(Error::Runtime)?.block_on(supervise(places))
     }
 }
 
 /// Members keep their ports with their data: a cluster that is started again must find itself.
-fn places(nodes: u8, root: &Path) -> Result<Vec<Place>, Error> {
+fn places(nodes: u8, prefix: &str, root: &Path, held: &mut Vec<TcpListener>) -> Result<Vec<Place>, Error> {
     let file = root.join("ports");
     let known: Vec<u16> = std::fs::read_to_string(&file)
         .map(|text| text.split_whitespace().filter_map(|port| port.parse().ok()).collect())
@@ -85,28 +92,53 @@ fn places(nodes: u8, root: &Path) -> Result<Vec<Place>, Error> {
     let n = usize::from(nodes);
     // Pairs for clients and peers, and behind them those of the data API, which older clusters do not have.
     let mut ports = if [2 * n, 3 * n].contains(&known.len()) { known } else { vec![] };
-    ports.extend(free_ports(3 * n - ports.len()).map_err(Error::Port)?);
+    ports.extend(free_ports(3 * n - ports.len(), held).map_err(Error::Port)?);
     let text: Vec<String> = ports.iter().map(u16::to_string).collect();
     std::fs::write(&file, text.join(" ")).map_err(|reason| Error::Data { path: file, reason })?;
     let (pairs, rest) = ports.split_at(2 * n);
+    let name = |i: usize| format!("{prefix}n{}", i + 1);
     let cluster: Vec<String> =
-        pairs.chunks(2).enumerate().map(|(i, pair)| format!("n{}=127.0.0.1:{}", i + 1, pair[1])).collect();
+        pairs.chunks(2).enumerate().map(|(i, pair)| format!("{}=127.0.0.1:{}", name(i), pair[1])).collect();
     let place = |(i, pair): (usize, &[u16])| Place {
-        name: format!("n{}", i + 1),
+        name: name(i),
         client: format!("127.0.0.1:{}", pair[0]),
         peer: format!("127.0.0.1:{}", pair[1]),
         http: format!("127.0.0.1:{}", rest[i]),
         cluster: cluster.join(","),
-        data_dir: root.join(format!("n{}", i + 1)),
+        region: None,
+        data_dir: root.join(name(i)),
     };
     Ok(pairs.chunks(2).enumerate().map(place).collect())
 }
 
+/// A cluster for each region, in a directory of its own; each is told of some nodes of the others.
+fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, Error> {
+    let (mut all, mut held) = (Vec::new(), Vec::new());
+    for name in (1..=regions).map(|n| format!("r{n}")) {
+        let dir = root.join(&name);
+        std::fs::create_dir_all(&dir).map_err(|reason| Error::Data { path: dir.clone(), reason })?;
+        let places = places(nodes, &format!("{name}-"), &dir, &mut held)?;
+        all.push((name, places));
+    }
+    let place = |name: &str, place: &Place| {
+        let others = all.iter().filter(|(other, _)| other != name);
+        let peers = others
+            .flat_map(|(other, places)| places.iter().map(move |place| format!("{other}={}", place.peer)));
+        let region_peers = peers.collect::<Vec<_>>().join(",");
+        Place { region: Some((name.to_owned(), region_peers)), ..place.clone() }
+    };
+    Ok(all.iter().flat_map(|(name, places)| places.iter().map(|one| place(name, one))).collect())
+}
+
 /// Ports that are free now; all are held until the last is found, so that none comes twice.
-fn free_ports(n: usize) -> std::io::Result<Vec<u16>> {
-    let held: Vec<TcpListener> =
-        (0..n).map(|_| TcpListener::bind(("127.0.0.1", 0))).collect::<std::io::Result<_>>()?;
-    held.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+fn free_ports(n: usize, held: &mut Vec<TcpListener>) -> std::io::Result<Vec<u16>> {
+    let mut ports = Vec::new();
+    for _ in 0..n {
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
+        ports.push(listener.local_addr()?.port());
+        held.push(listener);
+    }
+    Ok(ports)
 }
 
 async fn supervise(places: Vec<Place>) -> Result<(), Error> {
@@ -129,8 +161,6 @@ async fn supervise(places: Vec<Place>) -> Result<(), Error> {
 }
 
 fn announce(places: &[Place]) {
-    let join = |address: fn(&Place) -> &str| places.iter().map(address).collect::<Vec<_>>().join(",");
-    let (endpoints, rest) = (join(|place| &place.client), join(|place| &place.http));
     let mut text = String::new();
     for place in places {
         text.push_str(&format!(
@@ -141,12 +171,24 @@ fn announce(places: &[Place]) {
             place.data_dir.display()
         ));
     }
-    text.push_str(&format!("endpoints: {endpoints}\n"));
-    text.push_str(&format!("try: althing put greeting hello --endpoints {endpoints}\n"));
-    text.push_str(&format!("REST endpoints: {rest}\n"));
-    text.push_str(&format!("try: althing data put greeting hello --http-endpoints {rest}\n"));
+    for cluster in places.chunk_by(|one, next| one.region_name() == next.region_name()) {
+        text.push_str(&endpoints(cluster));
+    }
     // A closed standard output is no reason not to serve.
     let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Where one cluster is served, and how to try it.
+fn endpoints(cluster: &[Place]) -> String {
+    let join = |address: fn(&Place) -> &str| cluster.iter().map(address).collect::<Vec<_>>().join(",");
+    let (endpoints, rest) = (join(|place| &place.client), join(|place| &place.http));
+    let region = cluster[0].region_name().map(|name| format!("region {name}, ")).unwrap_or_default();
+    format!(
+        "{region}endpoints: {endpoints}\n\
+         try: althing put greeting hello --endpoints {endpoints}\n\
+         {region}REST endpoints: {rest}\n\
+         try: althing data put greeting hello --http-endpoints {rest}\n"
+    )
 }
 
 /// A line about the cluster, for the one who looks on.

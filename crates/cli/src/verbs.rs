@@ -12,6 +12,7 @@ mod del;
 mod elect;
 mod endpoint;
 mod get;
+mod handlers;
 mod held_command;
 mod history;
 mod import;
@@ -21,6 +22,7 @@ mod member;
 mod move_leader;
 mod put;
 mod quota;
+mod region;
 mod ring;
 mod role;
 mod snapshot;
@@ -99,6 +101,12 @@ pub enum Verb {
     Crdt(crdt::Crdt),
     /// Shows the ring: its nodes, what each keeps, what moves
     Ring(ring::Ring),
+    /// Lists the other regions and how far they are, adds one, evicts one
+    #[command(subcommand)]
+    Region(region::Region),
+    /// Lists how custom values merge, registers a script, forgets one
+    #[command(subcommand)]
+    Handlers(handlers::Handlers),
     /// Lists writes that lost, and brings one back
     #[command(subcommand)]
     Conflicts(conflicts::Conflicts),
@@ -155,6 +163,8 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Data(data) => data.run().await,
         Verb::Crdt(crdt) => crdt.run().await,
         Verb::Ring(ring) => ring.run().await,
+        Verb::Region(region) => region.run().await,
+        Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),
     };

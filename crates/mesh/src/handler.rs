@@ -15,6 +15,8 @@ use base::{Code, Rng};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
+/// Where the cluster keeps the registry.
+pub const DOCUMENT: &str = "handlers";
 const VERSION: u8 = 1;
 const HANDLERS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;

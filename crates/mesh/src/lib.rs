@@ -14,6 +14,7 @@ pub mod frame;
 pub mod handler;
 pub mod hlc;
 pub mod home;
+pub mod homes;
 pub mod index;
 pub mod json;
 pub mod key;

@@ -233,7 +233,10 @@ impl Mesh {
             Input::Flushed(number) => self.overlay.flushed(number),
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Enrolled { wiped } => self.step_enrolled(wiped),
-            Input::Lost(peer) => self.peers.silent(peer, now.at),
+            Input::Lost(peer) => {
+                self.peers.silent(peer, now.at);
+                self.lose_entries(t, peer);
+            }
             Input::PurgeBound(stamp) => self.purge_bound = stamp,
             Input::Regions(regions) => self.step_regions(t, regions),
             Input::Handlers(handlers) => self.step_handlers(handlers),

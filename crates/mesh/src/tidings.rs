@@ -10,7 +10,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const COPIES_KINDS_MAX: usize = 16;
 const ADDRESS_BYTES_MAX: usize = 1_024;
 
@@ -22,6 +22,8 @@ pub struct Tidings {
     pub points: u32,
     /// Where it is reached, if it is no member of coord.
     pub address: String,
+    /// Where nodes of other regions reach it.
+    pub abroad: String,
     /// Durably at this epoch.
     pub at: Epoch,
     /// The move that it has filled partitions for.
@@ -64,6 +66,7 @@ impl Tidings {
             put_varint(&mut out, number);
         }
         put_bytes(&mut out, self.address.as_bytes());
+        put_bytes(&mut out, self.abroad.as_bytes());
         for epoch in [self.at, self.began, self.caught_up] {
             put_varint(&mut out, epoch.0);
         }
@@ -82,15 +85,19 @@ impl Tidings {
         }
         let mut small = || u32::try_from(reader.varint()?).ok();
         let (incarnation, zone, points) = (small()?, small()?, small()?);
-        let address = reader.bytes().filter(|address| address.len() <= ADDRESS_BYTES_MAX)?;
-        let address = String::from_utf8(address.into()).ok()?;
+        let (address, abroad) = (decode_address(&mut reader)?, decode_address(&mut reader)?);
         let mut epoch = || reader.varint().map(Epoch);
         let (at, began, caught_up) = (epoch()?, epoch()?, epoch()?);
         let count = reader.count().filter(|count| *count <= COPIES_KINDS_MAX)?;
         let filled = (0..count).map(|_| decode_filled(&mut reader)).collect::<Option<_>>()?;
-        let tidings = Tidings { incarnation, zone, points, address, at, began, filled, caught_up };
+        let tidings = Tidings { incarnation, zone, points, address, abroad, at, began, filled, caught_up };
         reader.is_empty().then_some(tidings)
     }
+}
+
+fn decode_address(reader: &mut Reader) -> Option<String> {
+    let address = reader.bytes().filter(|address| address.len() <= ADDRESS_BYTES_MAX)?;
+    String::from_utf8(address.into()).ok()
 }
 
 fn decode_filled(reader: &mut Reader) -> Option<(u8, Partitions)> {
@@ -114,7 +121,7 @@ mod tests {
     #[test]
     fn tidings_survive_a_round_trip_and_cut_bytes_are_refused() {
         let mut tidings = Tidings { incarnation: 5, zone: 6, points: 64, ..Tidings::default() };
-        tidings.address = "host:1".to_owned();
+        (tidings.address, tidings.abroad) = ("host:1".to_owned(), "public:1".to_owned());
         tidings.add(Report::At(Epoch(3)), &topology(3));
         tidings.add(Report::Filled { partition: Partition(200), copies: 3 }, &topology(3));
         tidings.add(Report::CaughtUp, &topology(3));

@@ -76,6 +76,11 @@ impl Config {
 pub struct Mesh {
     /// The name of the region that the cluster is.
     pub region: String,
+    /// Other regions, each by a place where one of its nodes is reached; a region may come several times. They found
+    /// the table of regions, which is changed by asking from then on.
+    pub region_peers: Vec<(String, String)>,
+    /// Where nodes of other regions reach this one; empty for where its peers do.
+    pub advertise_region: String,
     /// Nodes of one zone fail together, and copies are kept apart; empty for a zone of the node's own.
     pub zone: String,
     /// Points on the ring.
@@ -94,6 +99,8 @@ impl Default for Mesh {
     fn default() -> Mesh {
         Mesh {
             region: "default".to_owned(),
+            region_peers: Vec::new(),
+            advertise_region: String::new(),
             zone: String::new(),
             points: mesh::controller::POINTS,
             data_only: false,

@@ -71,7 +71,7 @@ impl Core {
             persist: Queue::new(),
             apply: Seat::new(),
             storage: Queue::new(),
-            mesh: Arc::new(Desk::new(config.mesh.timeout)),
+            mesh: Arc::new(Desk::new(&config.mesh.region, config.mesh.timeout)),
             data_only,
             waiters: Waiters::default(),
             board: Board::default(),

@@ -2,6 +2,7 @@
 //! durable and flush them, and the handle is how others ask. Values are moved here and nothing is decided, except
 //! by the machines of `mesh`.
 
+pub(crate) mod atlas;
 pub(crate) mod board;
 mod decide;
 mod enrol;
@@ -9,6 +10,7 @@ pub mod handle;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
+pub(crate) mod scout;
 pub(crate) mod start;
 pub mod status;
 pub(crate) mod store;
@@ -16,6 +18,7 @@ pub(crate) mod wire;
 
 use crate::queue::Queue;
 use crate::seat::Seat;
+use atlas::Atlas;
 use board::Board;
 use std::time::Duration;
 
@@ -28,13 +31,27 @@ pub(crate) struct Desk {
     pub log: Queue<log::Order>,
     pub store: Queue<mesh::overlay::Flush>,
     pub board: Board,
+    /// News for whoever looks for other regions' nodes: the table may be another.
+    pub scout: Queue<()>,
+    pub atlas: Atlas,
+    /// The name of the region that this cluster is.
+    pub region: String,
     /// How long a request may take that does not say.
     pub timeout: Duration,
 }
 
 impl Desk {
-    pub fn new(timeout: Duration) -> Desk {
-        Desk { seat: Seat::new(), log: Queue::new(), store: Queue::new(), board: Board::new(), timeout }
+    pub fn new(region: &str, timeout: Duration) -> Desk {
+        Desk {
+            seat: Seat::new(),
+            log: Queue::new(),
+            store: Queue::new(),
+            board: Board::new(),
+            scout: Queue::new(),
+            atlas: Atlas::default(),
+            region: region.to_owned(),
+            timeout,
+        }
     }
 
     /// Tells the machine. While few requests wait, what follows happens on this thread, before this returns.

@@ -105,6 +105,14 @@ pub enum Event {
 /// `Timing::silence`, costs the stream); it must not block for ever once the transport is being stopped.
 pub type Deliver = Arc<dyn Fn(Event) + Send + Sync>;
 
+/// A node of another cluster that this one exchanges frames with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    pub cluster: ClusterId,
+    pub id: NodeId,
+    pub address: String,
+}
+
 /// Names one stream to a peer, so that a transfer in many pieces notices that the stream was exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -141,10 +149,12 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// Everything about one other member.
+/// Everything about one other member, or one node of another cluster.
 struct Peer {
     id: NodeId,
     address: String,
+    /// Where it belongs and who hears of it, if it is not of this cluster.
+    abroad: Option<(ClusterId, Deliver)>,
     outbox: Outbox,
     /// The stream we dialled, so that stopping can cut it off.
     dialled: Mutex<Option<TcpStream>>,
@@ -208,19 +218,47 @@ impl Peers {
     pub fn set_peers(&self, peers: Vec<(NodeId, String)>) -> io::Result<()> {
         assert!(peers.iter().all(|(id, _)| *id != self.shared.me), "a member is not its own peer");
         let mut known = self.shared.write_peers();
-        for peer in known.extract_if(.., |_, peer| !peers.contains(&(peer.id, peer.address.clone()))) {
-            peer.1.leave();
+        // An id that a node of another cluster has as well is this cluster's.
+        let is_ours = |peer: &Peer| peer.abroad.is_none() || peers.iter().any(|(id, _)| *id == peer.id);
+        let stays = |peer: &Peer| peer.abroad.is_none() && peers.contains(&(peer.id, peer.address.clone()));
+        for (_, peer) in known.extract_if(.., |_, peer| is_ours(peer) && !stays(peer)) {
+            peer.leave();
         }
         for (id, address) in peers {
-            if known.contains_key(&id) {
-                continue;
+            if !known.contains_key(&id) {
+                self.dial(&mut known, Peer::new(id, address, None))?;
             }
-            let peer = Arc::new(Peer::new(id, address));
-            known.insert(id, peer.clone());
-            let shared = self.shared.clone();
-            self.spawn(format!("peer-to-{:x}", id.0), move || dial::run(&shared, &peer))?;
         }
         Ok(())
+    }
+
+    /// The same for nodes of other clusters: they are dialled and listened to, and what comes of that is told to
+    /// `deliver` alone. Who has the id of a member is left out.
+    pub fn set_strangers(&self, strangers: &[Stranger], deliver: &Deliver) -> io::Result<()> {
+        let mut known = self.shared.write_peers();
+        let listed = |peer: &Peer, cluster: ClusterId| {
+            strangers
+                .iter()
+                .any(|one| (one.cluster, one.id, &one.address) == (cluster, peer.id, &peer.address))
+        };
+        let leaves = |peer: &Peer| peer.abroad.as_ref().is_some_and(|(cluster, _)| !listed(peer, *cluster));
+        for (_, peer) in known.extract_if(.., |_, peer| leaves(peer)) {
+            peer.leave();
+        }
+        for one in strangers.iter().filter(|one| one.id != self.shared.me) {
+            if !known.contains_key(&one.id) {
+                let abroad = Some((one.cluster, deliver.clone()));
+                self.dial(&mut known, Peer::new(one.id, one.address.clone(), abroad))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn dial(&self, known: &mut BTreeMap<NodeId, Arc<Peer>>, peer: Peer) -> io::Result<()> {
+        let peer = Arc::new(peer);
+        known.insert(peer.id, peer.clone());
+        let shared = self.shared.clone();
+        self.spawn(format!("peer-to-{:x}", peer.id.0), move || dial::run(&shared, &peer))
     }
 
     /// These are told, when they dial, that they do not belong to the cluster any more.
@@ -313,10 +351,11 @@ const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 const AT_ONCE_ENVELOPES_MAX: usize = 4;
 
 impl Peer {
-    fn new(id: NodeId, address: String) -> Peer {
+    fn new(id: NodeId, address: String, abroad: Option<(ClusterId, Deliver)>) -> Peer {
         Peer {
             id,
             address,
+            abroad,
             outbox: Outbox::new(),
             dialled: Mutex::default(),
             writer: Mutex::default(),
@@ -327,6 +366,15 @@ impl Peer {
             ping: ping::Ping::default(),
             gone: AtomicBool::new(false),
         }
+    }
+
+    fn cluster(&self, shared: &Shared) -> ClusterId {
+        self.abroad.as_ref().map_or(shared.cluster, |(cluster, _)| *cluster)
+    }
+
+    /// Who hears of it.
+    fn deliver<'a>(&'a self, shared: &'a Shared) -> &'a Deliver {
+        self.abroad.as_ref().map_or(&shared.deliver, |(_, deliver)| deliver)
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {

@@ -68,6 +68,40 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     })
 }
 
+/// The same for nodes of other regions: all that they may say is frames of the mesh's machine.
+pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
+    let assembly = Mutex::new(Assembly::default());
+    Arc::new(move |event| match event {
+        Event::Frames { from, frames } => on_frames_abroad(&core, &assembly, from, frames),
+        Event::Lost { peer } => {
+            core.mesh.seat.queue.push(MeshMail::Lost(peer));
+            assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+        }
+        Event::Connected { .. } | Event::Removed { .. } => {}
+    })
+}
+
+fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
+    // Its region may have been evicted a moment ago.
+    let Some(region) = core.mesh.atlas.home(from) else { return };
+    let bytes = frames.iter().map(Bytes::len).sum();
+    let mut envelopes = Vec::new();
+    for frame in frames {
+        let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
+        match assembled {
+            Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Incomplete => {}
+            Assembled::Message(_) | Assembled::Malformed => {
+                core.metrics.frames_malformed.inc();
+            }
+        }
+    }
+    if !envelopes.is_empty() {
+        core.mesh.seat.queue.wait_for_room();
+        core.mesh.tell(MeshMail::Abroad { region, from, envelopes }, bytes);
+    }
+}
+
 fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     let bytes = frames.iter().map(Bytes::len).sum();
     let received = frames.len();

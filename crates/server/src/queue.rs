@@ -127,6 +127,10 @@ impl<T> Queue<T> {
         state.taker_sleeps = false;
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Takes everything there is. False when the queue is closed and nothing is left in it.
     pub fn take_now(&self, into: &mut Vec<T>) -> bool {
         debug_assert!(into.is_empty(), "what was taken before has been dealt with");

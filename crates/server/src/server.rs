@@ -11,17 +11,18 @@ use crate::handle::{self, Handle};
 use crate::join::{self, Place};
 use crate::log::Log;
 use crate::members::{self, Members};
+use crate::mesh::scout::{self, Scout};
 use crate::metrics::Metrics;
 use crate::peer::{self, OnQuestion, OnRoundTrip, Peers, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, mesh, persist, post, storage};
-use base::NodeId;
 use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
+use base::{ClusterId, NodeId};
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk, Reserve};
 use engine::{Member, MeshFiles};
@@ -68,6 +69,7 @@ struct Threads {
     mesh: Thread,
     mesh_log: Thread,
     mesh_store: Thread,
+    scout: Thread,
 }
 
 /// Whether the store is brought up to date at the end.
@@ -125,6 +127,7 @@ impl Server {
         if member.consensus.config().voters == [me] {
             core.report(Input::Campaign);
         }
+        let cluster = roster.identity.cluster;
         let params = handle::Params {
             identity: roster.identity,
             request_timeout: config.request_timeout,
@@ -135,7 +138,8 @@ impl Server {
         };
         let handle = Handle::new(core.clone(), &peers, params);
         asked.get_or_init(|| handle.clone());
-        let threads = Threads::start(&core, &peers, member, mesh_files, &config).map_err(Error::Thread)?;
+        let threads =
+            Threads::start(&core, &peers, member, mesh_files, cluster, &config).map_err(Error::Thread)?;
         let drain_timeout = config.drain_timeout;
         Ok(Server { handle, core, peers, drain_timeout, threads: Some(threads), _lock: lock })
     }
@@ -180,6 +184,8 @@ impl Server {
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
+        self.core.mesh.scout.close();
+        threads.scout.join();
         self.core.mesh.seat.queue.close();
         threads.mesh.join();
         self.core.mesh.store.close();
@@ -212,6 +218,7 @@ impl Threads {
         peers: &Arc<Peers>,
         member: Member,
         mesh_files: MeshFiles,
+        cluster: ClusterId,
         config: &Config,
     ) -> io::Result<Threads> {
         let Member { consensus, apply, journal, vault, .. } = member;
@@ -226,12 +233,20 @@ impl Threads {
         let settings = mesh::start::settings(config, core);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
+        let scout = Scout::new(
+            core.clone(),
+            peers.clone(),
+            post::incoming_abroad(core.clone()),
+            cluster,
+            config.mesh.region.clone(),
+        );
         let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
         let consensus_thread = move || core.consensus.run(consensus, || core.apply.queue.wake_for_news());
         Ok(Threads {
+            scout: Thread::spawn("mesh-scout", || scout.run())?,
             mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
             mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
             mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
@@ -307,6 +322,7 @@ impl Roster {
 /// Until the member runs, nobody can be told anything.
 fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
     Arc::new(move |question| match handle.get() {
+        Some(handle) if question.first() == Some(&scout::FORMAT) => scout::answer(handle, question),
         Some(handle) => join::answer(handle, question),
         None => Bytes::new(),
     })

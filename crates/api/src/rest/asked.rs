@@ -5,6 +5,7 @@ use super::Rest;
 use super::clock;
 use super::query::Query;
 use super::refusal::Refusal;
+use super::session;
 use super::space::Space;
 use crate::grpc::fence;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
@@ -16,8 +17,8 @@ use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
 use mesh::key::Key;
 use mesh::record::Fence;
-use mesh::request::request_hash;
-use mesh::{Attributes, Context, namespaces};
+use mesh::request::{Level, request_hash};
+use mesh::{Attributes, Context, Session, namespaces};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
@@ -27,7 +28,7 @@ const TIMEOUT_MS_MAX: u64 = 60_000;
 /// How long a body may take to come in.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const REQUEST_ID_BYTES_MAX: usize = 256;
-const SESSION_BYTES_MAX: usize = 4_096;
+const SESSION_BYTES_MAX: usize = 8_192;
 
 pub struct Asked {
     pub space: Space,
@@ -35,15 +36,6 @@ pub struct Asked {
     key: Option<String>,
     pub query: Query,
     pub headers: HeaderMap,
-}
-
-/// How sure the answer must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    LocalOne,
-    LocalQuorum,
-    /// Of a cluster with one region the same as the one before.
-    GlobalQuorum,
 }
 
 impl FromRequestParts<Rest> for Asked {
@@ -144,7 +136,7 @@ impl Asked {
     /// How many replicas a read counts. Whoever names a session reads what it has written, and that takes a majority.
     pub fn r(&self) -> Result<Option<u8>, Refusal> {
         let (asked, level) = (self.replicas("r")?, self.level()?);
-        let session = self.session()?.is_some();
+        let session = self.session_word()?.is_some();
         Ok(match (asked, level) {
             (Some(r), _) => Some(r),
             (None, Level::LocalOne) if !session => Some(1),
@@ -162,8 +154,13 @@ impl Asked {
         self.replicas("w")
     }
 
-    pub fn session(&self) -> Result<Option<&str>, Refusal> {
+    fn session_word(&self) -> Result<Option<&str>, Refusal> {
         self.text_header("X-Session-Token", SESSION_BYTES_MAX)
+    }
+
+    /// What the client has seen, if it names a session.
+    pub fn session(&self) -> Result<Option<Session>, Refusal> {
+        self.session_word()?.map(session::parse).transpose()
     }
 
     /// A version that a header carries.
@@ -172,12 +169,21 @@ impl Asked {
     }
 
     fn fence(&self) -> Result<Option<Fence>, Refusal> {
-        let Some(value) = self.header(fence::HEADER) else { return Ok(None) };
-        let parsed = fence::parse_value(value)
-            .and_then(|fence| Some(Fence { lock: fence.lock, token: u64::try_from(fence.token.0).ok()? }));
-        parsed.map(Some).ok_or_else(|| {
-            Refusal::new(Code::BadFence, "X-Fence must be lock=NAME,token=N, N being the token of the lock")
-        })
+        match (self.space.home, self.header(fence::HEADER)) {
+            (None, None) => Ok(None),
+            (None, Some(value)) => parse_fence(value).map(Some),
+            (Some(home), None) => home.admit(self.space.here).map(Some).map_err(|code| {
+                let message = format!(
+                    "another region is the home of namespace `{0}`; GET /v1/namespaces/{0}/home tells which",
+                    self.space.name
+                );
+                Refusal::new(code, message).with("home_epoch", home.epoch)
+            }),
+            (Some(_), Some(_)) => Err(Refusal::new(
+                Code::BadFence,
+                "the namespace has a home region, whose epoch is its fence; X-Fence cannot be another",
+            )),
+        }
     }
 
     fn request_id(&self) -> Result<Option<&str>, Refusal> {
@@ -194,8 +200,17 @@ impl Asked {
             Some(clock) => Some(clock),
             None => self.clock("X-Vector-Clock")?,
         };
-        Ok(Attributes { context: seen, fence: self.fence()?, request, ..Attributes::default() })
+        let (level, after) = (self.level()?, self.session()?.unwrap_or_default().latest());
+        Ok(Attributes { context: seen, fence: self.fence()?, request, level, after, ..Attributes::default() })
     }
+}
+
+fn parse_fence(value: &[u8]) -> Result<Fence, Refusal> {
+    let parsed = fence::parse_value(value)
+        .and_then(|fence| Some(Fence { lock: fence.lock, token: u64::try_from(fence.token.0).ok()? }));
+    parsed.ok_or_else(|| {
+        Refusal::new(Code::BadFence, "X-Fence must be lock=NAME,token=N, N being the token of the lock")
+    })
 }
 
 fn check_key(key: &str) -> Result<(), Refusal> {

@@ -5,10 +5,11 @@
 use super::asked::{Asked, Whole, parse_json};
 use super::data;
 use super::refusal::Refusal;
-use super::store::{Entry, live};
-use super::{Rest, json, write};
+use super::sight::{self, Sight};
+use super::store::Entry;
+use super::{Rest, json, session, write};
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
@@ -17,6 +18,7 @@ use mesh::request::{Reply, Request, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -78,13 +80,22 @@ pub async fn write(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -
             results[part].1 = write::settled(reply);
         }
     }
+    let written = results.iter().filter_map(|(_, result)| result.as_deref().ok());
+    let token = session::token(&asked, written)?;
     let parts = results.into_iter().map(|(key, result)| {
         let written = |record: Box<Record>| {
             Map::from_iter([("timestamp".to_owned(), Value::from(record.updated_ms()))])
         };
         part_of(key, result.map(written))
     });
-    Ok(answer(parts.collect()))
+    Ok(in_session(answer(parts.collect()), token))
+}
+
+fn in_session(mut response: Response, token: Option<HeaderValue>) -> Response {
+    if let Some(token) = token {
+        response.headers_mut().insert(session::HEADER, token);
+    }
+    response
 }
 
 fn parse_entry(
@@ -113,15 +124,15 @@ pub async fn read(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
     asked.query.only(&READ_PARAMS)?;
     let Keys { keys } = parse_json(&body, READ_RIGHT)?;
     check_count(keys.len())?;
-    let (r, timeout) = (asked.r()?, asked.timeout()?);
+    let asked = Arc::new(asked);
     let mut reads = JoinSet::new();
-    let mut results: Vec<Result<Option<Box<Record>>, Refusal>> = Vec::with_capacity(keys.len());
+    let mut results: Vec<Result<Sight, Refusal>> = Vec::with_capacity(keys.len());
     for (part, text) in keys.iter().enumerate() {
         match asked.key_of(text) {
             Ok(key) => {
-                let rest = rest.clone();
-                reads.spawn(async move { (part, rest.read(key, r, timeout).await) });
-                results.push(Ok(None));
+                let (rest, asked) = (rest.clone(), asked.clone());
+                reads.spawn(async move { (part, sight::look(&rest, &asked, key).await) });
+                results.push(Err(Code::Timeout.into()));
             }
             Err(refusal) => results.push(Err(refusal)),
         }
@@ -130,11 +141,13 @@ pub async fn read(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
         let (part, result) = read.expect("a read does not panic");
         results[part] = result;
     }
+    let token = session::token(&asked, results.iter().flatten().flat_map(Sight::seen))?;
     let parts = keys.into_iter().zip(results).map(|(key, result)| {
-        let found = result.and_then(|record| live(&rest, record)).map(|record| data::part(&rest, &record));
+        let found =
+            result.and_then(|sight| sight.live(&rest, &asked)).map(|record| data::part(&rest, &record));
         part_of(Some(key), found)
     });
-    Ok(answer(parts.collect()))
+    Ok(in_session(answer(parts.collect()), token))
 }
 
 fn check_count(n: usize) -> Result<(), Refusal> {

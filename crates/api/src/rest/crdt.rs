@@ -4,10 +4,9 @@
 
 use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
-use super::store::live;
 use super::value::{self, text_of};
 use super::write::{decimal_of, perform, plain};
-use super::{Rest, clock, data, json};
+use super::{Rest, clock, data, json, sight};
 use axum::extract::State;
 use axum::response::Response;
 use base::Code;
@@ -146,7 +145,7 @@ async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Res
     let write = plain(asked, key, kind, op, None)?;
     let record = perform(rest, asked, write).await?;
     let mut response = json(&render(rest, &record));
-    data::head_of_write(rest, asked, &record, &mut response)?;
+    data::head_of_write(rest, asked, &record, &mut response).await?;
     Ok(response)
 }
 
@@ -157,10 +156,11 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     if let Some(element) = asked.query.get("contains") {
         return contains(&rest, &asked, key, element).await;
     }
-    let record = live(&rest, rest.read(key, asked.r()?, asked.timeout()?).await?)?;
+    let sight = sight::look(&rest, &asked, key).await?;
+    let record = sight.live(&rest, &asked)?;
     check_kind(&record, kind)?;
     let mut response = json(&render(&rest, &record));
-    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    sight.head(&rest, &asked, &mut response)?;
     Ok(response)
 }
 
@@ -176,16 +176,18 @@ fn check_kind(record: &Record, kind: Kind) -> Result<(), Refusal> {
 
 /// A set that is not there contains nothing.
 async fn contains(rest: &Rest, asked: &Asked, key: Key, element: &str) -> Result<Response, Refusal> {
-    let record = rest.read(key, asked.r()?, asked.timeout()?).await?;
-    let record = record.filter(|record| record.is_live(super::asked::now_ms()));
-    let contains = match record.as_deref() {
+    let sight = sight::look(rest, asked, key).await?;
+    let record = sight.record.as_ref().filter(|record| record.is_live(super::asked::now_ms()));
+    let contains = match record {
         None => false,
         Some(record) => {
             check_kind(record, Kind::Set)?;
             matches!(&record.body, Body::Set(set) if set.contains(element.as_bytes()))
         }
     };
-    Ok(json(&serde_json::json!({ "element": element, "contains": contains })))
+    let mut response = json(&serde_json::json!({ "element": element, "contains": contains }));
+    sight.head(rest, asked, &mut response)?;
+    Ok(response)
 }
 
 fn render(rest: &Rest, record: &Record) -> Map<String, Value> {

@@ -6,30 +6,23 @@
 use super::asked::{Asked, Whole};
 use super::explain::Explaining;
 use super::refusal::Refusal;
-use super::store::{live, raw};
+use super::store::raw;
 use super::value::{self, Shown};
-use super::{Rest, clock, date, json, write};
+use super::{Rest, clock, date, explain, json, session, sight, write};
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::Response;
-use base::Code;
-use mesh::key::Key;
+use mesh::Op;
 use mesh::record::{Body, Kind, Record};
-use mesh::{Context, Op};
+use mesh::request::Level;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 pub const GET_PARAMS: [&str; 4] = ["r", "timeout_ms", "explain", "raw"];
 pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"];
 pub const DELETE_PARAMS: [&str; 4] = ["w", "sloppy", "timeout_ms", "explain"];
-
-/// How long a read waits for a version that it must have seen, if it does not say.
-const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often it looks.
-const SEEN_POLL: Duration = Duration::from_millis(20);
 
 #[derive(Serialize)]
 struct Found<'a> {
@@ -105,49 +98,17 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     asked.query.only(&GET_PARAMS)?;
     let explaining = Explaining::begin(&asked)?;
     let key = asked.key()?;
-    let record = live(&rest, read(&rest, &asked, &key).await?)?;
+    let sight = sight::look(&rest, &asked, key.clone()).await?;
+    let record = sight.live(&rest, &asked)?;
     let content_type = value::content_type(&record);
     let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
         raw(&record)
     } else {
-        let explain = explaining.map(|explaining| explaining.end(&rest, &asked, &key, &record));
+        let explain = explain::ended(explaining, &rest, &asked, &key, &record).await;
         json(&Found { key: asked.key_text()?, shown: Said::of(&rest, &record), explain })
     };
-    let headers = response.headers_mut();
-    headers.insert("x-vector-clock", clock::header_of(&record.context));
-    headers.insert("x-served-from", served_from(&rest));
-    // Of one region nothing is behind.
-    headers.insert("x-replication-lag-ms", HeaderValue::from_static("0"));
-    echo_session(&asked, &mut response)?;
+    sight.head(&rest, &asked, &mut response)?;
     Ok(response)
-}
-
-/// Whoever has seen a version of the key gets that one or a later one.
-async fn read(rest: &Rest, asked: &Asked, key: &Key) -> Result<Option<Box<Record>>, Refusal> {
-    let (r, timeout) = (asked.r()?, asked.timeout()?);
-    let Some(least) = asked.clock("X-Min-Vector-Clock")? else {
-        return rest.read(key.clone(), r, timeout).await;
-    };
-    let deadline = Instant::now() + timeout.unwrap_or(SEEN_TIMEOUT);
-    let has_seen = |record: &Option<Box<Record>>| match record {
-        Some(record) => record.context.dominates(&least),
-        None => least == Context::default(),
-    };
-    let mut counted = r;
-    loop {
-        let record = rest.read(key.clone(), counted, timeout).await?;
-        if has_seen(&record) {
-            return Ok(record);
-        }
-        // One replica may be behind; of a majority one has what a majority was given.
-        if counted.take().is_none() {
-            if Instant::now() >= deadline {
-                let message = "no replica that answered has the version of X-Min-Vector-Clock yet; try again";
-                return Err(Refusal::new(Code::NotSeenHere, message));
-            }
-            tokio::time::sleep(SEEN_POLL).await;
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -180,14 +141,14 @@ async fn commit(
     let key = write.key.clone();
     let record = write::perform(rest, asked, write).await?;
     let vector_clock = clock::by_region(&record.context, |region| rest.region_name(region));
-    let explain = explaining.map(|explaining| explaining.end(rest, asked, &key, &record));
+    let explain = explain::ended(explaining, rest, asked, &key, &record).await;
     let mut response = json(&Committed { status, vector_clock, explain });
-    head_of_write(rest, asked, &record, &mut response)?;
+    head_of_write(rest, asked, &record, &mut response).await?;
     Ok(response)
 }
 
 /// What every write is answered with.
-pub fn head_of_write(
+pub async fn head_of_write(
     rest: &Rest,
     asked: &Asked,
     record: &Record,
@@ -196,20 +157,31 @@ pub fn head_of_write(
     let headers = response.headers_mut();
     headers.insert("x-vector-clock", clock::header_of(&record.context));
     headers.insert("x-served-from", served_from(rest));
-    // Other regions that have it when the answer is given.
-    headers.insert("x-replicated-to", HeaderValue::from_static("[]"));
-    echo_session(asked, response)
+    if let Some(regions) = replicated_to(rest, asked, record).await? {
+        let word = serde_json::to_string(&regions).expect("names can be written as JSON");
+        headers
+            .insert("x-replicated-to", HeaderValue::try_from(word).unwrap_or(HeaderValue::from_static("[]")));
+    }
+    if let Some(token) = session::token(asked, std::iter::once(record))? {
+        headers.insert(session::HEADER, token);
+    }
+    Ok(())
+}
+
+/// The other regions that are known to have a write when it is answered. Who waited for them all has been told of all;
+/// otherwise only the node that gave the write its name knows, and says so if it is this one.
+async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Option<Vec<String>>, Refusal> {
+    if asked.level()? != Level::GlobalQuorum {
+        return Ok(Some(Vec::new()));
+    }
+    let (_, others) = rest.mesh().regions();
+    if others.len() <= 1 {
+        return Ok(Some(others.into_iter().map(|abroad| abroad.region.name).collect()));
+    }
+    let reached = rest.mesh().reached(record.header.dot).await?;
+    Ok((!reached.is_empty()).then(|| reached.into_iter().map(|region| rest.region_name(region)).collect()))
 }
 
 fn served_from(rest: &Rest) -> HeaderValue {
     HeaderValue::try_from(rest.region()).unwrap_or(HeaderValue::from_static("unnamed"))
-}
-
-/// Of one region the word that a client calls its session by is all there is to remember: see `Asked::r`.
-fn echo_session(asked: &Asked, response: &mut Response) -> Result<(), Refusal> {
-    if let Some(session) = asked.session()? {
-        let value = HeaderValue::try_from(session).expect("it came as a header");
-        response.headers_mut().insert("x-session-token", value);
-    }
-    Ok(())
 }

@@ -2,14 +2,22 @@
 //! Nothing here decides anything; it says what was decided.
 
 use super::Rest;
-use super::asked::Asked;
+use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
 use super::value::kind_name;
+use base::NodeId;
+use base::limits::MESH_PAGE_KEYS_MAX;
+use mesh::explain::Explanation;
+use mesh::hlc::Stamp;
 use mesh::key::Key;
 use mesh::record::Record;
 use mesh::topology::Phase;
+use mesh::{Conflict, Dot};
 use serde_json::{Value, json};
 use std::time::Instant;
+
+/// Pages of the log of conflicts that are looked through for those of one key.
+const CONFLICT_PAGES_MAX: usize = 16;
 
 pub struct Explaining {
     began: Instant,
@@ -21,7 +29,22 @@ impl Explaining {
         Ok(asked.query.flag("explain")?.then(|| Explaining { began: Instant::now() }))
     }
 
-    pub fn end(self, rest: &Rest, asked: &Asked, key: &Key, record: &Record) -> Value {
+    fn end(self, rest: &Rest, asked: &Asked, key: &Key, record: &Record, conflicts: &[Conflict]) -> Value {
+        let why = Explanation::of(record, key, conflicts, now_ms());
+        let written_by = |dot: &Dot| {
+            let node = names_of(rest, dot.actor.node);
+            json!({
+                "region": rest.region_name(dot.actor.region),
+                "node": node,
+                "incarnation": dot.actor.incarnation,
+                "counter": dot.counter,
+            })
+        };
+        let hlc = |stamp: Stamp| json!({ "physical": stamp.ms(), "logical": stamp.logical() });
+        let preferred_to = why.preferred_to.iter().map(|(dot, stamp, rule)| {
+            json!({ "written_by": written_by(dot), "hlc": hlc(*stamp), "rule": rule.name() })
+        });
+        let preferred_to: Vec<Value> = preferred_to.collect();
         let topology = rest.mesh().topology();
         let partition = key.partition();
         let copies = topology.copies(asked.space.id).unwrap_or(asked.space.wants.copies);
@@ -42,7 +65,6 @@ impl Explaining {
         };
         let majority = now.len() / 2 + 1;
         let asked_for = |name: &str| asked.query.get(name).and_then(|text| text.parse().ok());
-        let dot = record.header.dot;
         json!({
             "namespace": asked.space.name,
             "coordinator": rest.handle().identity().name,
@@ -54,14 +76,40 @@ impl Explaining {
             "r": asked_for("r").unwrap_or(majority),
             "w": asked_for("w").unwrap_or(majority),
             "type": kind_name(record.kind),
-            "written_by": {
-                "region": rest.region_name(dot.actor.region),
-                "node": names.get(&dot.actor.node).cloned().unwrap_or_else(|| format!("{:x}", dot.actor.node.0)),
-                "incarnation": dot.actor.incarnation,
-                "counter": dot.counter,
-            },
-            "hlc": { "physical": record.header.stamp.ms(), "logical": record.header.stamp.logical() },
+            "written_by": written_by(&why.dot),
+            "hlc": hlc(why.stamp),
+            "shown": format!("{:?}", why.shown).to_lowercase(),
+            "fence": why.fence,
+            "home_region": why.home.map(|home| rest.region_name(home)),
+            "siblings": why.n_siblings,
+            "preferred_to": preferred_to,
+            "because": why.sentences(),
             "took_ms": self.began.elapsed().as_secs_f64() * 1e3,
         })
     }
+}
+
+/// What is said, if it was asked for. What a value was preferred to is known as far as this node's replicas have it.
+pub async fn ended(
+    explaining: Option<Explaining>,
+    rest: &Rest,
+    asked: &Asked,
+    key: &Key,
+    record: &Record,
+) -> Option<Value> {
+    let explaining = explaining?;
+    let (mut conflicts, mut after) = (Vec::new(), None);
+    for _ in 0..CONFLICT_PAGES_MAX {
+        let Ok((page, next)) = rest.mesh().conflicts(after, MESH_PAGE_KEYS_MAX).await else { break };
+        conflicts.extend(page.into_iter().filter(|conflict| conflict.key == *key));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Some(explaining.end(rest, asked, key, record, &conflicts))
+}
+
+fn names_of(rest: &Rest, node: NodeId) -> String {
+    rest.node_names().get(&node).cloned().unwrap_or_else(|| format!("{:x}", node.0))
 }

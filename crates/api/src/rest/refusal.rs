@@ -2,6 +2,7 @@
 //! A code and words go in, a status with a JSON body comes out; whoever may try again is told when. The name of
 //! the code is the word that programs match on.
 
+use super::session;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -16,11 +17,13 @@ pub struct Refusal {
     pub code: Code,
     message: String,
     details: Map<String, Value>,
+    /// The token of the session, which has seen something by being refused.
+    session: Option<HeaderValue>,
 }
 
 impl Refusal {
     pub fn new(code: Code, message: impl Into<String>) -> Refusal {
-        Refusal { code, message: message.into(), details: Map::new() }
+        Refusal { code, message: message.into(), details: Map::new(), session: None }
     }
 
     /// The client has got something wrong.
@@ -30,6 +33,11 @@ impl Refusal {
 
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Refusal {
         self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    pub fn in_session(mut self, token: HeaderValue) -> Refusal {
+        self.session = Some(token);
         self
     }
 
@@ -92,6 +100,7 @@ impl From<Code> for Refusal {
 fn status_of(code: Code) -> StatusCode {
     match code {
         Code::KeyDeleted => StatusCode::GONE,
+        Code::NotHome => StatusCode::MISDIRECTED_REQUEST,
         Code::RequestTooLarge | Code::TooManyOps => StatusCode::PAYLOAD_TOO_LARGE,
         Code::ConflictDetected
         | Code::WrongType
@@ -119,7 +128,11 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.status();
         let again = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let session = self.session.clone();
         let mut response = (status, axum::Json(self.body())).into_response();
+        if let Some(token) = session {
+            response.headers_mut().insert(session::HEADER, token);
+        }
         if again {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
         }

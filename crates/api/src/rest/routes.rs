@@ -2,7 +2,10 @@
 //! The router is made of this list, and a test holds the description in `openapi.rs` against it: what is served is
 //! described, and what is described is served.
 
-use super::{Rest, batch, conflicts, crdt, data, namespaces, openapi, range, ring, store};
+use super::{
+    Rest, batch, conflicts, crdt, data, handlers, home, namespaces, openapi, range, regions, ring, select,
+    store,
+};
 use axum::handler::Handler;
 use axum::routing::MethodRouter;
 
@@ -66,9 +69,14 @@ pub fn all() -> Vec<Route> {
     let mut routes = vec![
         Route::at("/v1/namespaces").get(namespaces::list),
         Route::at("/v1/namespaces/{ns}").get(namespaces::get).put(namespaces::put).delete(namespaces::delete),
+        Route::at("/v1/namespaces/{ns}/home").get(home::get).put(home::put),
+        Route::at("/v1/handlers").get(handlers::list),
+        Route::at("/v1/handlers/{handler}").get(handlers::get).put(handlers::put).delete(handlers::delete),
         Route::at("/v1/conflicts").get(conflicts::list),
         Route::at("/v1/conflicts/{id}").get(conflicts::get),
         Route::at("/v1/conflicts/{id}/restore").post(conflicts::restore),
+        Route::at("/v1/regions").get(regions::list),
+        Route::at("/v1/regions/{region}").get(regions::get).put(regions::put).delete(regions::delete),
         Route::at("/v1/ring").get(ring::get),
         Route::at("/v1/ring/nodes/{node}").delete(ring::leave).put(ring::stay),
         Route::at("/openapi.json").get(openapi::get),
@@ -100,6 +108,7 @@ fn of_store() -> Vec<Route> {
 
 fn of_data() -> Vec<Route> {
     vec![
+        Route::at("").get(select::get),
         Route::at("/batch").post(batch::either).or_a_key(),
         Route::at("/batch/read").post(batch::read).or_a_key(),
         Route::at("/batch/write").post(batch::write).or_a_key(),

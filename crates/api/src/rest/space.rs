@@ -5,7 +5,9 @@
 use super::refusal::Refusal;
 use base::Code;
 use bytes::Bytes;
+use mesh::homes::{self, Homes};
 use mesh::namespaces::{self, Namespace, Namespaces};
+use mesh::{Home, RegionId};
 use server::Handle;
 use std::sync::{Arc, Mutex};
 
@@ -15,15 +17,46 @@ pub struct Space {
     pub name: String,
     pub id: u32,
     pub wants: Namespace,
+    /// Who owns it, where somebody does.
+    pub home: Option<Home>,
+    /// The region that is asked.
+    pub here: RegionId,
 }
 
-#[derive(Default)]
 pub struct Spaces {
+    here: RegionId,
     /// The version that was decoded last, and what it says.
     known: Mutex<(u64, Arc<Namespaces>)>,
+    homes: Mutex<(u64, Arc<Homes>)>,
 }
 
 impl Spaces {
+    pub fn new(region: &str) -> Spaces {
+        Spaces { here: RegionId::of(region), known: Mutex::default(), homes: Mutex::default() }
+    }
+
+    fn named(&self, handle: &Handle, name: &str, wants: Namespace) -> Space {
+        let home = self.homes(handle).get(name);
+        Space { name: name.to_owned(), id: namespaces::id_of(name), wants, home, here: self.here }
+    }
+
+    /// Who owns what, as far as this member has applied.
+    fn homes(&self, handle: &Handle) -> Arc<Homes> {
+        let mut known = self.homes.lock().expect("no thread panics while it holds the homes");
+        if let Some((version, bytes)) = handle.document_here(homes::DOCUMENT)
+            && known.0 != version
+        {
+            match Homes::decode(bytes) {
+                Some(decoded) => *known = (version, Arc::new(decoded)),
+                None => {
+                    tracing::error!(version, "the homes of namespaces cannot be read");
+                    known.0 = version;
+                }
+            }
+        }
+        known.1.clone()
+    }
+
     /// All of them, as far as this member has applied.
     pub fn here(&self, handle: &Handle) -> Arc<Namespaces> {
         let Some((version, bytes)) = handle.document_here(namespaces::DOCUMENT) else {
@@ -59,7 +92,7 @@ impl Spaces {
     pub fn usual(&self, handle: &Handle) -> Space {
         let name = namespaces::DEFAULT;
         let wants = self.here(handle).get(name).unwrap_or_default();
-        Space { name: name.to_owned(), id: namespaces::id_of(name), wants }
+        self.named(handle, name, wants)
     }
 
     pub async fn find(&self, handle: &Handle, name: &str) -> Result<Space, Refusal> {
@@ -74,7 +107,7 @@ impl Spaces {
             let message = format!("no namespace `{name}`; PUT /v1/namespaces/{name} {{\"n\":3}} creates it");
             return Err(Refusal::new(Code::UnknownSpace, message));
         };
-        Ok(Space { name: name.to_owned(), id: namespaces::id_of(name), wants })
+        Ok(self.named(handle, name, wants))
     }
 }
 

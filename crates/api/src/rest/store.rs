@@ -5,7 +5,7 @@ use super::asked::{Asked, Whole, now_ms, parse_json};
 use super::refusal::Refusal;
 use super::value::{self, Shown};
 use super::write::{self, Given};
-use super::{Rest, clock, date, explain, json};
+use super::{Rest, clock, data, date, explain, json, sight};
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
@@ -39,12 +39,13 @@ pub struct Entry<'a> {
     kind: Option<String>,
     schema_version: Option<u32>,
     home_region: Option<String>,
+    handler: Option<String>,
 }
 
 impl<'a> Entry<'a> {
     pub fn given(self) -> (Cow<'a, str>, Given<'a>) {
-        let Entry { key, value, ttl, metadata, kind, schema_version, home_region } = self;
-        (key, Given { value, ttl, metadata, kind, schema_version, home_region })
+        let Entry { key, value, ttl, metadata, kind, schema_version, home_region, handler } = self;
+        (key, Given { value, ttl, metadata, kind, schema_version, home_region, handler })
     }
 }
 
@@ -90,9 +91,9 @@ async fn done(
     let explaining = explain::Explaining::begin(asked)?;
     let mesh_key = write.key.clone();
     let record = write::perform(rest, asked, write).await?;
-    let explain = explaining.map(|explaining| explaining.end(rest, asked, &mesh_key, &record));
+    let explain = explain::ended(explaining, rest, asked, &mesh_key, &record).await;
     let mut response = json(&Done { status, key, timestamp: record.updated_ms(), explain });
-    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    data::head_of_write(rest, asked, &record, &mut response).await?;
     Ok(response)
 }
 
@@ -113,18 +114,18 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     asked.query.only(&GET_PARAMS)?;
     let explaining = explain::Explaining::begin(&asked)?;
     let key = asked.key()?;
-    let record = rest.read(key.clone(), asked.r()?, asked.timeout()?).await?;
-    let record = live(&rest, record)?;
+    let sight = sight::look(&rest, &asked, key.clone()).await?;
+    let record = sight.live(&rest, &asked)?;
     let content_type = value::content_type(&record);
     let mut response = if asked.query.flag("raw")? || value::wants_raw(&asked.headers, content_type) {
         raw(&record)
     } else {
         let (value, encoding) = value::show(&record);
-        let explain = explaining.map(|explaining| explaining.end(&rest, &asked, &key, &record));
+        let explain = explain::ended(explaining, &rest, &asked, &key, &record).await;
         let key = asked.key_text()?;
         json(&Found { key, value, encoding, content_type, timestamp: record.updated_ms(), explain })
     };
-    response.headers_mut().insert("x-vector-clock", clock::header_of(&record.context));
+    sight.head(&rest, &asked, &mut response)?;
     Ok(response)
 }
 

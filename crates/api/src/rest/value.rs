@@ -117,13 +117,14 @@ pub fn text_of(bytes: &Bytes) -> Cow<'_, str> {
 }
 
 /// The types of data by the names that clients use.
-pub const KINDS: [(&str, Kind); 6] = [
+pub const KINDS: [(&str, Kind); 7] = [
     ("lww_register", Kind::Register),
     ("gcounter", Kind::GrowingCounter),
     ("pncounter", Kind::Counter),
     ("delta_numeric", Kind::Numeric),
     ("orset", Kind::Set),
     ("siblings", Kind::Siblings),
+    ("custom", Kind::Custom),
 ];
 
 pub fn kind_name(kind: Kind) -> &'static str {

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 /// What a metadata's name or value may take.
 const METADATA_BYTES_MAX: usize = 1_024;
+const HANDLER_BYTES_MAX: usize = 128;
 
 /// What a body of JSON may say about a value.
 #[derive(Debug, Deserialize)]
@@ -35,6 +36,8 @@ pub struct Given<'a> {
     pub kind: Option<String>,
     pub schema_version: Option<u32>,
     pub home_region: Option<String>,
+    /// How a custom value merges.
+    pub handler: Option<String>,
 }
 
 pub const RIGHT: &str =
@@ -110,8 +113,20 @@ pub fn of_given(
     write.attributes.expires_ms = super::asked::expiry(given.ttl)?;
     write.attributes.metadata = metadata_of(given.metadata)?;
     write.attributes.schema = given.schema_version.unwrap_or(0);
+    write.attributes.handler = handler_of(kind, given.handler)?;
     write.attributes.home = given.home_region.map(|name| RegionId::of(&name));
     Ok(write)
+}
+
+/// Only custom values have one; a value that is there already keeps its own.
+fn handler_of(kind: Kind, named: Option<String>) -> Result<Option<Bytes>, Refusal> {
+    match named {
+        Some(_) if kind != Kind::Custom => Err(Refusal::bad("a handler goes with \"type\": \"custom\"")),
+        Some(name) if !(1..=HANDLER_BYTES_MAX).contains(&name.len()) => {
+            Err(Refusal::bad(format!("a handler's name has 1 to {HANDLER_BYTES_MAX} bytes")))
+        }
+        named => Ok(named.map(Bytes::from)),
+    }
 }
 
 /// Who wants to merge and does not say how keeps values side by side.

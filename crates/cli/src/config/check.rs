@@ -81,6 +81,7 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::ListenOrNone => text == NONE || text.parse::<SocketAddr>().is_ok(),
         Kind::HostPort => is_host_port(text),
         Kind::Members => parse_members(text).is_some(),
+        Kind::Regions => text.is_empty() || parse_members(text).is_some(),
         Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
         Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
         Kind::Choice(words) => words.contains(&text),
@@ -150,6 +151,12 @@ fn assemble(values: &Values) -> Checked {
         },
         mesh: Mesh {
             region: values.text(Id::Region).to_owned(),
+            region_peers: parse_members(values.text(Id::RegionPeers))
+                .unwrap_or_default()
+                .into_iter()
+                .map(|member| (member.name, member.peer_addr))
+                .collect(),
+            advertise_region: values.text(Id::AdvertiseRegion).to_owned(),
             zone: values.text(Id::Zone).to_owned(),
             points: u32::try_from(values.number(Id::Vnodes)).expect("bounded by the table"),
             data_only: values.text(Id::DataOnly) == "true",

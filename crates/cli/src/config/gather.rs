@@ -41,6 +41,9 @@ fn suggest(name: &str) -> String {
     }
 }
 
+const TOKEN: &str = "althing";
+const REGION_DEFAULT: &str = "default";
+
 pub fn gather(sources: &Sources<'_>) -> Result<Values, Error> {
     let from_file = match &sources.file {
         Some(file) => read_file(file)?,
@@ -116,8 +119,21 @@ fn derive(values: &mut Values) {
     };
     let peer_addr = listed.unwrap_or_else(|| values.text(Id::PeerAddr).to_owned());
     fill(values, Id::AdvertisePeer, peer_addr);
+    let advertise_peer = values.text(Id::AdvertisePeer).to_owned();
+    fill(values, Id::AdvertiseRegion, advertise_peer);
+    let token = token_of(values.text(Id::Region));
+    fill(values, Id::ClusterToken, token);
     let alone = format!("{}={}", values.text(Id::Name), values.text(Id::AdvertisePeer));
     fill(values, Id::InitialCluster, alone);
+}
+
+/// The ids of members are made of their names and the token. Members of two regions may well have the same names, and
+/// must not have the same ids.
+pub fn token_of(region: &str) -> String {
+    match region {
+        REGION_DEFAULT => TOKEN.to_owned(),
+        region => format!("{TOKEN}.{region}"),
+    }
 }
 
 fn fill(values: &mut Values, id: Id, text: String) {

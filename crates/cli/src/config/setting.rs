@@ -28,6 +28,8 @@ pub enum Kind {
     HostPort,
     /// `name=host:port`, separated by commas.
     Members,
+    /// `name=host:port`, separated by commas; a name may come several times, and there may be none.
+    Regions,
     /// Hosts and ports, separated by commas; may be empty.
     Places,
     Number {
@@ -97,8 +99,8 @@ settings! {
         "Every member of the cluster with its peer address, this one included; the same list on each.";
     Join "join" Kind::Places, Value(""),
         "Joins the cluster of the member that its peers reach there: asks it, or one of several, to be added.";
-    ClusterToken "cluster-token" Kind::Word, Value("althing"),
-        "Tells this cluster from others that have the same members.";
+    ClusterToken "cluster-token" Kind::Word, Derived("althing, and with a region althing.REGION"),
+        "Tells this cluster from others that have the same members; each region needs its own.";
     AdvertiseClient "advertise-client" Kind::HostPort, Derived("client-addr"),
         "The address that clients are told to use.";
     AdvertisePeer "advertise-peer" Kind::HostPort, Derived("its own address in initial-cluster, or peer-addr"),
@@ -107,6 +109,10 @@ settings! {
         "The address of the data API that clients are told to use.";
     Region "region" Kind::Word, Value("default"),
         "The region that this cluster is, the same on every member.";
+    RegionPeers "region-peers" Kind::Regions, Value(""),
+        "Other regions, each by peer addresses of some of its nodes; founds the table that `althing region` changes.";
+    AdvertiseRegion "advertise-region" Kind::HostPort, Derived("advertise-peer"),
+        "The address that nodes of other regions are told to use.";
     Zone "zone" Kind::WordOrNothing, Value(""),
         "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
     Vnodes "vnodes" number("points", 1, 1_024), Count(64),
@@ -181,7 +187,7 @@ impl Setting {
             Kind::Listen => "IP:PORT",
             Kind::ListenOrNone => "IP:PORT|none",
             Kind::HostPort => "HOST:PORT",
-            Kind::Members => "NAME=HOST:PORT,...",
+            Kind::Members | Kind::Regions => "NAME=HOST:PORT,...",
             Kind::Places => "HOST:PORT,...",
             Kind::Number { .. } => "N",
             Kind::Choice(_) => "WORD",
@@ -200,6 +206,9 @@ impl Setting {
             Kind::HostPort => "a host and a port, as db1.example.com:2379".to_owned(),
             Kind::Members => "name=host:port for each member, separated by commas, as \
                               a=10.0.0.1:2380,b=10.0.0.2:2380,c=10.0.0.3:2380"
+                .to_owned(),
+            Kind::Regions => "region=host:port, or several separated by commas, as \
+                              eu-west=10.1.0.1:2380,eu-west=10.1.0.2:2380"
                 .to_owned(),
             Kind::Places => "a host and a port, or several separated by commas, as 10.0.0.1:2380".to_owned(),
             Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),

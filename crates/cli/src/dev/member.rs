@@ -24,7 +24,15 @@ pub struct Place {
     pub peer: String,
     pub http: String,
     pub cluster: String,
+    /// The name of its region, and where nodes of the others are, if there are several.
+    pub region: Option<(String, String)>,
     pub data_dir: PathBuf,
+}
+
+impl Place {
+    pub fn region_name(&self) -> Option<&str> {
+        self.region.as_ref().map(|(name, _)| name.as_str())
+    }
 }
 
 pub struct Member {
@@ -83,8 +91,12 @@ async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
 
 /// In a process group of its own, so that Ctrl-C reaches it only through this process.
 fn spawn(place: &Place) -> std::io::Result<Child> {
-    Command::new(std::env::current_exe()?)
-        .arg("serve")
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("serve");
+    if let Some((region, peers)) = &place.region {
+        command.args(["--region", region, "--region-peers", peers]);
+    }
+    command
         .args(["--name", &place.name])
         .args(["--client-addr", &place.client])
         .args(["--peer-addr", &place.peer])

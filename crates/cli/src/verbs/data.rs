@@ -128,9 +128,12 @@ pub struct Put {
     /// Seconds to live
     #[arg(long, value_name = "SECONDS")]
     ttl: Option<u64>,
-    /// How it merges: lww_register, siblings or delta_numeric
+    /// How it merges: lww_register, siblings, delta_numeric or custom
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
+    /// The handler of a custom value, as max or one that was registered
+    #[arg(long, value_name = "NAME", requires = "kind")]
+    handler: Option<String>,
     /// Take the bytes of this file for the value
     #[arg(long, value_name = "FILE", conflicts_with_all = ["value", "json"])]
     file: Option<PathBuf>,
@@ -267,6 +270,9 @@ impl Put {
         }
         if let Some(kind) = &self.kind {
             body["type"] = kind.as_str().into();
+        }
+        if let Some(handler) = &self.handler {
+            body["handler"] = handler.as_str().into();
         }
         Ok(body)
     }

@@ -98,3 +98,36 @@ fn data_that_was_kept_is_there_again() {
     });
     dev.stop();
 }
+
+fn say(words: &[&str], endpoint: &str) -> String {
+    let output = althing().args(words).args(["--http-endpoints", endpoint]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn regions_of_a_development_cluster_find_each_other_and_hold_the_same() {
+    let mut child = althing()
+        .args(["dev", "--nodes", "1", "--regions", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = lines.filter_map(|line| line.split_once("REST endpoints: ").map(|(_, one)| one.to_owned()));
+    let [here, there]: [String; 2] = told.take(2).collect::<Vec<_>>().try_into().unwrap();
+    until("the regions find each other", || {
+        let healthy =
+            |at: &str, other: &str| say(&["region", "ls"], at).starts_with(&format!("{other}, true"));
+        (healthy(&here, "r2") && healthy(&there, "r1")).then_some(())
+    });
+    assert_eq!(say(&["data", "put", "greeting", "hello"], &here), "OK\n");
+    until("it is there as well", || {
+        (say(&["data", "get", "greeting"], &there) == "greeting\nhello\n").then_some(())
+    });
+    assert!(say(&["handlers", "ls"], &here).contains("json_merge: built in"));
+    assert_eq!(say(&["region", "remove", "r2"], &here), "region r2 is evicted\n");
+    assert_eq!(say(&["region", "ls"], &here), "");
+    assert_eq!(say(&["region", "add", "r2", "127.0.0.1:1"], &here), "region r2 is listed\n");
+    signal("INT", child.id());
+    assert!(until("the cluster stops", || child.try_wait().unwrap()).success());
+}

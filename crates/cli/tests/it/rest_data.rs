@@ -14,9 +14,10 @@ fn every_header_and_body_of_the_design_is_there() {
     let put = rest.call("PUT", "/v1/data/user:12345", &headers, body);
     assert_eq!((put.status, &put.json()["status"]), (200, &json!("committed")));
     assert!(put.json()["vector_clock"]["default"].as_u64().unwrap() > 0);
-    assert_eq!(
-        (put.header("x-replicated-to"), put.header("x-session-token")),
-        (Some("[]"), Some("session-1"))
+    assert_eq!(put.header("x-replicated-to"), Some("[]"));
+    assert!(
+        put.header("x-session-token").unwrap().starts_with("s1."),
+        "a word of the client's begins a session"
     );
     let clock = put.header("x-vector-clock").unwrap().to_owned();
 

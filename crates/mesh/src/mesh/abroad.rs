@@ -330,6 +330,11 @@ impl Mesh {
         }
     }
 
+    /// The regions that have a write of this node.
+    pub fn reached(&self, dot: Dot) -> Vec<RegionId> {
+        self.abroad.reached(dot)
+    }
+
     /// How the other regions are doing.
     pub fn regions(&self, now: super::Now) -> Vec<RegionState> {
         let state = |(id, other): (&RegionId, &Other)| {

@@ -144,6 +144,19 @@ impl Mesh {
         self.again(replicating.region, replicating.seq, t.now.at);
     }
 
+    /// The connection to a node broke: entries on their way to it are sent again, to whoever answers, without waiting
+    /// for their time to run out. Those that have arrived all the same are merged twice, which changes nothing.
+    pub(super) fn lose_entries(&mut self, t: &mut Turn<'_>, node: NodeId) {
+        if self.abroad.home(node).is_none() {
+            return;
+        }
+        let lost = |operation: &Operation| matches!(operation, Operation::Replicate(one) if one.to == node);
+        let lost = self.operations.iter().filter(|(_, pending)| lost(&pending.operation));
+        for ask in lost.map(|(ask, _)| *ask).collect::<Vec<_>>() {
+            self.decline_replicate(t, ask);
+        }
+    }
+
     fn again(&mut self, region: RegionId, seq: u64, at: Instant) {
         if let Some(other) = self.abroad.others.get_mut(&region) {
             other.stream.failed(seq, at);

@@ -14,6 +14,7 @@ const _: () = assert!(REQUESTS_WAITING_MAX <= MESH_OPERATIONS_MAX);
 
 pub(crate) struct Board {
     shown: Mutex<Shown>,
+    lag_ms: AtomicU64,
     log_bytes: AtomicU64,
     store_bytes: AtomicU64,
     waiting: AtomicUsize,
@@ -31,6 +32,7 @@ impl Board {
         let shown = Shown { topology: Arc::new(nothing), status: MeshStatus::default() };
         Board {
             shown: Mutex::new(shown),
+            lag_ms: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             store_bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -62,9 +64,16 @@ impl Board {
     }
 
     pub fn set_status(&self, status: MeshStatus) {
+        let lag_ms = status.regions.iter().map(|region| region.lag_in_ms).max().unwrap_or(0);
+        self.lag_ms.store(lag_ms, Relaxed);
         let mut shown = self.lock();
         let moving = shown.status.moving;
         shown.status = MeshStatus { moving, ..status };
+    }
+
+    /// How far this region is behind the others, as of late.
+    pub fn lag_ms(&self) -> u64 {
+        self.lag_ms.load(Relaxed)
     }
 
     /// Requests that wait for an answer.

@@ -9,14 +9,15 @@ use crate::mesh::node::Settings;
 use crate::mesh::wire;
 use crate::peer::Peers;
 use base::{Instant, NodeId};
+use bytes::Bytes;
 use coord::{Command, Document, Documents, SetDocument};
-use mesh::Topology;
 use mesh::controller::{Controller, Wanted};
 use mesh::moves::Report;
 use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::plan::{DOCUMENT, Enrolled, Plan};
 use mesh::tidings::Tidings;
 use mesh::topology::{Epoch, Space};
+use mesh::{Regions, Topology, handler, homes, regions};
 use node::Work;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ const TELL_EVERY: Duration = Duration::from_secs(1);
 /// And how soon after something has.
 const TELL_SOON: Duration = Duration::from_millis(50);
 /// What nodes that hold nothing of coord are told.
-const FOLLOWED: [&str; 2] = [DOCUMENT, namespaces::DOCUMENT];
+const FOLLOWED: [&str; 5] =
+    [DOCUMENT, namespaces::DOCUMENT, regions::DOCUMENT, handler::DOCUMENT, homes::DOCUMENT];
 const DECIDE_EVERY: Duration = Duration::from_millis(100);
 /// How long a proposal may take before another is made.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,20 +45,26 @@ pub(super) struct Decider {
     decide_at: Instant,
     /// What was proposed, until it is seen or its time is up.
     proposed: Option<(Epoch, Instant)>,
+    /// What the table of regions is founded with, and when that is proposed again.
+    regions: Regions,
+    regions_proposed: Instant,
 }
 
 impl Decider {
     pub fn new(core: Arc<Core>, settings: &Settings, incarnation: u32) -> Decider {
-        let Settings { me, region, zone, points, address, .. } = settings.clone();
+        let Settings { me, region, zone, points, address, abroad, regions, .. } = settings.clone();
+        core.mesh.atlas.learn(me, &abroad);
         Decider {
             core,
             me,
             controller: Controller::new(region),
-            tidings: Tidings { incarnation, zone, points, address, ..Tidings::default() },
+            tidings: Tidings { incarnation, zone, points, address, abroad, ..Tidings::default() },
             plan: None,
             tell_at: Instant::ZERO,
             decide_at: Instant::ZERO,
             proposed: None,
+            regions,
+            regions_proposed: Instant::ZERO,
         }
     }
 
@@ -147,6 +155,7 @@ impl Decider {
     }
 
     pub fn hear(&mut self, now: Instant, from: NodeId, tidings: Tidings) {
+        self.core.mesh.atlas.learn(from, &tidings.abroad);
         self.controller.hear(now, from, tidings);
     }
 
@@ -171,6 +180,7 @@ impl Decider {
         if self.decide_at <= now {
             self.decide_at = now.after(DECIDE_EVERY);
             self.decide(now);
+            self.found_regions(now);
         }
     }
 
@@ -191,8 +201,25 @@ impl Decider {
         let wanted = Wanted { members, removed: table.removed().clone(), spaces: self.spaces() };
         if let Some(next) = self.controller.decide(now, plan, &wanted) {
             self.proposed = Some((next.epoch(), now.after(PROPOSAL_TIMEOUT)));
-            self.propose(now, known, &next);
+            tracing::info!(
+                epoch = next.epoch().0,
+                nodes = next.topology.members().len(),
+                moving = next.topology.is_moving(),
+                "proposing a topology of the mesh"
+            );
+            self.propose(now, DOCUMENT, known, next.encode());
         }
+    }
+
+    /// The configuration says which regions there are until the cluster has a table; from then on that alone does.
+    fn found_regions(&mut self, now: Instant) {
+        let wanted = self.core.board.read().is_leader && self.regions.iter().next().is_some();
+        if !wanted || self.core.documents.get(regions::DOCUMENT).is_some() || now < self.regions_proposed {
+            return;
+        }
+        self.regions_proposed = now.after(PROPOSAL_TIMEOUT);
+        tracing::info!(regions = self.regions.iter().count(), "proposing the table of regions");
+        self.propose(now, regions::DOCUMENT, 0, self.regions.encode());
     }
 
     /// What the namespaces want of the ring.
@@ -204,14 +231,8 @@ impl Decider {
         all.iter().map(space).collect()
     }
 
-    fn propose(&self, now: Instant, expect: u64, next: &Plan) {
-        tracing::info!(
-            epoch = next.epoch().0,
-            nodes = next.topology.members().len(),
-            moving = next.topology.is_moving(),
-            "proposing a topology of the mesh"
-        );
-        let set = SetDocument { name: DOCUMENT.to_owned(), expect, bytes: next.encode() };
+    fn propose(&self, now: Instant, name: &str, expect: u64, document: Bytes) {
+        let set = SetDocument { name: name.to_owned(), expect, bytes: document };
         let mut bytes = Vec::new();
         Command::Document(set).encode(&mut bytes);
         self.core.submit(now.after(PROPOSAL_TIMEOUT), Work::Propose(bytes.into()));

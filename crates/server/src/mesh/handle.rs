@@ -4,15 +4,29 @@
 use crate::core::Core;
 use crate::mesh::board::Admission;
 use crate::mesh::node::Mail;
+use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
-use base::Code;
-use mesh::Topology;
+use base::{Code, NodeId};
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
+use mesh::{Dot, Region, RegionId, RegionState, Topology};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Another region, as this node sees it.
+#[derive(Clone, Debug)]
+pub struct Abroad {
+    pub region: Region,
+    /// What the machine knows of it.
+    pub state: Option<RegionState>,
+    /// Its nodes, and where they are reached.
+    pub nodes: BTreeMap<NodeId, String>,
+    /// Why it cannot be asked for its nodes.
+    pub trouble: Option<String>,
+}
 
 #[derive(Clone)]
 pub struct MeshHandle {
@@ -44,6 +58,42 @@ impl MeshHandle {
 
     pub fn status(&self) -> MeshStatus {
         self.core.mesh.board.status()
+    }
+
+    /// The table of regions as far as this node knows it, this one's own name aside, and how each is doing.
+    pub fn regions(&self) -> (u64, Vec<Abroad>) {
+        let table = scout::table(&self.core);
+        let states = self.core.mesh.board.status().regions;
+        let abroad = |region: &Region| Abroad {
+            region: region.clone(),
+            state: states.iter().find(|state| state.id == region.id).cloned(),
+            nodes: self.core.mesh.atlas.nodes(region.id),
+            trouble: self.core.mesh.atlas.trouble(region.id),
+        };
+        let here = RegionId::of(&self.core.mesh.region);
+        let all = table.iter().filter(|region| region.id != here).map(abroad).collect();
+        (table.version, all)
+    }
+
+    /// How far this region is behind the others, in milliseconds, as of late.
+    pub fn lag_ms(&self) -> u64 {
+        self.core.mesh.board.lag_ms()
+    }
+
+    /// Other regions that have a write, as far as this node knows: it does if it gave the write its name.
+    pub async fn reached(&self, dot: Dot) -> Result<Vec<RegionId>, Code> {
+        let _admission = Admission::take(&self.core.mesh, 0).ok_or(Code::TooManyRequests)?;
+        let (asker, answer) = oneshot::channel();
+        self.core.mesh.tell(Mail::Reached { dot, asker }, 0);
+        answer.await.map_err(|_| Code::Stopped)
+    }
+
+    /// The name of a region, if this node knows it.
+    pub fn region_name(&self, region: RegionId) -> Option<String> {
+        if region == RegionId::of(&self.core.mesh.region) {
+            return Some(self.core.mesh.region.clone());
+        }
+        scout::table(&self.core).get(region).map(|region| region.name.clone())
     }
 }
 

@@ -2,6 +2,7 @@
 //! is copied when somebody asks.
 
 use crate::mesh::status::{Counts, MeshStatus};
+use mesh::RegionState;
 use mesh::request::{Reply, Request};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,6 +15,9 @@ use std::time::Duration;
 type Label = (&'static str, &'static str);
 /// A figure, and where it is read.
 type Figures<F, S, N> = Vec<(F, fn(&S) -> N)>;
+/// A figure for each other region, and where it is read.
+type ByRegion = Family<Vec<(&'static str, String)>, Gauge>;
+type ReadRegion = fn(&RegionState) -> i64;
 type Seconds = Family<[Label; 1], Histogram, fn() -> Histogram>;
 
 /// What a request wants.
@@ -88,6 +92,7 @@ pub(crate) struct Metrics {
     /// By kind, then by outcome.
     requests: [[Counter; Outcome::ALL.len()]; Asked::ALL.len()],
     seconds: [Histogram; Asked::ALL.len()],
+    regions: Vec<(ByRegion, ReadRegion)>,
     gauges: Figures<Gauge, MeshStatus, i64>,
     counters: Figures<Counter, Counts, u64>,
 }
@@ -109,6 +114,7 @@ impl Metrics {
                 })
             }),
             seconds: Asked::ALL.map(|asked| seconds.get_or_create(&[("kind", asked.name())]).clone()),
+            regions: registered_regions(registry),
             gauges: registered_gauges(registry),
             counters: registered_counters(registry),
         };
@@ -130,15 +136,43 @@ impl Metrics {
         for (gauge, read) in &self.gauges {
             gauge.set(read(status));
         }
+        for (family, read) in &self.regions {
+            // One that was evicted has no figures any more.
+            family.clear();
+            for region in &status.regions {
+                family.get_or_create(&vec![("region", region.name.clone())]).set(read(region));
+            }
+        }
         for (counter, read) in &self.counters {
             counter.inner().store(read(&status.counts), Relaxed);
         }
     }
 }
 
+fn registered_regions(registry: &mut Registry) -> Vec<(ByRegion, ReadRegion)> {
+    let all: [(&str, &str, ReadRegion); 4] = [
+        ("healthy", "Whether the region was heard of lately", |region| region.is_healthy.into()),
+        ("lag_out_ms", "How old the first write here is that waits for the region", |region| {
+            region.lag_out_ms as i64
+        }),
+        ("lag_in_ms", "How old the first write of the region is that is missing here", |region| {
+            region.lag_in_ms as i64
+        }),
+        ("log_waiting", "Numbers of this node's log that the region has not acknowledged", |region| {
+            region.last.saturating_sub(region.acked) as i64
+        }),
+    ];
+    let register = |(name, help, read): (&str, &str, ReadRegion)| {
+        let family = ByRegion::default();
+        registry.register(format!("althing_region_{name}"), help, family.clone());
+        (family, read)
+    };
+    all.into_iter().map(register).collect()
+}
+
 fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64> {
     type Read = fn(&MeshStatus) -> i64;
-    let all: [(&str, &str, Read); 12] = [
+    let all: [(&str, &str, Read); 13] = [
         ("epoch", "The topology that this node goes by", |status| {
             status.machine.as_ref().map_or(0, |machine| machine.epoch.0 as i64)
         }),
@@ -168,6 +202,9 @@ fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64>
         }),
         ("partitions_moving", "Partitions of the ring that are not in their new place yet", |status| {
             (status.moving.n_pending + status.moving.n_switched) as i64
+        }),
+        ("replication_log_bytes", "Writes of this node that some region may not have yet", |status| {
+            status.machine.as_ref().map_or(0, |machine| machine.log_bytes as i64)
         }),
         ("store_bytes", "The file of the mesh's store", |status| status.store_bytes as i64),
         ("log_bytes", "All segments of the mesh's log", |status| status.log_bytes as i64),

@@ -9,6 +9,7 @@ use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
+use crate::mesh::scout;
 use crate::mesh::status::{Counts, MeshStatus};
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
@@ -18,12 +19,14 @@ use bytes::Bytes;
 use coord::Document;
 use engine::{LifeFile, MeshView, Standing};
 use mesh::frame::Envelope;
+use mesh::handler;
 use mesh::mesh::Note;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
+use script::Scripts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -34,10 +37,6 @@ const TICK: Duration = Duration::from_millis(10);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all mail is requests and frames, and each is moved once"
-)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,
@@ -45,7 +44,18 @@ pub(crate) enum Mail {
         asker: oneshot::Sender<Result<Reply, Code>>,
         admission: Admission,
     },
+    /// Which other regions have a write?
+    Reached {
+        dot: Dot,
+        asker: oneshot::Sender<Vec<RegionId>>,
+    },
     Frames {
+        from: NodeId,
+        envelopes: Vec<Envelope>,
+    },
+    /// From a node of another region.
+    Abroad {
+        region: RegionId,
         from: NodeId,
         envelopes: Vec<Envelope>,
     },
@@ -76,6 +86,10 @@ pub(crate) struct Settings {
     pub points: u32,
     /// Where a node is reached that is no member of coord.
     pub address: String,
+    /// Where nodes of other regions reach this one.
+    pub abroad: String,
+    /// What the table of regions is founded with.
+    pub regions: Regions,
     pub timeout: Duration,
     pub flush_every: Duration,
     pub round_every: Duration,
@@ -118,6 +132,9 @@ pub(crate) struct Loop {
     cutter: Cutter,
     decider: Decider,
     counts: Counts,
+    /// Of the documents that the machine has been told.
+    regions_version: u64,
+    handlers_version: u64,
 }
 
 impl Machine for Loop {
@@ -158,6 +175,8 @@ impl Loop {
             cutter: Cutter::default(),
             decider,
             counts: Counts::default(),
+            regions_version: 0,
+            handlers_version: 0,
             settings,
             core,
         };
@@ -202,9 +221,18 @@ impl Loop {
                 let caller = Caller { asker, asked, began: now.at, _admission: admission };
                 self.ask(now, deadline, request, caller);
             }
+            Mail::Reached { dot, asker } => {
+                let _ =
+                    asker.send(self.machine.as_ref().map(|machine| machine.reached(dot)).unwrap_or_default());
+            }
             Mail::Frames { from, envelopes } => {
                 for envelope in envelopes {
                     self.step(now, Input::Received { from, envelope });
+                }
+            }
+            Mail::Abroad { region, from, envelopes } => {
+                for envelope in envelopes {
+                    self.step(now, Input::Abroad { region, from, envelope });
                 }
             }
             Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
@@ -251,7 +279,11 @@ impl Loop {
     }
 
     fn tick(&mut self, now: Now) {
+        let has_begun = self.machine.is_some();
         self.begin_when_known(now);
+        if !has_begun {
+            self.follow_documents(now);
+        }
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
         if self.show_at <= now.at {
@@ -266,6 +298,29 @@ impl Loop {
             self.step(now, Input::Topology(topology));
         }
         self.begin_when_known(now);
+        self.follow_documents(now);
+    }
+
+    /// What else the machine goes by; what it knows already it does not hear again.
+    fn follow_documents(&mut self, now: Now) {
+        if self.machine.is_none() {
+            return;
+        }
+        let regions = scout::table(&self.core);
+        if regions.version > self.regions_version {
+            self.regions_version = regions.version;
+            self.core.mesh.scout.push(());
+            self.step(now, Input::Regions(regions));
+        }
+        if let Some(document) = self.core.documents.get(handler::DOCUMENT)
+            && document.version > self.handlers_version
+        {
+            self.handlers_version = document.version;
+            match Handlers::decode(document.bytes) {
+                Some(handlers) => self.step(now, Input::Handlers(handlers)),
+                None => tracing::error!(version = document.version, "the merge handlers cannot be read"),
+            }
+        }
     }
 
     /// A node that was whole goes on with what it had, whether it hears of anybody or not. A disk that is new is a guest
@@ -321,7 +376,8 @@ impl Loop {
             "the mesh begins"
         );
         self.core.mesh.board.set_topology(&topology);
-        self.machine = Some(Mesh::new(params, topology, &*self.view, replayed));
+        let machine = Mesh::new(params, topology, &*self.view, replayed);
+        self.machine = Some(machine.with_script(Box::new(Scripts::default())));
     }
 
     fn set_standing(&mut self, standing: Standing) {
@@ -358,6 +414,12 @@ impl Loop {
         for (to, envelope) in self.out.send.drain(..) {
             self.cutter.cut(&envelope, by_peer.entry(to).or_default());
         }
+        for (region, to, envelope) in std::mem::take(&mut self.out.abroad) {
+            let to = if to == NodeId(0) { self.any_node_of(region) } else { Some(to) };
+            if let Some(to) = to {
+                self.cutter.cut(&envelope, by_peer.entry(to).or_default());
+            }
+        }
         let mut lost = BTreeSet::new();
         for (to, frames) in by_peer {
             if !self.peers.send_data(to, frames) {
@@ -366,6 +428,11 @@ impl Loop {
         }
         // Whoever cannot be sent anything does not answer; to wait for that would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
+    }
+
+    fn any_node_of(&self, region: RegionId) -> Option<NodeId> {
+        let nodes = self.core.mesh.atlas.nodes(region);
+        nodes.into_keys().find(|node| self.peers.connected(*node))
     }
 
     fn persist(&mut self) -> Option<Seq> {
@@ -408,6 +475,7 @@ impl Loop {
     }
 
     fn show(&mut self) {
+        let now = self.now();
         let life = self.life.life();
         let machine = self.machine.as_ref().map(Mesh::status);
         let serving = machine.as_ref().is_some_and(|status| status.is_serving);
@@ -418,6 +486,7 @@ impl Loop {
         self.core.mesh.board.set_status(MeshStatus {
             node: self.settings.me,
             incarnation: life.incarnation,
+            regions: self.machine.as_ref().map(|machine| machine.regions(now)).unwrap_or_default(),
             machine,
             counts: self.counts,
             ..MeshStatus::default()

@@ -7,7 +7,7 @@ use crate::mesh::node::Settings;
 use base::checksum::hash64;
 use disk::RealDisk;
 use engine::{MeshFiles, MeshParams};
-use mesh::RegionId;
+use mesh::{Region, RegionId, Regions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -51,7 +51,12 @@ fn fresh_incarnation() -> u32 {
 /// How this node takes part, from what was configured.
 pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
     let me = core.members.me();
-    let config::Mesh { region, zone, points, timeout, round_every, drift_max, .. } = config.mesh.clone();
+    let config::Mesh { region, zone, points, timeout, round_every, drift_max, region_peers, .. } =
+        config.mesh.clone();
+    let abroad = match config.mesh.advertise_region.as_str() {
+        "" => config.advertise_peer.clone(),
+        address => address.to_owned(),
+    };
     Settings {
         me,
         region: RegionId::of(&region),
@@ -59,9 +64,27 @@ pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
         zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
         points,
         address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
+        abroad,
+        regions: founded(&region, &region_peers),
         timeout,
         flush_every: config.flush_interval,
         round_every,
         drift_max,
     }
+}
+
+/// The first table of regions; nothing where none is configured.
+fn founded(here: &str, peers: &[(String, String)]) -> Regions {
+    let mut table = Regions::default();
+    let mut names: Vec<&String> = peers.iter().map(|(name, _)| name).filter(|name| *name != here).collect();
+    names.sort();
+    names.dedup();
+    for name in names {
+        let seeds = peers.iter().filter(|(other, _)| other == name).map(|(_, place)| place.clone()).collect();
+        match table.with(Region::new(name, seeds)) {
+            Ok(next) => table = next,
+            Err(code) => tracing::error!(region = name, %code, "the region cannot be taken into the table"),
+        }
+    }
+    table
 }

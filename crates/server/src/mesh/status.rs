@@ -2,11 +2,11 @@
 
 use crate::mesh::metrics::Asked;
 use base::NodeId;
-use mesh::Topology;
 use mesh::mesh::status::Status;
 use mesh::request::Reply;
 use mesh::ring::Partition;
 use mesh::topology::Phase;
+use mesh::{RegionState, Topology};
 
 #[derive(Clone, Debug, Default)]
 pub struct MeshStatus {
@@ -15,6 +15,8 @@ pub struct MeshStatus {
     pub incarnation: u32,
     /// What the machine says of itself; none until there is a topology.
     pub machine: Option<Status>,
+    /// How the other regions are doing, as seen from here.
+    pub regions: Vec<RegionState>,
     /// How many partitions of the ring stand where in a move.
     pub moving: Moving,
     pub counts: Counts,

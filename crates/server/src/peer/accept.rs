@@ -146,13 +146,15 @@ fn greet(shared: &Shared, stream: &TcpStream) -> Result<Arc<Peer>, HandshakeErro
 }
 
 fn judge(shared: &Shared, hello: &Hello) -> Verdict {
-    if hello.cluster != shared.cluster {
+    let known = shared.peer(hello.from);
+    let comes_from_there = |peer: &Arc<Peer>| peer.cluster(shared) == hello.cluster;
+    if hello.cluster != shared.cluster && !known.as_ref().is_some_and(comes_from_there) {
         Verdict::WrongCluster
     } else if hello.to != shared.me {
         Verdict::WrongMember
     } else if shared.is_removed(hello.from) {
         Verdict::Removed
-    } else if shared.peer(hello.from).is_none() {
+    } else if !known.as_ref().is_some_and(comes_from_there) {
         Verdict::UnknownMember
     } else {
         Verdict::Welcome
@@ -182,7 +184,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
     }
     tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");
     // Told before the turn is over, so that the news of the next stream cannot overtake it.
-    peer.link.broke(shared, since);
+    peer.link.broke(shared, peer.deliver(shared), since);
     drop(turn);
 }
 
@@ -205,7 +207,7 @@ fn read(shared: &Shared, peer: &Peer, stream: &TcpStream) -> ReadError {
                 return ReadError::Io(error);
             }
         } else {
-            (shared.deliver)(Event::Frames { from: peer.id, frames });
+            (peer.deliver(shared))(Event::Frames { from: peer.id, frames });
         }
     }
 }

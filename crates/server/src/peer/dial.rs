@@ -45,7 +45,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
                 }
             }
             Err(DialError::Handshake(HandshakeError::TurnedAway { verdict: Verdict::Removed, .. })) => {
-                (shared.deliver)(Event::Removed { by: id });
+                (peer.deliver(shared))(Event::Removed { by: id });
             }
             Err(error) => {
                 let trouble = error.to_string();
@@ -115,7 +115,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     if shared.stopping() || peer.is_gone() {
         peer.outbox.close(number);
     }
-    let since = peer.link.dialled(shared);
+    let since = peer.link.dialled(peer.deliver(shared));
     let (wrote, watched) = thread::scope(|scope| {
         let watcher = thread::Builder::new()
             .name(format!("peer-acks-{:x}", peer.id.0))
@@ -135,7 +135,7 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     let read = if let Ok(Ok(ended)) = watched { Some(ended.to_string()) } else { None };
     let write = wrote.err().map(|error| error.to_string());
     tracing::warn!(peer = peer.id.0, address = peer.address, read, write, "lost stream to peer");
-    peer.link.broke(shared, since);
+    peer.link.broke(shared, peer.deliver(shared), since);
 }
 
 /// Ends the stream for both of its threads.

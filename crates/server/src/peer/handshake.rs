@@ -57,7 +57,8 @@ impl fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Welcome => "welcome",
             Verdict::WrongCluster => {
-                "it belongs to another cluster (compare --cluster-token and --initial-cluster)"
+                "it belongs to another cluster, which does not list this one as a region \
+                 (compare --cluster-token, --initial-cluster and `althing region ls`)"
             }
             Verdict::WrongMember => "another member answers at that address (compare --initial-cluster)",
             Verdict::UnknownMember => "it does not know this member (compare --initial-cluster)",

@@ -3,7 +3,7 @@
 //! A dying process breaks both streams, but its loss is told once: a stream that was up before the last told
 //! loss belongs to that loss.
 
-use super::{Event, Shared};
+use super::{Deliver, Event, Shared};
 use base::NodeId;
 use std::sync::{Mutex, MutexGuard};
 
@@ -32,18 +32,18 @@ impl Link {
     }
 
     /// Our stream to the peer is up.
-    pub fn dialled(&self, shared: &Shared) -> UpSince {
+    pub fn dialled(&self, deliver: &Deliver) -> UpSince {
         let losses = self.lock();
-        (shared.deliver)(Event::Connected { peer: self.peer });
+        deliver(Event::Connected { peer: self.peer });
         UpSince(*losses)
     }
 
     /// One of the streams broke by itself.
-    pub fn broke(&self, shared: &Shared, since: UpSince) {
+    pub fn broke(&self, shared: &Shared, deliver: &Deliver, since: UpSince) {
         let mut losses = self.lock();
         if since == UpSince(*losses) && !shared.stopping() {
             *losses += 1;
-            (shared.deliver)(Event::Lost { peer: self.peer });
+            deliver(Event::Lost { peer: self.peer });
         }
     }
 }

@@ -543,3 +543,37 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     assert_eq!(events.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "no loss was told");
     rebind(address);
 }
+
+#[test]
+fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
+    const ELSEWHERE: ClusterId = ClusterId(99);
+    let (one, two) = pair();
+    let hello = Hello { cluster: ELSEWHERE, from: THREE, to: ONE };
+    let (_, verdict) = one.dial_as(hello);
+    assert_eq!(verdict, Verdict::WrongCluster as u8, "nobody knows it");
+
+    let there = bind();
+    let (sender, heard) = mpsc::channel();
+    let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
+    let address = there.local_addr().unwrap().to_string();
+    let stranger = Stranger { cluster: ELSEWHERE, id: THREE, address };
+    one.peers.set_strangers(std::slice::from_ref(&stranger), &deliver).unwrap();
+    let _dialled = welcome(&there);
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Connected { peer: THREE }));
+    let (mut stream, verdict) = one.dial_as(hello);
+    assert_eq!(verdict, Verdict::Welcome as u8);
+    let (_, verdict) = one.dial_as(Hello { cluster: CLUSTER, ..hello });
+    assert_eq!(verdict, Verdict::UnknownMember as u8, "it is no member");
+    stream.write_all(&envelope_of(&["from afar"])).unwrap();
+    let frames = vec![Bytes::from_static(b"from afar")];
+    assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Frames { from: THREE, frames }));
+
+    // The members stay as they are whatever happens to strangers, and the other way round.
+    let members = vec![(TWO, two.address.to_string())];
+    one.peers.set_peers(members).unwrap();
+    assert!(one.peers.connected(THREE));
+    one.peers.set_strangers(&[], &deliver).unwrap();
+    wait_closed(&mut stream);
+    assert!(one.peers.connected(TWO) && !one.peers.connected(THREE));
+    assert_eq!(one.dial_as(hello).1, Verdict::WrongCluster as u8, "it was evicted");
+}

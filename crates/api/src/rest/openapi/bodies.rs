@@ -75,6 +75,9 @@ pub fn schemas() -> Map<String, Value> {
         "Keys": schema(&["keys"], object!({ "keys": ["user_a", "user_b"] })),
         "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
         "Argument": schema(&[], object!({ "amount": 5 })),
+        "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
+        "HomeWanted": schema(&["region"], object!({ "region": "eu-west", "epoch": 2 })),
+        "Script": schema(&["script"], object!({ "script": "larger(left, right)" })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
     let answers = object!({
@@ -109,6 +112,19 @@ pub fn schemas() -> Map<String, Value> {
         })),
         "Conflicts": schema(&["conflicts", "next_page", "nodes_missing"], object!({
             "conflicts": [], "next_page": null, "nodes_missing": [],
+        })),
+        "Home": schema(&["namespace", "home_region", "epoch"], object!({
+            "namespace": "shop", "home_region": "eu-west", "epoch": 2,
+        })),
+        "Handler": schema(&["handler"], object!({ "handler": "widest", "script": "larger(left, right)" })),
+        "Handlers": schema(&["handlers"], object!({ "handlers": [{ "handler": "max", "built_in": true }] })),
+        "Region": schema(&["region", "peers"], object!({
+            "region": "us-east", "peers": ["10.1.0.1:2380"], "healthy": true, "lag_out_ms": 12, "lag_in_ms": 9,
+            "acknowledged": 4711, "last": 4712, "trouble": null,
+        })),
+        "Regions": schema(&["region", "regions"], object!({
+            "region": "eu-west", "version": 2, "digest": "5f…", "log": { "first": 1, "last": 0, "bytes": 0 },
+            "regions": [],
         })),
         "Ring": schema(&["epoch", "nodes"], object!({ "epoch": 7, "partitions": 256, "n": 3, "nodes": [] })),
         "Moving": schema(&["node", "status"], object!({ "node": "9f3a", "status": "leaving" })),

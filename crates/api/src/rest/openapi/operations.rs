@@ -27,12 +27,14 @@ impl Operation {
     }
 }
 
-pub const TAGS: [(&str, &str); 6] = [
+pub const TAGS: [(&str, &str); 8] = [
     ("store", "Keys and values"),
     ("data", "Keys and values with consistency levels, versions and conditions"),
     ("crdt", "Counters, sets, registers and exact numbers that merge"),
     ("namespaces", "How many copies, which type, what happens to conflicts"),
+    ("handlers", "How custom values merge: built-in handlers and scripts"),
     ("conflicts", "Writes that lost, and how to bring them back"),
+    ("regions", "Other clusters that hold the same data: how far each is, and which there are"),
     ("cluster", "The ring of nodes"),
 ];
 
@@ -140,6 +142,12 @@ pub const OPERATIONS: &[Operation] = &[
             "store",
             "Reads a range of keys in order: readKeyRange(start, end)",
         )
+    },
+    Operation {
+        params: &["type", "home_region", "since", "limit", "page", "timeout_ms"],
+        answers: &[(200, "Page"), (206, "Page")],
+        refusals: &[400, 404, 429, 503],
+        ..operation("get", "/v1/data", "data", "Finds records by type, home region and time")
     },
     Operation {
         params: &[
@@ -321,6 +329,53 @@ pub const OPERATIONS: &[Operation] = &[
         ..operation("delete", "/v1/namespaces/{ns}", "namespaces", "Deletes an empty namespace")
     },
     Operation {
+        params: &["{ns}"],
+        answers: &[(200, "Home")],
+        refusals: &[400, 404, 503],
+        ..operation("get", "/v1/namespaces/{ns}/home", "namespaces", "The region that owns a namespace")
+    },
+    Operation {
+        params: &["{ns}"],
+        body: Some("HomeWanted"),
+        answers: &[(200, "Home")],
+        refusals: &[400, 404, 409, 429, 503],
+        ..operation(
+            "put",
+            "/v1/namespaces/{ns}/home",
+            "namespaces",
+            "Hands a namespace to a region: only that one writes it, and earlier owners lose; tell every region",
+        )
+    },
+    Operation {
+        answers: &[(200, "Handlers")],
+        refusals: &[503],
+        ..operation("get", "/v1/handlers", "handlers", "Lists the handlers")
+    },
+    Operation {
+        params: &["{handler}"],
+        answers: &[(200, "Handler")],
+        refusals: &[404, 503],
+        ..operation("get", "/v1/handlers/{handler}", "handlers", "Shows one")
+    },
+    Operation {
+        params: &["{handler}"],
+        body: Some("Script"),
+        answers: &[(200, "Handler"), (201, "Handler")],
+        refusals: &[400, 429, 503],
+        ..operation(
+            "put",
+            "/v1/handlers/{handler}",
+            "handlers",
+            "Registers a script, if it keeps the laws of merging on generated values",
+        )
+    },
+    Operation {
+        params: &["{handler}"],
+        answers: &[(200, "Done")],
+        refusals: &[404, 429, 503],
+        ..operation("delete", "/v1/handlers/{handler}", "handlers", "Forgets one")
+    },
+    Operation {
         params: &["limit", "page", "key"],
         answers: &[(200, "Conflicts")],
         refusals: &[400, 503],
@@ -346,6 +401,45 @@ pub const OPERATIONS: &[Operation] = &[
             "/v1/conflicts/{id}/restore",
             "conflicts",
             "Writes the loser again, over the winner",
+        )
+    },
+    Operation {
+        answers: &[(200, "Regions")],
+        refusals: &[503],
+        ..operation(
+            "get",
+            "/v1/regions",
+            "regions",
+            "Lists the other regions, and how far each is, as this node sees it",
+        )
+    },
+    Operation {
+        params: &["{region}"],
+        answers: &[(200, "Region")],
+        refusals: &[404, 503],
+        ..operation("get", "/v1/regions/{region}", "regions", "How far one region is")
+    },
+    Operation {
+        params: &["{region}"],
+        body: Some("Places"),
+        answers: &[(200, "Region"), (201, "Region")],
+        refusals: &[400, 429, 503],
+        ..operation(
+            "put",
+            "/v1/regions/{region}",
+            "regions",
+            "Takes a region into the table, or tells anew where some of its nodes are; the other side does the same",
+        )
+    },
+    Operation {
+        params: &["{region}"],
+        answers: &[(200, "Done")],
+        refusals: &[404, 429, 503],
+        ..operation(
+            "delete",
+            "/v1/regions/{region}",
+            "regions",
+            "Evicts a region: it is not listened to, and nothing is kept or waited for on its account",
         )
     },
     Operation {

@@ -4,9 +4,11 @@
 use serde_json::{Value, json as object};
 
 /// Name, schema, meaning.
-const PARAMS: [(&str, Kind, &str); 30] = [
+const PARAMS: [(&str, Kind, &str); 35] = [
     ("{key}", Kind::Text, "The key, percent-encoded; slashes may stand as they are"),
     ("{ns}", Kind::Text, "The namespace"),
+    ("{region}", Kind::Text, "The name of another region"),
+    ("{handler}", Kind::Text, "The name of a merge handler"),
     ("{id}", Kind::Text, "The id of a conflict"),
     ("{node}", Kind::Text, "A node of the ring: its number in hexadecimal, or its name"),
     (
@@ -18,6 +20,13 @@ const PARAMS: [(&str, Kind, &str); 30] = [
         "{operation}",
         Kind::Choice(&["increment", "decrement", "add", "remove", "contains", "set", "subtract", "delete"]),
         "Counters: increment, decrement. Sets: add, remove, contains. Registers: set. Numerics: add, subtract, set",
+    ),
+    ("type", Kind::Text, "Only values of this type, as `orset`"),
+    ("home_region", Kind::Text, "Only values whose home is this region"),
+    (
+        "since",
+        Kind::Number,
+        "Only what was written at this moment or later, in milliseconds; the answer is then in the order of time",
     ),
     ("ns", Kind::Text, "The namespace; `default` if not given"),
     ("key", Kind::Text, "The key"),
@@ -47,9 +56,13 @@ const PARAMS: [(&str, Kind, &str); 30] = [
     (
         "X-Consistency-Level",
         Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM"]),
-        "How sure the answer must be; writes take the last two",
+        "How sure the answer must be; writes take the last two, of which GLOBAL_QUORUM is over regions",
     ),
-    ("X-Session-Token", Kind::Text, "Reads of a session see its writes, whatever the level"),
+    (
+        "X-Session-Token",
+        Kind::Text,
+        "What the client has seen, from an earlier answer: nothing less is shown in any region. Any word begins a session",
+    ),
     ("X-Min-Vector-Clock", Kind::Text, "The answer has seen this version: X-Vector-Clock of an earlier one"),
     (
         "X-If-Vector-Clock",

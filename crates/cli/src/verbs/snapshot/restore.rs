@@ -3,6 +3,7 @@
 //! compacted: watchers are told to read again, and none sees time go back.
 
 use super::{Error, open, print, trouble};
+use crate::config::gather::token_of;
 use crate::progress::Progress;
 use clap::Args;
 use server::Member;
@@ -35,9 +36,12 @@ pub struct Restore {
     /// All members of the new cluster, as they will be started [default: this member alone]
     #[arg(long, value_name = "NAME=HOST:PORT,...", value_delimiter = ',')]
     initial_cluster: Vec<String>,
-    /// The token that the members will be started with
-    #[arg(long, alias = "initial-cluster-token", default_value = "althing")]
-    cluster_token: String,
+    /// The region that the members will be started with
+    #[arg(long, default_value = "default")]
+    region: String,
+    /// The token that the members will be started with [default: that of the region]
+    #[arg(long, alias = "initial-cluster-token")]
+    cluster_token: Option<String>,
     /// How far the revision is raised; 0 leaves it, and its past, as they were
     #[arg(long, value_name = "N", default_value_t = RAISE_DEFAULT)]
     bump_revision: i64,
@@ -58,7 +62,7 @@ impl Restore {
         let member = NewMember {
             name: self.name.clone(),
             initial_cluster: self.members()?,
-            cluster_token: self.cluster_token.clone(),
+            cluster_token: self.cluster_token.clone().unwrap_or_else(|| token_of(&self.region)),
             data_dir: self.data_dir.clone(),
         };
         let total = std::fs::metadata(&self.file).map_err(trouble(&self.file))?.len();

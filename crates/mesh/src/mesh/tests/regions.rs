@@ -6,7 +6,7 @@ use super::world::{MS, TIMEOUT, World, member};
 use super::{SECOND, key, put, read, tally, value, write};
 use crate::actor::RegionId;
 use crate::context::Context;
-use crate::mesh::Request;
+use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
@@ -586,4 +586,18 @@ mod ends {
         let reply = world.call(12, fresh);
         assert!(matches!(&reply, Reply::Got(_)) && got(&reply).as_deref() == Some("v"), "{reply:?}");
     }
+}
+
+#[test]
+fn what_was_on_its_way_to_a_node_that_was_lost_is_sent_again_at_once() {
+    let mut world = World::of_regions(3, 2);
+    world.cut_region("r1");
+    assert!(matches!(world.call(1, Request::Write(put("k", "v"))), Reply::Written(_)));
+    world.run(20 * MS);
+    for (node, lost) in (1..=3).flat_map(|node| (11..=13).map(move |lost| (node, lost))) {
+        world.step(NodeId(node), Input::Lost(NodeId(lost)));
+    }
+    world.cut.clear();
+    world.run(250 * MS);
+    assert_eq!(value(&world.call(11, read("k"))).as_deref(), Some("v"));
 }

@@ -1,0 +1,154 @@
+//! `/v1/handlers`: how `custom` values merge: handlers by name, those that are built in and scripts that users write.
+//! A script is tried on generated values before it is taken, and refused with an example if it breaks a law of
+//! merging. The registry is a document that the cluster agrees on; each region has its own, and they should say the
+//! same: a handler decides only what is shown, so regions agree on what they hold whatever it does.
+
+use super::asked::{Whole, parse_json};
+use super::refusal::Refusal;
+use super::{Rest, json};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use base::Code;
+use bytes::Bytes;
+use mesh::Handlers;
+use mesh::handler::{Breach, DOCUMENT, Handler};
+use script::Scripts;
+use serde::Deserialize;
+use serde_json::{Value, json as object};
+
+const RIGHT: &str = r#"{"script": "if left.len > right.len { left } else { larger(left, right) }"}"#;
+const BUILT_IN: [&str; 4] = ["max", "min", "longest", "json_merge"];
+/// How often a change is tried that others' changes get in the way of.
+const ATTEMPTS: usize = 8;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    script: String,
+}
+
+pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
+    let (_, registered) = now(&rest).await?;
+    let built_in = BUILT_IN.iter().map(|name| object!({ "handler": name, "built_in": true }));
+    let scripts = registered.iter().map(|(name, handler)| render(name, handler));
+    Ok(json(&object!({ "handlers": built_in.chain(scripts).collect::<Vec<Value>>() })))
+}
+
+pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    if BUILT_IN.contains(&name.as_str()) {
+        return Ok(json(&object!({ "handler": name, "built_in": true })));
+    }
+    let (_, registered) = now(&rest).await?;
+    let found = registered.get(&name).map(|handler| json(&render(&name, &handler)));
+    found.ok_or_else(|| unknown(&name))
+}
+
+pub async fn put(
+    State(rest): State<Rest>,
+    Path(name): Path<String>,
+    Whole(body): Whole,
+) -> Result<Response, Refusal> {
+    let Given { script } = parse_json(&body, RIGHT)?;
+    let tried = script.clone();
+    // Trying it takes a while, and what a script does is nobody's business here.
+    let verdict = tokio::task::spawn_blocking(move || try_out(&tried)).await;
+    verdict.map_err(|_| Refusal::from(Code::BadHandler))??;
+    let created = update(&rest, |registered| {
+        let created = registered.get(&name).is_none();
+        let next = registered.register(&name, &script, &Scripts::default()).map_err(|code| match code {
+            Code::BadHandler => Refusal::new(
+                code,
+                "a name has 1 to 128 bytes and is not that of a built-in handler; a script has up to 16 KiB",
+            ),
+            code => code.into(),
+        })?;
+        Ok((next, created))
+    });
+    let status = if created.await? { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, axum::Json(object!({ "handler": name, "script": script }))).into_response())
+}
+
+pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let gone = update(&rest, |registered| Ok((registered.without(&name).map_err(|_| unknown(&name))?, ())));
+    gone.await?;
+    Ok(json(&object!({ "status": "deleted", "handler": name })))
+}
+
+fn try_out(source: &str) -> Result<(), Refusal> {
+    let scripts = Scripts::default();
+    if let Some(flaw) = scripts.flaw(source) {
+        return Err(Refusal::new(
+            Code::BadHandler,
+            format!("the script cannot be read: {flaw}; right is {RIGHT}"),
+        ));
+    }
+    let seed = base::checksum::hash64(source.as_bytes(), 0);
+    Handler::Script(source.to_owned()).check(&scripts, seed).map_err(|breach| lawless(&breach))
+}
+
+fn lawless(breach: &Breach) -> Refusal {
+    let law = format!("{:?}", breach.law).to_lowercase();
+    let shown = |value: &Bytes| value.escape_ascii().to_string();
+    let values: Vec<String> = breach.values.iter().map(shown).collect();
+    let message = format!(
+        "the script is not {law} for {}: merges happen in any order and any number of times, and must come to the same",
+        values.join(" | ")
+    );
+    Refusal::new(Code::LawlessHandler, message).with("law", law).with("values", values)
+}
+
+async fn now(rest: &Rest) -> Result<(u64, Handlers), Refusal> {
+    match rest.handle().document(DOCUMENT).await? {
+        None => Ok((0, Handlers::default())),
+        Some((version, bytes)) => {
+            let illegible = || Refusal::new(Code::NotSeenHere, "the handlers cannot be read here");
+            Ok((version, Handlers::decode(bytes).ok_or_else(illegible)?))
+        }
+    }
+}
+
+/// Changes the document; if somebody else has changed it meanwhile, again.
+async fn update<T>(
+    rest: &Rest,
+    change: impl Fn(&Handlers) -> Result<(Handlers, T), Refusal>,
+) -> Result<T, Refusal> {
+    for _ in 0..ATTEMPTS {
+        let (version, registered) = now(rest).await?;
+        let (changed, outcome) = change(&registered)?;
+        match rest.handle().set_document(DOCUMENT, version, changed.encode()).await {
+            Ok(_) => return Ok(outcome),
+            Err(Code::DocumentChanged) => {}
+            Err(code) => return Err(code.into()),
+        }
+    }
+    Err(Refusal::new(Code::TooManyRequests, "others change the handlers all the time; try again"))
+}
+
+fn unknown(name: &str) -> Refusal {
+    Refusal::new(
+        Code::UnknownHandler,
+        format!("no handler `{name}`; PUT /v1/handlers/{name} {RIGHT} registers one"),
+    )
+}
+
+fn render(name: &str, handler: &Handler) -> Value {
+    match handler {
+        Handler::Script(source) => object!({ "handler": name, "script": source }),
+        _ => object!({ "handler": name, "built_in": true }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lawless_script_is_refused_with_an_example() {
+        let refusal = try_out("left").unwrap_err();
+        assert_eq!((refusal.code, refusal.status().as_u16()), (Code::LawlessHandler, 400));
+        assert_eq!(refusal.body()["law"], "commutative");
+        assert_eq!(try_out("if (").unwrap_err().code, Code::BadHandler);
+        assert!(try_out("larger(left, right)").is_ok());
+    }
+}

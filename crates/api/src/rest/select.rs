@@ -1,0 +1,79 @@
+//! `GET /v1/data`: records by what they are instead of by their names: of a type, with a home region, written since a
+//! moment; a page at a time. As with ranges, a page says how much of the ring has answered.
+
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::value::kind_named;
+use super::{Rest, data, json};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use base::Code;
+use base::limits::MESH_PAGE_KEYS_MAX;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use mesh::hlc::Stamp;
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Reply, Request, Scanned};
+use mesh::ring::PARTITIONS;
+use mesh::{Query, RegionId};
+use serde_json::{Value, json as object};
+
+pub const PARAMS: [&str; 6] = ["type", "home_region", "since", "limit", "page", "timeout_ms"];
+const LIMIT_DEFAULT: u64 = 100;
+/// Moments are milliseconds that fit into a stamp.
+const SINCE_MS_MAX: u64 = (1 << 47) - 1;
+
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&PARAMS)?;
+    let query = query_of(&asked)?;
+    match rest.ask(Request::Query(Box::new(query)), asked.timeout()?).await? {
+        Reply::Scanned(scanned) => render(&rest, &scanned),
+        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        other => unreachable!("a query is not answered by {other:?}"),
+    }
+}
+
+fn query_of(asked: &Asked) -> Result<Query, Refusal> {
+    let query = &asked.query;
+    let page = |token: &str| URL_SAFE_NO_PAD.decode(token).ok().map(Into::into);
+    let after = match query.get("page") {
+        None => None,
+        Some(token) => Some(page(token).ok_or_else(|| {
+            Refusal::bad("page must be the next_page of an earlier answer to the same question")
+        })?),
+    };
+    Ok(Query {
+        space: asked.space.id,
+        kind: query.get("type").map(kind_named).transpose()?,
+        home: query.get("home_region").map(RegionId::of),
+        since: query.number("since", 0, SINCE_MS_MAX)?.map(Stamp::at_ms),
+        after,
+        limit: query.number("limit", 1, MESH_PAGE_KEYS_MAX as u64)?.unwrap_or(LIMIT_DEFAULT) as u16,
+    })
+}
+
+fn render(rest: &Rest, scanned: &Scanned) -> Result<Response, Refusal> {
+    if usize::from(scanned.n_missing) >= PARTITIONS {
+        let refusal =
+            Refusal::new(Code::TooFewReplicas, "no partition had enough replicas that answered; try again");
+        return Err(refusal.with("status", "unavailable").with("missing_partitions", scanned.n_missing));
+    }
+    let entry = |(key, record): &(Key, Record)| {
+        let mut said = data::part(rest, record);
+        said.insert("key".to_owned(), String::from_utf8_lossy(&key.name()).into());
+        Value::Object(said)
+    };
+    let complete = scanned.n_missing == 0;
+    let mut response = json(&object!({
+        "entries": scanned.records.iter().map(entry).collect::<Vec<_>>(),
+        "next_page": scanned.next.as_ref().map(|next| URL_SAFE_NO_PAD.encode(next)),
+        "complete": complete,
+        "missing_partitions": scanned.n_missing,
+    }));
+    if !complete {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    Ok(response)
+}

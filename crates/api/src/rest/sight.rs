@@ -1,0 +1,80 @@
+//! One read on its way through the mesh: what the request demands to see at least, and what was seen where.
+//! A request's head and a key go in; the record, the region that it was read in, and how far this one is behind come
+//! out. Whoever hands on a session's token, or the version of an earlier answer, is never shown less.
+
+use super::asked::Asked;
+use super::refusal::Refusal;
+use super::store::live;
+use super::{Rest, clock, session};
+use axum::http::HeaderValue;
+use axum::response::Response;
+use base::Code;
+use mesh::RegionId;
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Get, Level, Reply, Request};
+use std::time::Duration;
+
+/// How long a read waits for what it must have seen, if it does not say.
+const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What was seen.
+pub struct Sight {
+    pub record: Option<Box<Record>>,
+    from: RegionId,
+    lag_ms: u64,
+}
+
+pub async fn look(rest: &Rest, asked: &Asked, key: Key) -> Result<Sight, Refusal> {
+    let (r, level, timeout) = (asked.r()?, asked.level()?, asked.timeout()?);
+    let session = asked.session()?.unwrap_or_default();
+    let min = asked.clock("X-Min-Vector-Clock")?.unwrap_or_default();
+    if session.is_empty() && min.is_empty() && level != Level::GlobalQuorum {
+        let record = rest.read(key, r, timeout).await?;
+        return Ok(Sight { record, from: RegionId::of(rest.region()), lag_ms: rest.mesh().lag_ms() });
+    }
+    let get = Get { key, r, level, session, min };
+    match rest.ask(Request::Get(Box::new(get)), Some(timeout.unwrap_or(SEEN_TIMEOUT))).await? {
+        Reply::Got(got) => Ok(Sight { record: got.record, from: got.from, lag_ms: got.lag_ms }),
+        Reply::Lagging { lag_ms } => Err(lagging(lag_ms)),
+        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        other => unreachable!("a read is not answered by {other:?}"),
+    }
+}
+
+fn lagging(lag_ms: u64) -> Refusal {
+    let message = format!(
+        "what was seen before has not arrived in this region, which is {lag_ms} ms behind, and no other could be \
+         asked; try again, or ask the region that it was seen in"
+    );
+    Refusal::new(Code::NotSeenHere, message).with("status", "lagging").with("lag_ms", lag_ms)
+}
+
+impl Sight {
+    /// The record, if it can be shown. That it is gone is something seen, too.
+    pub fn live(&self, rest: &Rest, asked: &Asked) -> Result<Box<Record>, Refusal> {
+        live(rest, self.record.clone()).map_err(|refusal| match session::token(asked, self.seen()) {
+            Ok(Some(token)) => refusal.in_session(token),
+            _ => refusal,
+        })
+    }
+
+    pub fn seen(&self) -> impl Iterator<Item = &Record> {
+        self.record.as_deref().into_iter()
+    }
+
+    /// What every read is answered with.
+    pub fn head(&self, rest: &Rest, asked: &Asked, response: &mut Response) -> Result<(), Refusal> {
+        let headers = response.headers_mut();
+        if let Some(record) = &self.record {
+            headers.insert("x-vector-clock", clock::header_of(&record.context));
+        }
+        let from = HeaderValue::try_from(rest.region_name(self.from));
+        headers.insert("x-served-from", from.unwrap_or(HeaderValue::from_static("unnamed")));
+        headers.insert("x-replication-lag-ms", HeaderValue::from(self.lag_ms));
+        if let Some(token) = session::token(asked, self.seen())? {
+            headers.insert(session::HEADER, token);
+        }
+        Ok(())
+    }
+}

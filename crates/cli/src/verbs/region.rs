@@ -1,0 +1,89 @@
+//! `althing region`: the other regions that hold the same data, how far each is, and which there are.
+
+use super::data::plain;
+use super::{Error, print};
+use crate::output::draw;
+use crate::rest::{Call, Format, RestOptions};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+const LS_EXAMPLE: &str = "\
+Example:
+  althing region ls -w table                     as the first node that answers sees them";
+const ADD_EXAMPLE: &str = "\
+Example: two regions come to know each other, each by some peer addresses of the other
+  althing region add us-east 10.1.0.1:2380 10.1.0.2:2380 --http-endpoints 10.2.0.1:8080
+  althing region add eu-west 10.2.0.1:2380 --http-endpoints 10.1.0.1:8080";
+const REMOVE_EXAMPLE: &str = "\
+Example: a region is gone for good; nothing is kept for it any more
+  althing region remove us-east";
+
+#[derive(Subcommand)]
+pub enum Region {
+    /// Lists the other regions: whether each is heard of, and how far it is behind
+    #[command(after_help = LS_EXAMPLE)]
+    Ls {
+        #[command(flatten)]
+        options: RestOptions,
+    },
+    /// Takes a region into the table, or tells anew where it is
+    #[command(after_help = ADD_EXAMPLE)]
+    Add {
+        name: String,
+        /// Peer addresses of some of its nodes
+        #[arg(required = true, value_name = "HOST:PORT")]
+        peers: Vec<String>,
+        #[command(flatten)]
+        options: RestOptions,
+    },
+    /// Evicts a region: it is not listened to, and nothing is kept for it
+    #[command(after_help = REMOVE_EXAMPLE)]
+    Remove {
+        name: String,
+        #[command(flatten)]
+        options: RestOptions,
+    },
+}
+
+const HEADS: [&str; 6] = ["REGION", "HEALTHY", "LAG OUT MS", "LAG IN MS", "ACKNOWLEDGED", "LAST"];
+const FIELDS: [&str; 6] = ["region", "healthy", "lag_out_ms", "lag_in_ms", "acknowledged", "last"];
+
+impl Region {
+    pub async fn run(&self) -> Result<(), Error> {
+        match self {
+            Region::Ls { options } => list(options).await,
+            Region::Add { name, peers, options } => {
+                let call = Call::of_key("PUT", "/v1/regions/", name).json(&json!({ "peers": peers }));
+                say(options, &options.ask_json(call).await?, &format!("region {name} is listed\n"))
+            }
+            Region::Remove { name, options } => {
+                let call = Call::of_key("DELETE", "/v1/regions/", name);
+                say(options, &options.ask_json(call).await?, &format!("region {name} is evicted\n"))
+            }
+        }
+    }
+}
+
+async fn list(options: &RestOptions) -> Result<(), Error> {
+    let answer = options.ask_json(Call::new("GET", "/v1/regions")).await?;
+    let regions = answer["regions"].as_array().cloned().unwrap_or_default();
+    let row = |one: &Value| FIELDS.map(|field| plain(&one[field])).to_vec();
+    let troubles = regions.iter().filter(|one| one["trouble"].is_string());
+    let troubles: String =
+        troubles.map(|one| format!("{}: {}\n", plain(&one["region"]), plain(&one["trouble"]))).collect();
+    let text = match options.write_out {
+        Format::Json => format!("{answer}\n"),
+        Format::Table => draw(&HEADS, regions.iter().map(row).collect()) + &troubles,
+        Format::Simple => {
+            regions.iter().map(|one| row(one).join(", ") + "\n").collect::<String>() + &troubles
+        }
+    };
+    print(text.as_bytes())
+}
+
+fn say(options: &RestOptions, answer: &Value, text: &str) -> Result<(), Error> {
+    match options.write_out {
+        Format::Json => print(format!("{answer}\n").as_bytes()),
+        Format::Simple | Format::Table => print(text.as_bytes()),
+    }
+}
