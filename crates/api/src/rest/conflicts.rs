@@ -39,7 +39,7 @@ pub async fn list(State(rest): State<Rest>, asked: Asked) -> Result<Response, Re
 }
 
 /// What all nodes of the region have behind a place.
-async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
+pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
     match rest.ask(Request::Conflicts { after, limit }, None).await? {
         Reply::Listed(listed) => Ok(*listed),
         other => unreachable!("a list is not answered by {other:?}"),

@@ -1,10 +1,10 @@
 //! What `?explain=1` adds to an answer: where the key lies, who was counted, which write is shown, how long it took.
 //! Nothing here decides anything; it says what was decided.
 
-use super::Rest;
 use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
 use super::value::kind_name;
+use super::{Rest, conflicts};
 use base::NodeId;
 use base::limits::MESH_PAGE_KEYS_MAX;
 use mesh::explain::Explanation;
@@ -89,7 +89,7 @@ impl Explaining {
     }
 }
 
-/// What is said, if it was asked for. What a value was preferred to is known as far as this node's replicas have it.
+/// What is said, if it was asked for. What a value was preferred to is known as far as the nodes of this region answer.
 pub async fn ended(
     explaining: Option<Explaining>,
     rest: &Rest,
@@ -98,16 +98,16 @@ pub async fn ended(
     record: &Record,
 ) -> Option<Value> {
     let explaining = explaining?;
-    let (mut conflicts, mut after) = (Vec::new(), None);
+    let (mut met, mut after) = (Vec::new(), None);
     for _ in 0..CONFLICT_PAGES_MAX {
-        let Ok((page, next)) = rest.mesh().conflicts(after, MESH_PAGE_KEYS_MAX).await else { break };
-        conflicts.extend(page.into_iter().filter(|conflict| conflict.key == *key));
-        after = next;
+        let Ok(page) = conflicts::listed(rest, after, MESH_PAGE_KEYS_MAX).await else { break };
+        met.extend(page.conflicts.into_iter().filter(|conflict| conflict.key == *key));
+        after = page.next;
         if after.is_none() {
             break;
         }
     }
-    Some(explaining.end(rest, asked, key, record, &conflicts))
+    Some(explaining.end(rest, asked, key, record, &met))
 }
 
 fn names_of(rest: &Rest, node: NodeId) -> String {

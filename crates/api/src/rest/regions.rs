@@ -33,7 +33,7 @@ pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
         "region": rest.region(),
         "node": rest.handle().identity().name,
         "version": version,
-        "digest": machine.map(|machine| hex(machine.digest)),
+        "digest": machine.and_then(|machine| machine.digest).map(hex),
         "log": machine.map(|machine| object!({
             "first": machine.log_begins + 1, "last": machine.log_ends, "bytes": machine.log_bytes,
         })),

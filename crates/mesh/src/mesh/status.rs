@@ -26,8 +26,6 @@ pub struct Status {
     /// Rows in memory that are not flushed yet.
     pub overlay_bytes: usize,
     pub n_operations: usize,
-    /// Over everything that this node holds: equal for nodes that hold the same.
-    pub digest: u64,
     /// Writes of this node that some region may not have yet: their bytes, and the numbers of the first and last.
     pub log_bytes: u64,
     pub log_begins: u64,
@@ -65,7 +63,6 @@ impl Mesh {
             hinted: self.hints.waiting().collect(),
             overlay_bytes: self.overlay.bytes(),
             n_operations: self.operations.len(),
-            digest: self.shards.digest(),
             log_bytes: self.abroad.log.bytes,
             log_begins: self.abroad.log.trimmed,
             log_ends: self.abroad.log.last,
