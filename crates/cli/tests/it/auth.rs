@@ -245,6 +245,7 @@ fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
     let plan = Plan::single().with(&CHEAP);
     let member = plan.start_ready();
     let data = Rest::of(&member);
+    data.wait_for_ring(1);
     assert_eq!(
         data.post("/api/v1/store/keys", r#"{"key":"k","value":"1"}"#).status,
         200,
