@@ -189,7 +189,11 @@ fn a_single_member_does_not_commit_before_its_disk() {
 #[test]
 fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
     let mut raft = member(NodeId(1), &[NodeId(1)], false);
-    raft.step(Input::Configure(Config { voters: vec![NodeId(1)], learners: vec![NodeId(2)] }));
+    raft.step(Input::Configure(Config {
+        voters: vec![NodeId(1)],
+        learners: vec![NodeId(2)],
+        ..Config::default()
+    }));
     let mut out = Output::default();
     assert!(raft.step(Input::Campaign));
     raft.collect(&mut out);
