@@ -511,7 +511,10 @@ impl World {
 
     fn judge_replicas(&self) -> Option<String> {
         let mut held: BTreeMap<Shard, (NodeId, u64)> = BTreeMap::new();
-        for (node, host) in &self.hosts {
+        // Whoever has left, and lost its disk since, stays a guest and holds nothing.
+        let in_ring =
+            |node: NodeId| self.document.as_ref().is_some_and(|plan| plan.topology.member(node).is_some());
+        for (node, host) in self.hosts.iter().filter(|(node, _)| in_ring(**node)) {
             let machine = host.process.as_ref().and_then(|process| process.machine.as_ref());
             let Some(digests) = machine.and_then(mesh::Mesh::digests) else {
                 return Some(format!("liveness: node {} does not know what it holds", node.0));
