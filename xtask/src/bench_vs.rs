@@ -3,6 +3,7 @@
 //! round, so what else the machine does meets both; of the rounds the median is reported.
 
 mod cluster;
+mod data;
 mod figures;
 mod large;
 mod page;
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 pub const HELP: &str = "\
-  bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large]
-             loads that etcd and Althing in turn (locks: etcd by transaction and watch, Althing by its service), and writes docs/benchmarks.md; --large adds a million keys
+  bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large] [--redis PATH]
+             loads that etcd and Althing in turn (locks: etcd by transaction and watch, Althing by its service), and writes docs/benchmarks.md; --large adds a million keys,
+             --redis the data API beside that redis-server
 ";
 
 /// One kind of load on one kind of cluster.
@@ -83,6 +85,7 @@ struct Options {
     disk: PathBuf,
     scale_percent: u64,
     large: bool,
+    redis: Option<PathBuf>,
 }
 
 pub fn run(root: &Path, args: Vec<String>) -> ExitCode {
@@ -104,6 +107,7 @@ fn parse(root: &Path, args: Vec<String>) -> Result<Options, String> {
         disk: root.join("target"),
         scale_percent: 100,
         large: false,
+        redis: None,
     };
     let mut args = args.into_iter();
     while let Some(flag) = args.next() {
@@ -116,6 +120,7 @@ fn parse(root: &Path, args: Vec<String>) -> Result<Options, String> {
             "--rounds" => options.rounds = number(&value()?)? as usize,
             "--scale" => options.scale_percent = number(&value()?)?,
             "--large" => options.large = true,
+            "--redis" => options.redis = Some(value()?.into()),
             other => return Err(format!("`{other}` is not known\n{HELP}")),
         }
     }
@@ -148,7 +153,11 @@ fn measure(root: &Path, options: &Options) -> Result<(), String> {
         true => Some(large::measure(options)?),
         false => None,
     };
-    page::write(root, options, &results, large.as_ref())
+    let data = match options.redis {
+        Some(_) => data::measure(options)?,
+        None => Vec::new(),
+    };
+    page::write(root, options, &results, large.as_ref(), &data)
 }
 
 fn run_once(options: &Options, scenario: &Scenario, system: System) -> Result<Figures, String> {
@@ -172,6 +181,7 @@ fn bench(options: &Options, cluster: &Cluster, args: &[&str]) -> Result<Figures,
         .arg("bench")
         .args(args)
         .args(["--json", "--endpoints", &cluster.endpoints(), "--server-pid", &cluster.pids()])
+        .env("ALTHING_HTTP_ENDPOINTS", cluster.http_endpoints())
         .output()
         .map_err(|error| format!("cannot run the load generator: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,8 +1,9 @@
 //! The load on the data API: each client has a connection of HTTP/1.1 that it keeps, and one request under way on it.
-//! Requests are put together once and filled in; of an answer only its status and its length are looked at.
+//! Of an answer only its status and its length are looked at. The same load can be put on Redis, for comparison.
 
 use crate::calls::Keys;
-use crate::options::DataKind;
+use crate::options::{DataKind, Protocol};
+use crate::redis;
 use crate::stats::Stats;
 use base::Rng;
 use std::cell::RefCell;
@@ -19,6 +20,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub struct Client {
     stream: TcpStream,
     address: String,
+    protocol: Protocol,
     kind: DataKind,
     keys: Keys,
     /// As JSON.
@@ -33,6 +35,7 @@ pub struct Client {
 
 /// Which client of how many, and what all of them do.
 pub struct Shape {
+    pub protocol: Protocol,
     pub kind: DataKind,
     pub keys: Keys,
     pub value_size: usize,
@@ -45,13 +48,14 @@ impl Client {
     pub async fn connect(address: &str, shape: Shape) -> io::Result<Client> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let Shape { kind, keys, value_size, seed, nth, of } = shape;
+        let Shape { protocol, kind, keys, value_size, seed, nth, of } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();
         Ok(Client {
             stream,
             address: address.to_owned(),
+            protocol,
             kind,
             keys,
             value,
@@ -106,7 +110,10 @@ impl Client {
     async fn ask(&mut self) -> io::Result<u16> {
         let (key, host) = (self.key(), self.address.clone());
         self.out.clear();
-        if self.is_read() {
+        let is_read = self.is_read();
+        if self.protocol == Protocol::Redis {
+            redis::ask(&mut self.out, &key, (!is_read).then_some(&self.value));
+        } else if is_read {
             let head = format!("GET /api/v1/store/keys/{key} HTTP/1.1\r\nhost: {host}\r\n\r\n");
             self.out.extend_from_slice(head.as_bytes());
         } else {
@@ -125,7 +132,11 @@ impl Client {
     async fn read_answer(&mut self) -> io::Result<u16> {
         self.input.clear();
         loop {
-            if let Some((status, whole)) = measure(&self.input)? {
+            let measured = match self.protocol {
+                Protocol::Http => measure(&self.input)?,
+                Protocol::Redis => redis::measure(&self.input)?,
+            };
+            if let Some((status, whole)) = measured {
                 while self.input.len() < whole {
                     self.read_more().await?;
                 }

@@ -13,11 +13,12 @@ mod lock;
 mod lock_by_keys;
 mod options;
 mod process;
+mod redis;
 mod report;
 mod stats;
 mod wire;
 
-pub use options::{DataKind, Load, LockBy, Options};
+pub use options::{DataKind, Load, LockBy, Options, Protocol};
 pub use report::Report;
 
 use base::Rng;
@@ -76,8 +77,8 @@ async fn run_load(
     let stats = Rc::new(RefCell::new(Stats::new(goal)));
     let run = Run { options, stats: stats.clone() };
     let prepared = match load {
-        Load::Data { kind, http_endpoints } => {
-            Prepared::of_data(run.connect_data(*kind, http_endpoints).await?)
+        Load::Data { kind, http_endpoints, protocol } => {
+            Prepared::of_data(run.connect_data(*kind, *protocol, http_endpoints).await?)
         }
         load => run.prepare(load).await?,
     };
@@ -195,13 +196,19 @@ impl Run<'_> {
         Ok(None)
     }
 
-    async fn connect_data(&self, kind: DataKind, endpoints: &[String]) -> Result<Vec<data::Client>, Error> {
+    async fn connect_data(
+        &self,
+        kind: DataKind,
+        protocol: Protocol,
+        endpoints: &[String],
+    ) -> Result<Vec<data::Client>, Error> {
         let Options { clients, value_size, seed, .. } = *self.options;
         let mut connected = Vec::new();
         for nth in 0..clients {
             let endpoint = &endpoints[nth as usize % endpoints.len()];
             let keys = self.options.keys();
-            let shape = data::Shape { kind, keys, value_size: value_size as usize, seed, nth, of: clients };
+            let value_size = value_size as usize;
+            let shape = data::Shape { protocol, kind, keys, value_size, seed, nth, of: clients };
             let client = data::Client::connect(address_of(endpoint), shape).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }

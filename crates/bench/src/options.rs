@@ -112,6 +112,9 @@ pub enum Load {
             global = true
         )]
         http_endpoints: Vec<String>,
+        /// `redis` sends SET and GET instead, to a server of that kind, for comparison
+        #[arg(long, value_enum, default_value_t = Protocol::Http, global = true)]
+        protocol: Protocol,
     },
 }
 
@@ -119,6 +122,13 @@ pub enum Load {
 pub enum LockBy {
     Service,
     Keys,
+}
+
+/// What the load on data is spoken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    Http,
+    Redis,
 }
 
 /// What is asked of the data API.

@@ -1,4 +1,4 @@
-//! A cluster of one of the two systems on this machine, from its start until it is dropped.
+//! A cluster of one of the systems on this machine, from its start until it is dropped.
 //! Ports are free ones, data lies in a directory of its own that goes with it.
 
 use super::Options;
@@ -15,6 +15,8 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 pub enum System {
     Etcd,
     Althing,
+    /// Only for the load on data, and only one.
+    Redis,
 }
 
 impl System {
@@ -24,6 +26,7 @@ impl System {
         match self {
             System::Etcd => "etcd",
             System::Althing => "Althing",
+            System::Redis => "Redis",
         }
     }
 }
@@ -38,6 +41,8 @@ pub struct Cluster {
 struct Member {
     client: u16,
     peer: u16,
+    /// Of the data API.
+    http: u16,
     process: Option<Child>,
 }
 
@@ -46,12 +51,14 @@ impl Cluster {
         let program = match system {
             System::Etcd => options.etcd.clone(),
             System::Althing => options.althing.clone(),
+            System::Redis => options.redis.clone().ok_or("give --redis PATH")?,
         };
         let directory = parent.join(format!("bench-vs-{}", std::process::id()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let mut ports = free_ports(nodes * 2)?.into_iter();
+        let mut ports = free_ports(nodes * 3)?.into_iter();
         let mut port = || ports.next().expect("as many as were asked for");
-        let members = (0..nodes).map(|_| Member { client: port(), peer: port(), process: None }).collect();
+        let member = |_| Member { client: port(), peer: port(), http: port(), process: None };
+        let members = (0..nodes).map(member).collect();
         let mut cluster = Cluster { system, program, members, directory };
         cluster.spawn()?;
         cluster.wait_until_ready()?;
@@ -60,26 +67,16 @@ impl Cluster {
 
     /// Starts every member, on the data that is there.
     pub fn spawn(&mut self) -> Result<(), String> {
-        let peers: Vec<u16> = self.members.iter().map(|member| member.peer).collect();
         for nth in 0..self.members.len() {
-            let Member { client, peer, .. } = self.members[nth];
-            let data = self.directory.join(format!("n{nth}"));
             let log =
                 fs::File::create(self.directory.join(format!("n{nth}.log"))).map_err(|e| e.to_string())?;
-            // Both are started as etcd is: Althing takes its flags.
-            let url = |port: u16| format!("http://127.0.0.1:{port}");
-            let all: Vec<String> =
-                peers.iter().enumerate().map(|(nth, port)| format!("n{nth}={}", url(*port))).collect();
+            let data = self.directory.join(format!("n{nth}"));
             let mut command = Command::new(&self.program);
-            if self.system == System::Althing {
-                command.arg("etcd");
+            match self.system {
+                System::Redis => self.say_redis(nth, &data, &mut command)?,
+                System::Etcd | System::Althing => self.say_etcd(nth, &data, &mut command),
             }
             let process = command
-                .args(["--name", &format!("n{nth}"), "--data-dir"])
-                .arg(data)
-                .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-                .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-                .args(["--initial-cluster", &all.join(","), "--quota-backend-bytes", "8589934592"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(log)
@@ -90,9 +87,40 @@ impl Cluster {
         Ok(())
     }
 
+    /// Both are started as etcd is: Althing takes its flags.
+    fn say_etcd(&self, nth: usize, data: &Path, command: &mut Command) {
+        let Member { client, peer, http, .. } = self.members[nth];
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let peers = self.members.iter().enumerate();
+        let all: Vec<String> = peers.map(|(nth, member)| format!("n{nth}={}", url(member.peer))).collect();
+        if self.system == System::Althing {
+            command.args(["etcd", "--http-addr", &format!("127.0.0.1:{http}")]);
+        }
+        command
+            .args(["--name", &format!("n{nth}"), "--data-dir"])
+            .arg(data)
+            .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
+            .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
+            .args(["--initial-cluster", &all.join(","), "--quota-backend-bytes", "8589934592"]);
+    }
+
+    /// Every write is durable before it is answered, as with the others.
+    fn say_redis(&self, nth: usize, data: &Path, command: &mut Command) -> Result<(), String> {
+        fs::create_dir_all(data).map_err(|error| error.to_string())?;
+        command
+            .args(["--port", &self.members[nth].http.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .arg(data);
+        Ok(())
+    }
+
     pub fn wait_until_ready(&self) -> Result<(), String> {
         let deadline = Instant::now() + READY_WITHIN;
-        while !self.members.iter().all(|member| is_healthy(member.client)) {
+        let is_ready = |member: &Member| match self.system {
+            System::Redis => TcpStream::connect(("127.0.0.1", member.http)).is_ok(),
+            System::Etcd | System::Althing => is_healthy(member.client),
+        };
+        while !self.members.iter().all(is_ready) {
             if Instant::now() > deadline {
                 return Err(format!("{} was not ready within {READY_WITHIN:?}", self.system.name()));
             }
@@ -111,6 +139,12 @@ impl Cluster {
     pub fn endpoints(&self) -> String {
         let all: Vec<String> =
             self.members.iter().map(|member| format!("127.0.0.1:{}", member.client)).collect();
+        all.join(",")
+    }
+
+    pub fn http_endpoints(&self) -> String {
+        let all: Vec<String> =
+            self.members.iter().map(|member| format!("127.0.0.1:{}", member.http)).collect();
         all.join(",")
     }
 

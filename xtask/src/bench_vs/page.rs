@@ -17,6 +17,7 @@ pub fn write(
     options: &Options,
     results: &Results,
     large: Option<&Vec<Row>>,
+    data: &[(String, Figures)],
 ) -> Result<(), String> {
     let docs = root.join("docs");
     let medians: Vec<(String, [Figures; 2])> = results
@@ -54,6 +55,16 @@ pub fn write(
             let ratio = ratio.map_or("–".into(), |(etcd, althing)| format!("{:.2}x", althing / etcd));
             let _ = writeln!(page, "| {title} | {} | {} | {ratio} |", show(figures[0]), show(figures[1]));
         }
+    }
+    if !data.is_empty() {
+        page += "\n## The data API\n\n64 clients with a connection each, values of 100 bytes, 100,000 keys. Redis is one \
+                 process with `appendfsync always`, spoken to in its own protocol; Althing is spoken to over HTTP with \
+                 JSON, and with three nodes a write is durable on two of them before it is answered.\n\n";
+        page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
+        data.iter().for_each(|(title, figures)| {
+            let (title, system) = title.split_once(" · ").unwrap_or((title, ""));
+            line(&mut page, title, system, figures);
+        });
     }
     let groups = |of: fn(&Figures) -> f64| -> Vec<(String, [f64; 2])> {
         medians.iter().map(|(title, [etcd, althing])| (title.clone(), [of(etcd), of(althing)])).collect()
