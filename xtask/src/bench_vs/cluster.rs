@@ -36,6 +36,8 @@ pub struct Cluster {
     program: PathBuf,
     members: Vec<Member>,
     directory: PathBuf,
+    /// Althing serves the data API only where it is asked to.
+    serves_data: bool,
 }
 
 struct Member {
@@ -48,6 +50,25 @@ struct Member {
 
 impl Cluster {
     pub fn start(options: &Options, system: System, nodes: usize, parent: &Path) -> Result<Cluster, String> {
+        Cluster::start_as(options, system, nodes, parent, false)
+    }
+
+    pub fn start_with_data(
+        options: &Options,
+        system: System,
+        nodes: usize,
+        parent: &Path,
+    ) -> Result<Cluster, String> {
+        Cluster::start_as(options, system, nodes, parent, true)
+    }
+
+    fn start_as(
+        options: &Options,
+        system: System,
+        nodes: usize,
+        parent: &Path,
+        serves_data: bool,
+    ) -> Result<Cluster, String> {
         let program = match system {
             System::Etcd => options.etcd.clone(),
             System::Althing => options.althing.clone(),
@@ -59,7 +80,7 @@ impl Cluster {
         let mut port = || ports.next().expect("as many as were asked for");
         let member = |_| Member { client: port(), peer: port(), http: port(), process: None };
         let members = (0..nodes).map(member).collect();
-        let mut cluster = Cluster { system, program, members, directory };
+        let mut cluster = Cluster { system, program, members, directory, serves_data };
         cluster.spawn()?;
         cluster.wait_until_ready()?;
         Ok(cluster)
@@ -94,7 +115,10 @@ impl Cluster {
         let peers = self.members.iter().enumerate();
         let all: Vec<String> = peers.map(|(nth, member)| format!("n{nth}={}", url(member.peer))).collect();
         if self.system == System::Althing {
-            command.args(["etcd", "--http-addr", &format!("127.0.0.1:{http}")]);
+            command.arg("etcd");
+        }
+        if self.serves_data {
+            command.env("ALTHING_HTTP_ADDR", format!("127.0.0.1:{http}"));
         }
         command
             .args(["--name", &format!("n{nth}"), "--data-dir"])

@@ -57,7 +57,7 @@ pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
 }
 
 fn run_side(options: &Options, side: &Side, parent: &Path) -> Result<[Figures; 2], String> {
-    let cluster = Cluster::start(options, side.system, side.nodes, parent)?;
+    let cluster = Cluster::start_with_data(options, side.system, side.nodes, parent)?;
     let total = (TOTAL * options.scale_percent / 100).max(100).to_string();
     let run = |load: &[&str]| bench(options, &cluster, &[load, SHAPE, &["--total", &total]].concat());
     Ok([run(side.put)?, run(side.get)?])
