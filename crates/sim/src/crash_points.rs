@@ -4,8 +4,9 @@
 
 use crate::nemesis::Death;
 use crate::world::{Event, World};
+use base::Table;
 use coord::Command;
-use node::apply::Output;
+use node::apply::{Flush, Output};
 use node::word::{Round, Said};
 use node::{Stage, Word, batch};
 use raft::{Entry, Persist, Record};
@@ -60,6 +61,13 @@ impl Point {
         Point::ChangeFlushed,
         Point::NewMemberStarted,
     ];
+}
+
+/// Whether it takes out what was compacted.
+pub fn sweeps(flush: &Flush) -> bool {
+    let mut takes = false;
+    flush.emit(&mut |table, _, value| takes |= table == Table::Versions && value.is_none());
+    takes
 }
 
 /// How often each point was reached, and where the power goes.

@@ -14,6 +14,7 @@ mod facts;
 mod guests;
 pub mod history;
 mod host;
+mod install;
 pub mod linear;
 mod locked;
 mod marks;

@@ -6,7 +6,7 @@ use crate::agenda::Agenda;
 use crate::clerks::Clerks;
 use crate::clients::Clients;
 use crate::contenders::{Contenders, Job};
-use crate::crash_points::{CrashPoints, Point};
+use crate::crash_points::{self, CrashPoints, Point};
 use crate::guests::Guests;
 use crate::host::{Clock, Host, Process};
 use crate::nemesis::Death;
@@ -35,7 +35,6 @@ use node::member::config_of;
 use node::waits::News;
 use node::{Consensus, Frame, Input, Output, WaitId, Work, apply};
 use raft::Note;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub struct World {
@@ -498,38 +497,6 @@ impl World {
         Ok(())
     }
 
-    fn install(&mut self, host: usize, at: base::Position) -> Result<bool, Violation> {
-        let now = self.local_now(host);
-        let vault = &mut self.process(host).member.vault;
-        let installed = catch_unwind(AssertUnwindSafe(|| vault.install(at)));
-        let installed = match installed {
-            // What cannot be read for want of power ends the process as what cannot be written does.
-            Err(_) if self.hosts[host].disk.has_lost_power() => {
-                self.tally.troubles += 1;
-                self.stop(host, Death::Trouble);
-                return Ok(false);
-            }
-            Err(panic) => resume_unwind(panic),
-            Ok(installed) => installed,
-        };
-        if self.unless_trouble(host, installed).is_none() {
-            return Ok(false);
-        }
-        let process = self.process(host);
-        // The flush under way was for the store that is gone.
-        process.flush = None;
-        let member = &mut process.member;
-        if let Err(corrupt) = member.apply.install(now, member.vault.view()) {
-            let what = format!("an installed snapshot cannot be read: {corrupt}");
-            return Err(Violation { checker: Checker::Restart, what });
-        }
-        let hash = member.apply.state_hash();
-        let id = self.hosts[host].id;
-        self.oracle.applied(id, at.index, hash)?;
-        self.reach(host, Point::SnapshotInstalled);
-        Ok(true)
-    }
-
     fn synced(&mut self, host: usize) -> Checked {
         let synced = self.process(host).member.journal.sync();
         if self.unless_trouble(host, synced).is_none() {
@@ -625,7 +592,7 @@ impl World {
 
     fn flush(&mut self, host: usize) -> Checked {
         let Some(flush) = self.process(host).flush.take() else { return Ok(()) };
-        let sweeps = self.process(host).member.apply.is_sweeping();
+        let sweeps = crash_points::sweeps(&flush);
         if sweeps {
             self.reach(host, Point::SweepWritten);
         }
@@ -647,7 +614,7 @@ impl World {
     }
 
     /// Trouble with the disk ends the process; what the disk then holds depends on the trouble.
-    fn unless_trouble<T>(&mut self, host: usize, result: Result<T, engine::Error>) -> Option<T> {
+    pub fn unless_trouble<T>(&mut self, host: usize, result: Result<T, engine::Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(_) => {
