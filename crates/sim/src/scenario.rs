@@ -109,6 +109,20 @@ pub static UPKEEP: Scenario = Scenario {
     met: |world| world.tally.rounds,
 };
 
+/// Elections, and members that go down and come back while they vote.
+pub static VOTES: Scenario = Scenario {
+    name: "votes",
+    about: "a member votes twice in a term",
+    bias: Bias {
+        members: &[3, 5],
+        faults: &[(4, Fault::Flicker), (1, Fault::Kill)],
+        fault_pause: (500_000, 2_500_000),
+        change_pause: (20_000_000, 60_000_000),
+        ..UNBIASED
+    },
+    met: |world| world.tally.elections,
+};
+
 /// Every world is about locks, not every fourth.
 pub static LOCKS: Scenario = Scenario {
     name: "locks",
@@ -325,7 +339,7 @@ pub static ALL: [Scenario; 15] = [
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS, &AUTH]).find(|scenario| scenario.name == name)
+    ALL.iter().chain([&LOCKS, &AUTH, &VOTES]).find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
@@ -337,6 +351,7 @@ fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
 /// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
 pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
+        Mutant::VoteForgotten => &VOTES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked
         | Mutant::PermissionByStartKey
