@@ -221,7 +221,8 @@ fn hunt_all(options: &Options) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    let elsewhere = |mutant: &&Mutant| Mutant::OF_MESH.contains(mutant) || Mutant::OF_RING.contains(mutant);
+    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING];
+    let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
         let summary = campaign::run(&Plan { scenario, ..options.plan(Some(*mutant)) }, &|_| {});
