@@ -17,7 +17,7 @@ use std::process::{Command, ExitCode};
 pub const HELP: &str = "\
   bench-vs --etcd PATH [--althing PATH] [--rounds N] [--tmpfs DIR] [--disk DIR] [--scale PERCENT] [--large] [--redis PATH]
              loads that etcd and Althing in turn (locks: etcd by transaction and watch, Althing by its service), and writes docs/benchmarks.md; --large adds a million keys,
-             --redis the data API beside that redis-server
+             --redis loads the data API beside that redis-server instead, and writes docs/benchmarks-data.md
 ";
 
 /// One kind of load on one kind of cluster.
@@ -137,6 +137,9 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 fn measure(root: &Path, options: &Options) -> Result<(), String> {
+    if options.redis.is_some() {
+        return page::write_data(root, options, &data::measure(options)?);
+    }
     let mut results: Vec<(String, [Vec<Figures>; 2])> = Vec::new();
     for scenario in SCENARIOS {
         let mut rounds = [Vec::new(), Vec::new()];
@@ -153,11 +156,7 @@ fn measure(root: &Path, options: &Options) -> Result<(), String> {
         true => Some(large::measure(options)?),
         false => None,
     };
-    let data = match options.redis {
-        Some(_) => data::measure(options)?,
-        None => Vec::new(),
-    };
-    page::write(root, options, &results, large.as_ref(), &data)
+    page::write(root, options, &results, large.as_ref())
 }
 
 fn run_once(options: &Options, scenario: &Scenario, system: System) -> Result<Figures, String> {

@@ -126,6 +126,12 @@ pub struct Raft {
     /// Counts elections that this member saw time out, so that each draws a new timeout.
     round: u64,
     persist_seq: u64,
+    /// The number of the last ready that the library gave out.
+    last_ready: u64,
+    /// Elections that this member has sat out for a change of the cluster that it has not applied.
+    sat_out: usize,
+    /// That the cluster was changed is to be durable soon, and not only with the next entries.
+    records_commit: bool,
     /// What this member would come back in, if it crashed now.
     durable_term: Term,
     in_flight: VecDeque<InFlight>,
@@ -172,6 +178,9 @@ impl Doubt {
     }
 }
 
+/// Elections that a member sits out whose log holds a change of the cluster that it has not applied.
+const CHANGE_ELECTIONS: usize = 5;
+
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -212,18 +221,23 @@ impl Raft {
             ticks_left: params.election_ticks * why.elections(),
             until: None,
         });
-        Raft {
+        let mut raft = Raft {
             node,
             params,
             round: 0,
             persist_seq: 0,
+            last_ready: 0,
+            sat_out: 0,
+            records_commit: false,
             durable_term: restored.term,
             in_flight: VecDeque::new(),
             released,
             freed: Vec::new(),
             abstention,
             last_note: None,
-        }
+        };
+        raft.commit_alone();
+        raft
     }
 
     pub fn status(&self) -> Status {
@@ -266,7 +280,7 @@ impl Raft {
             }
             Input::Transfer(to) if self.is_leader() => self.node.transfer_leader(to.0),
             Input::Transfer(_) => return false,
-            Input::Campaign => return self.may_stand() && self.node.campaign().is_ok(),
+            Input::Campaign => return self.may_stand_now() && self.node.campaign().is_ok(),
         }
         true
     }
@@ -274,7 +288,8 @@ impl Raft {
     fn step_tick(&mut self) {
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
-        if !self.may_stand() {
+        let is_about_to_stand = !self.is_leader() && self.node.raft.election_elapsed + 1 >= timeout;
+        if !self.may_stand() || is_about_to_stand && self.waits_for_change() {
             self.node.raft.election_elapsed = 0;
         }
         if let Some(abstention) = &mut self.abstention {
@@ -300,6 +315,28 @@ impl Raft {
         !self.doubts(Doubt::TailCut) && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
+    /// Whether the log holds a change of the cluster that is not applied here. It may be committed, and with it another
+    /// one after it: then this member would count by a configuration that is two behind that of others, whose
+    /// majorities need not meet.
+    fn has_unapplied_change(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        !planted(Mutant::StandsOnOldConfig) && log.store.change_behind(log.applied).is_some()
+    }
+
+    fn may_stand_now(&self) -> bool {
+        self.may_stand() && (self.sat_out > CHANGE_ELECTIONS || !self.has_unapplied_change())
+    }
+
+    /// Somebody who knows that the change is committed will lead and say so. If nobody does for long, nobody knows.
+    fn waits_for_change(&mut self) -> bool {
+        if !self.has_unapplied_change() {
+            self.sat_out = 0;
+            return false;
+        }
+        self.sat_out += 1;
+        self.sat_out <= CHANGE_ELECTIONS
+    }
+
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
     /// already keeps candidates from disturbing each other.
     fn election_timeout(&self) -> usize {
@@ -315,7 +352,7 @@ impl Raft {
     fn step_received(&mut self, message: Message) -> bool {
         let Some(message) = guard::admit(&self.node, message) else { return false };
         let drops = match message.kind() {
-            MessageType::MsgTimeoutNow => !self.may_stand(),
+            MessageType::MsgTimeoutNow => !self.may_stand_now(),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 self.doubts(Doubt::Empty) && message.0.index > 0
             }
@@ -386,6 +423,22 @@ impl Raft {
             self.node.raft.become_follower(term, INVALID_ID);
         }
         self.node.raft.mut_store().set_config(config);
+        self.records_commit = true;
+        self.commit_alone();
+    }
+
+    /// What the only voter has on its disk is committed, up to the next change of the cluster, for there is nobody else
+    /// whom it could wait for. It counts by that change before it stands for election.
+    fn commit_alone(&mut self) {
+        let config = self.config();
+        if self.is_leader() || config.is_joint() || config.voters != [self.params.id] {
+            return;
+        }
+        let log = &mut self.node.raft.raft_log;
+        let change = log.store.change_behind(log.applied).filter(|index| *index <= log.persisted);
+        if let Some(index) = change.filter(|index| *index > log.committed) {
+            log.commit_to(index);
+        }
     }
 
     /// A learner has nearly all that this leader has, by etcd's measure.
@@ -446,7 +499,7 @@ impl Raft {
     fn step_lost(&mut self, peer: NodeId) {
         if self.is_leader() {
             self.node.report_unreachable(peer.0);
-        } else if self.node.raft.leader_id == peer.0 && self.may_stand() {
+        } else if self.node.raft.leader_id == peer.0 && self.may_stand_now() {
             let delay = self.draw() % (self.params.election_ticks as u64 / 10 + 1);
             let timeout = self.election_timeout();
             let raft = &mut self.node.raft;
@@ -461,6 +514,9 @@ impl Raft {
         while self.node.has_ready() {
             let ready = self.node.ready();
             self.collect_ready(ready, out);
+        }
+        if std::mem::take(&mut self.records_commit) && !planted(Mutant::StandsOnOldConfig) {
+            self.record_commit(out);
         }
         out.released = self.released.take().or(out.released);
         self.end_abstention(out);
@@ -480,10 +536,28 @@ impl Raft {
         self.node.raft.mut_store().append(&entries);
         let records = records_of(install, &ready, entries);
         let number = ready.number();
+        self.last_ready = number;
         self.node.advance_append_async(ready);
         let term = Term(self.node.raft.term);
         let flight = InFlight { seq: 0, ready_number: number, term, installs: install.is_some(), then_send };
         self.persist(install, records, flight, out);
+    }
+
+    /// A member that comes back knows that the change is committed, and counts by it.
+    fn record_commit(&mut self, out: &mut Output) {
+        let raft = &self.node.raft;
+        let (term, commit) = (Term(raft.term), Index(raft.raft_log.committed));
+        let vote = vote_of(&raft.hard_state());
+        self.persist_seq += 1;
+        out.persist.push(Persist {
+            seq: self.persist_seq,
+            install: None,
+            records: vec![Record::Vote { term, vote, commit }],
+        });
+        let ready_number = self.last_ready;
+        let flight =
+            InFlight { seq: self.persist_seq, ready_number, term, installs: false, then_send: Vec::new() };
+        self.in_flight.push_back(flight);
     }
 
     /// Queues what must be durable; a ready with nothing to persist is done when those before it are.

@@ -123,6 +123,20 @@ pub static VOTES: Scenario = Scenario {
     met: |world| world.tally.elections,
 };
 
+/// The lights go out while the cluster is changed, and everybody comes back with what their disks say of it.
+pub static CHANGES: Scenario = Scenario {
+    name: "changes",
+    about: "members count by configurations whose majorities do not meet",
+    bias: Bias {
+        members: &[3, 5],
+        faults: &[(3, Fault::Blackout), (2, Fault::Split), (1, Fault::Kill)],
+        fault_pause: (500_000, 2_500_000),
+        change_pause: (300_000, 1_500_000),
+        ..UNBIASED
+    },
+    met: |world| world.operators.changes,
+};
+
 /// Every world is about locks, not every fourth.
 pub static LOCKS: Scenario = Scenario {
     name: "locks",
@@ -339,7 +353,7 @@ pub static ALL: [Scenario; 15] = [
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS, &AUTH, &VOTES]).find(|scenario| scenario.name == name)
+    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES]).find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
@@ -351,7 +365,9 @@ fn seen(world: &World, wanted: impl Fn(Revision, &Seen) -> bool) -> u64 {
 /// The worlds in which a planted bug is looked for: the usual ones, or where it can be met at all within reason.
 pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
+        Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
+        Mutant::StandsOnOldConfig => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked
         | Mutant::PermissionByStartKey

@@ -142,7 +142,9 @@ impl Cluster {
         let deadline = Instant::now() + READY_WITHIN;
         let is_ready = |member: &Member| match self.system {
             System::Redis => TcpStream::connect(("127.0.0.1", member.http)).is_ok(),
-            System::Etcd | System::Althing => is_healthy(member.client),
+            System::Etcd | System::Althing => {
+                is_healthy(member.client) && (!self.keeps_data() || takes_data(member.http))
+            }
         };
         while !self.members.iter().all(is_ready) {
             if Instant::now() > deadline {
@@ -151,6 +153,10 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
+    }
+
+    fn keeps_data(&self) -> bool {
+        self.serves_data && self.system == System::Althing
     }
 
     /// Ends every member in good order.
@@ -239,13 +245,25 @@ fn free_ports(count: usize) -> Result<Vec<u16>, String> {
 }
 
 fn is_healthy(port: u16) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    ask().is_ok_and(|answer| answer.contains("true"))
+    ask(port, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .is_ok_and(|answer| answer.contains("true"))
+}
+
+fn takes_data(port: u16) -> bool {
+    let body = r#"{"key":"ready","value":"yes"}"#;
+    let request = format!(
+        "POST /api/v1/store/keys HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    ask(port, &request).is_ok_and(|answer| answer.starts_with("HTTP/1.1 2"))
+}
+
+fn ask(port: u16, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }

@@ -1,9 +1,9 @@
 //! The page: tables with both systems and their ratio, the machine, the versions, and how to repeat it.
 
+use super::Options;
 use super::figures::Figures;
 use super::large::Row;
 use super::plot::{self, rounded};
-use super::{Medium, Options, SCENARIOS};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,6 @@ pub fn write(
     options: &Options,
     results: &Results,
     large: Option<&Vec<Row>>,
-    data: &[(String, Figures)],
 ) -> Result<(), String> {
     let docs = root.join("docs");
     let medians: Vec<(String, [Figures; 2])> = results
@@ -56,16 +55,6 @@ pub fn write(
             let _ = writeln!(page, "| {title} | {} | {} | {ratio} |", show(figures[0]), show(figures[1]));
         }
     }
-    if !data.is_empty() {
-        page += "\n## The data API\n\n64 clients with a connection each, values of 100 bytes, 100,000 keys. Redis is one \
-                 process with `appendfsync always`, spoken to in its own protocol; Althing is spoken to over HTTP with \
-                 JSON, and with three nodes a write is durable on two of them before it is answered.\n\n";
-        page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
-        data.iter().for_each(|(title, figures)| {
-            let (title, system) = title.split_once(" · ").unwrap_or((title, ""));
-            line(&mut page, title, system, figures);
-        });
-    }
     let groups = |of: fn(&Figures) -> f64| -> Vec<(String, [f64; 2])> {
         medians.iter().map(|(title, [etcd, althing])| (title.clone(), [of(etcd), of(althing)])).collect()
     };
@@ -81,6 +70,21 @@ pub fn write(
         fs::write(docs.join(name), text).map_err(|error| format!("cannot write docs/{name}: {error}"))?;
     }
     Ok(())
+}
+
+/// The page of the data API, beside the other.
+pub fn write_data(root: &Path, options: &Options, data: &[(String, Figures)]) -> Result<(), String> {
+    let mut page = head(options);
+    page += "## The data API\n\n64 clients with a connection each, values of 100 bytes, 100,000 keys. Redis is one process \
+             with `appendfsync always`, spoken to in its own protocol; Althing is spoken to over HTTP with JSON, and with \
+             three nodes a write is durable on two of them before it is answered, a read has heard two.\n\n";
+    page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
+    for (title, figures) in data {
+        let (title, system) = title.split_once(" · ").unwrap_or((title, ""));
+        line(&mut page, title, system, figures);
+    }
+    let path = root.join("docs/benchmarks-data.md");
+    fs::write(path, page).map_err(|error| format!("cannot write docs/benchmarks-data.md: {error}"))
 }
 
 fn line(page: &mut String, title: &str, system: &str, f: &Figures) {
@@ -115,17 +119,18 @@ fn head(options: &Options) -> String {
          servers share the processor, so CPU per operation is the steadier judge, and throughput depends on the load \
          generator too: `althing bench` for both.\n\n\
          | | |\n|---|---|\n| machine | {cores} cores, {processor} |\n| etcd | {etcd} |\n| Althing | {althing} |\n\
-         | a flush of 4 KiB | tmpfs {tmpfs:.2} ms, disk {disk:.2} ms |\n| scenarios | {scenarios}, of them on disk \
-         {on_disk} |\n\n\
-         ```sh\ncargo build --release\ncargo xtask bench-vs --etcd PATH-OF-ETCD{large}\n```\n\n",
+         | a flush of 4 KiB | tmpfs {tmpfs:.2} ms, disk {disk:.2} ms |\n\n\
+         ```sh\ncargo build --release\ncargo xtask bench-vs --etcd PATH-OF-ETCD{more}\n```\n\n",
         rounds = options.rounds,
         etcd = version(&options.etcd, "--version"),
         althing = version(&options.althing, "--version"),
         tmpfs = flush_ms(&options.tmpfs),
         disk = flush_ms(&options.disk),
-        scenarios = SCENARIOS.len(),
-        on_disk = SCENARIOS.iter().filter(|scenario| scenario.on == Medium::Disk).count(),
-        large = if options.large { " --large" } else { "" },
+        more = match (options.redis.is_some(), options.large) {
+            (true, _) => " --redis PATH-OF-REDIS-SERVER",
+            (false, true) => " --large",
+            (false, false) => "",
+        },
     )
 }
 

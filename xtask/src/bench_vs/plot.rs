@@ -38,8 +38,27 @@ pub fn rounded(figure: f64) -> String {
         middle if middle < 1000.0 => format!("{middle:.0}"),
         large => {
             let digits = format!("{large:.0}");
-            let cut = digits.len() - 3;
-            format!("{},{}", &digits[..cut], &digits[cut..])
+            let mut grouped = String::new();
+            for (nth, digit) in digits.chars().enumerate() {
+                if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
+                    grouped.push(',');
+                }
+                grouped.push(digit);
+            }
+            grouped
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rounded;
+
+    #[test]
+    fn large_figures_are_grouped_by_thousands() {
+        assert_eq!(rounded(0.405), "0.41");
+        assert_eq!(rounded(999.4), "999");
+        assert_eq!(rounded(1_234.0), "1,234");
+        assert_eq!(rounded(3_294_833.0), "3,294,833");
     }
 }

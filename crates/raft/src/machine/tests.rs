@@ -211,6 +211,60 @@ fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
     assert!(out.send.iter().any(|message| message.kind() == MessageType::MsgAppend));
 }
 
+/// Comes back with a change of the cluster in its log that it has not applied.
+fn back_with_a_change(voters: &[NodeId]) -> Raft {
+    let mut restoring = Restoring::default();
+    let at = |index| Position { term: Term(1), index: Index(index) };
+    let entry = |index, reconfigures| Entry { at: at(index), data: data("x"), reconfigures };
+    restoring.add(Record::Boot(Boot(1)));
+    restoring.add(Record::Vote { term: Term(1), vote: Some(NodeId(1)), commit: Index(1) });
+    restoring.add(Record::Entries(vec![entry(1, false), entry(2, true), entry(3, false)]));
+    let params = Params {
+        id: NodeId(1),
+        voters: voters.to_vec(),
+        heartbeat_ticks: 1,
+        election_ticks: ELECTION_TICKS,
+        seed: 7,
+        log_keep_entries: 0,
+        tail_was_cut: false,
+    };
+    Raft::new(params, restoring.finish(Position::ORIGIN).unwrap())
+}
+
+#[test]
+fn who_has_a_change_in_its_log_that_it_does_not_count_by_lets_others_stand_first() {
+    let mut raft = back_with_a_change(&MEMBERS);
+    assert!(!raft.step(Input::Campaign));
+    let mut out = Output::default();
+    let mut ticks = 0;
+    while out.persist.is_empty() && out.send.is_empty() {
+        raft.step(Input::Tick);
+        raft.collect(&mut out);
+        ticks += 1;
+    }
+    assert!(ticks > CHANGE_ELECTIONS * ELECTION_TICKS, "it stood after {ticks} ticks");
+}
+
+#[test]
+fn what_the_only_voter_has_on_its_disk_is_committed_up_to_the_next_change() {
+    let mut raft = back_with_a_change(&[NodeId(1)]);
+    let mut out = Output::default();
+    raft.collect(&mut out);
+    let committed: Vec<u64> = out.committed.iter().map(|entry| entry.at.index.0).collect();
+    assert_eq!(committed, [1, 2]);
+    assert!(!raft.step(Input::Campaign), "it counts by the change first");
+}
+
+#[test]
+fn that_the_cluster_was_changed_is_durable_by_itself() {
+    let mut raft = member(NodeId(1), &MEMBERS, false);
+    let mut out = Output::default();
+    raft.step(Input::Configure(Config { voters: MEMBERS[..2].to_vec(), learners: vec![], outgoing: vec![] }));
+    raft.collect(&mut out);
+    let records = out.persist.iter().flat_map(|persist| &persist.records);
+    assert_eq!(records.filter(|record| matches!(record, Record::Vote { .. })).count(), 1);
+}
+
 #[test]
 fn reads_are_confirmed_by_a_quorum_through_leader_and_follower() {
     let mut cluster = Cluster::led_by(NodeId(1));
