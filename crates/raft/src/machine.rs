@@ -18,6 +18,8 @@ use raft_rs::eraftpb::{self, HardState, MessageType};
 use raft_rs::{INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 
+mod changing;
+
 #[derive(Clone, Debug)]
 pub struct Params {
     pub id: NodeId,
@@ -178,9 +180,6 @@ impl Doubt {
     }
 }
 
-/// Elections that a member sits out whose log holds a change of the cluster that it has not applied.
-const CHANGE_ELECTIONS: usize = 5;
-
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -315,28 +314,6 @@ impl Raft {
         !self.doubts(Doubt::TailCut) && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
-    /// Whether the log holds a change of the cluster that is not applied here. It may be committed, and with it another
-    /// one after it: then this member would count by a configuration that is two behind that of others, whose
-    /// majorities need not meet.
-    fn has_unapplied_change(&self) -> bool {
-        let log = &self.node.raft.raft_log;
-        !planted(Mutant::StandsOnOldConfig) && log.store.change_behind(log.applied).is_some()
-    }
-
-    fn may_stand_now(&self) -> bool {
-        self.may_stand() && (self.sat_out > CHANGE_ELECTIONS || !self.has_unapplied_change())
-    }
-
-    /// Somebody who knows that the change is committed will lead and say so. If nobody does for long, nobody knows.
-    fn waits_for_change(&mut self) -> bool {
-        if !self.has_unapplied_change() {
-            self.sat_out = 0;
-            return false;
-        }
-        self.sat_out += 1;
-        self.sat_out <= CHANGE_ELECTIONS
-    }
-
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
     /// already keeps candidates from disturbing each other.
     fn election_timeout(&self) -> usize {
@@ -425,20 +402,6 @@ impl Raft {
         self.node.raft.mut_store().set_config(config);
         self.records_commit = true;
         self.commit_alone();
-    }
-
-    /// What the only voter has on its disk is committed, up to the next change of the cluster, for there is nobody else
-    /// whom it could wait for. It counts by that change before it stands for election.
-    fn commit_alone(&mut self) {
-        let config = self.config();
-        if self.is_leader() || config.is_joint() || config.voters != [self.params.id] {
-            return;
-        }
-        let log = &mut self.node.raft.raft_log;
-        let change = log.store.change_behind(log.applied).filter(|index| *index <= log.persisted);
-        if let Some(index) = change.filter(|index| *index > log.committed) {
-            log.commit_to(index);
-        }
     }
 
     /// A learner has nearly all that this leader has, by etcd's measure.
@@ -541,23 +504,6 @@ impl Raft {
         let term = Term(self.node.raft.term);
         let flight = InFlight { seq: 0, ready_number: number, term, installs: install.is_some(), then_send };
         self.persist(install, records, flight, out);
-    }
-
-    /// A member that comes back knows that the change is committed, and counts by it.
-    fn record_commit(&mut self, out: &mut Output) {
-        let raft = &self.node.raft;
-        let (term, commit) = (Term(raft.term), Index(raft.raft_log.committed));
-        let vote = vote_of(&raft.hard_state());
-        self.persist_seq += 1;
-        out.persist.push(Persist {
-            seq: self.persist_seq,
-            install: None,
-            records: vec![Record::Vote { term, vote, commit }],
-        });
-        let ready_number = self.last_ready;
-        let flight =
-            InFlight { seq: self.persist_seq, ready_number, term, installs: false, then_send: Vec::new() };
-        self.in_flight.push_back(flight);
     }
 
     /// Queues what must be durable; a ready with nothing to persist is done when those before it are.

@@ -2,6 +2,7 @@
 
 mod changes;
 
+use super::changing::CHANGE_ELECTIONS;
 use super::*;
 use crate::restore::Restoring;
 use std::collections::BTreeMap;
