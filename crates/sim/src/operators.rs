@@ -229,14 +229,15 @@ impl World {
     pub fn check_config(&self, host: usize) -> Checked {
         let Some(process) = self.hosts[host].process.as_ref() else { return Ok(()) };
         let consensus = &process.member.consensus;
-        let first = || Config {
-            voters: match host < self.settings.members {
-                true => sorted(self.hosts[..self.settings.members].iter().map(|host| host.id).collect()),
-                false => Vec::new(),
-            },
-            ..Config::default()
+        let founders = || Config {
+            voters: sorted(self.hosts[..self.settings.members].iter().map(|host| host.id).collect()),
+            learners: Vec::new(),
+            outgoing: Vec::new(),
         };
-        let expected = self.operators.config_at(consensus.configured()).cloned().unwrap_or_else(first);
+        // Before the table of members is founded, whoever joins has what its leader told it.
+        let known = self.operators.config_at(consensus.configured()).cloned();
+        let first = (host < self.settings.members).then(founders);
+        let Some(expected) = known.or(first) else { return Ok(()) };
         let found = consensus.config();
         if found == expected {
             return Ok(());

@@ -92,7 +92,6 @@ pub fn run_to(
 fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
-    world.run_until(STORM_US + RECOVERY_US)?;
     // If a member that knows nothing is needed for a majority, all of it takes so much longer.
     let late = if world.has_empty_member() { CALM_US } else { 0 };
     world.run_until(STORM_US + RECOVERY_US + late)?;
@@ -123,11 +122,9 @@ fn live_through(world: &mut World) -> Checked {
 fn fight_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
+    let late = if world.has_empty_member() { CALM_US } else { 0 };
     let answered = world.tally.answered;
-    world.run_until(STORM_US + RECOVERY_US)?;
-    if world.tally.answered == answered && world.has_empty_member() {
-        world.run_until(STORM_US + CALM_US + RECOVERY_US)?;
-    }
+    world.run_until(STORM_US + RECOVERY_US + late)?;
     if world.tally.answered == answered {
         return Err(not_live(format!(
             "nothing is answered although faults have stopped: {}",
@@ -135,9 +132,9 @@ fn fight_through(world: &mut World) -> Checked {
         )));
     }
     world.contenders.stopped = true;
-    world.run_until(SEED_US)?;
+    world.run_until(SEED_US + late)?;
     // A long queue takes its time, but it must not stand still.
-    let mut until = SEED_US;
+    let mut until = SEED_US + late;
     let mut handed_over = 0;
     while world.contenders.check_over().is_err() && world.contenders.judge.handed_over > handed_over {
         handed_over = world.contenders.judge.handed_over;
@@ -157,7 +154,6 @@ fn visit_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
     let answered = world.tally.answered;
-    world.run_until(STORM_US + RECOVERY_US)?;
     let late = if world.has_empty_member() { CALM_US } else { 0 };
     world.run_until(STORM_US + RECOVERY_US + late)?;
     if world.tally.answered == answered {
