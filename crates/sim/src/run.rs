@@ -89,12 +89,20 @@ pub fn run_to(
     (report, world.crash_points.crashes)
 }
 
+/// Waits until the cluster must have come back. If a member that knows nothing is needed for a majority, that and all that
+/// follows takes so much longer.
+fn recover(world: &mut World) -> Result<u64, Violation> {
+    let was_empty = world.has_empty_member();
+    world.run_until(STORM_US + RECOVERY_US)?;
+    let late = if was_empty || world.has_empty_member() { CALM_US } else { 0 };
+    world.run_until(STORM_US + RECOVERY_US + late)?;
+    Ok(late)
+}
+
 fn live_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
-    // If a member that knows nothing is needed for a majority, all of it takes so much longer.
-    let late = if world.has_empty_member() { CALM_US } else { 0 };
-    world.run_until(STORM_US + RECOVERY_US + late)?;
+    let late = recover(world)?;
     let answered = world.tally.answered;
     world.owe_compaction();
     world.run_until(STORM_US + CALM_US + late)?;
@@ -122,9 +130,8 @@ fn live_through(world: &mut World) -> Checked {
 fn fight_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
-    let late = if world.has_empty_member() { CALM_US } else { 0 };
     let answered = world.tally.answered;
-    world.run_until(STORM_US + RECOVERY_US + late)?;
+    let late = recover(world)?;
     if world.tally.answered == answered {
         return Err(not_live(format!(
             "nothing is answered although faults have stopped: {}",
@@ -154,8 +161,7 @@ fn visit_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();
     let answered = world.tally.answered;
-    let late = if world.has_empty_member() { CALM_US } else { 0 };
-    world.run_until(STORM_US + RECOVERY_US + late)?;
+    let late = recover(world)?;
     if world.tally.answered == answered {
         return Err(not_live(format!(
             "nothing is answered although faults have stopped: {}",
