@@ -7,8 +7,8 @@ mod member;
 use crate::signals::Signals;
 use clap::Args;
 use member::{Member, Place};
+use server::ports::free_ports;
 use std::io::Write;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::TempDir;
@@ -76,7 +76,7 @@ impl Dev {
         };
         std::fs::create_dir_all(&root).map_err(|reason| Error::Data { path: root.clone(), reason })?;
         let places = match self.regions {
-            1 => places(self.nodes, "", &root, &mut Vec::new())?,
+            1 => places(self.nodes, "", &root)?,
             n => places_of_regions(self.nodes, n, &root)?,
         };
         runtime.map_err(Error::Runtime)?.block_on(supervise(places))
@@ -84,7 +84,7 @@ impl Dev {
 }
 
 /// Members keep their ports with their data: a cluster that is started again must find itself.
-fn places(nodes: u8, prefix: &str, root: &Path, held: &mut Vec<TcpListener>) -> Result<Vec<Place>, Error> {
+fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
     let file = root.join("ports");
     let known: Vec<u16> = std::fs::read_to_string(&file)
         .map(|text| text.split_whitespace().filter_map(|port| port.parse().ok()).collect())
@@ -92,7 +92,7 @@ fn places(nodes: u8, prefix: &str, root: &Path, held: &mut Vec<TcpListener>) -> 
     let n = usize::from(nodes);
     // Pairs for clients and peers, and behind them those of the data API, which older clusters do not have.
     let mut ports = if [2 * n, 3 * n].contains(&known.len()) { known } else { vec![] };
-    ports.extend(free_ports(3 * n - ports.len(), held).map_err(Error::Port)?);
+    ports.extend(free_ports(3 * n - ports.len()).map_err(Error::Port)?);
     let text: Vec<String> = ports.iter().map(u16::to_string).collect();
     std::fs::write(&file, text.join(" ")).map_err(|reason| Error::Data { path: file, reason })?;
     let (pairs, rest) = ports.split_at(2 * n);
@@ -113,11 +113,11 @@ fn places(nodes: u8, prefix: &str, root: &Path, held: &mut Vec<TcpListener>) -> 
 
 /// A cluster for each region, in a directory of its own; each is told of some nodes of the others.
 fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, Error> {
-    let (mut all, mut held) = (Vec::new(), Vec::new());
+    let mut all = Vec::new();
     for name in (1..=regions).map(|n| format!("r{n}")) {
         let dir = root.join(&name);
         std::fs::create_dir_all(&dir).map_err(|reason| Error::Data { path: dir.clone(), reason })?;
-        let places = places(nodes, &format!("{name}-"), &dir, &mut held)?;
+        let places = places(nodes, &format!("{name}-"), &dir)?;
         all.push((name, places));
     }
     let place = |name: &str, place: &Place| {
@@ -128,17 +128,6 @@ fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, 
         Place { region: Some((name.to_owned(), region_peers)), ..place.clone() }
     };
     Ok(all.iter().flat_map(|(name, places)| places.iter().map(|one| place(name, one))).collect())
-}
-
-/// Ports that are free now; all are held until the last is found, so that none comes twice.
-fn free_ports(n: usize, held: &mut Vec<TcpListener>) -> std::io::Result<Vec<u16>> {
-    let mut ports = Vec::new();
-    for _ in 0..n {
-        let listener = TcpListener::bind(("127.0.0.1", 0))?;
-        ports.push(listener.local_addr()?.port());
-        held.push(listener);
-    }
-    Ok(ports)
 }
 
 async fn supervise(places: Vec<Place>) -> Result<(), Error> {

@@ -31,6 +31,7 @@ pub mod offline;
 pub mod peer;
 mod persist;
 pub mod pieces;
+pub mod ports;
 mod post;
 mod queue;
 mod seat;

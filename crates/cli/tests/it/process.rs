@@ -3,7 +3,7 @@
 use crate::etcd::Etcd;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub fn althing() -> Command {
     command
 }
 
-/// Asks the kernel for a port that is free now.
+/// A port that stays free until somebody listens on it.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    server::ports::free_port().unwrap()
 }
 
 /// Tries again until it works; panics when it takes too long.

@@ -38,7 +38,7 @@ impl std::ops::Deref for Alone {
 }
 
 fn bind() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").unwrap()
+    crate::ports::listen().unwrap()
 }
 
 fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], timing: Timing) -> Member {

@@ -276,7 +276,7 @@ fn join(world: &World, name: &str, data_only: bool, listener: TcpListener) -> Se
 }
 
 fn some_port() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").unwrap()
+    server::ports::listen().unwrap()
 }
 
 /// The nodes of the ring, once nothing moves.

@@ -24,7 +24,7 @@ pub struct World {
 impl World {
     /// Binds all ports before any member needs one, and starts the members.
     pub fn start(size: usize, tune: fn(&mut Config)) -> World {
-        let listeners: Vec<_> = (0..size).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let listeners: Vec<_> = (0..size).map(|_| server::ports::listen().unwrap()).collect();
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
