@@ -157,6 +157,8 @@ mutants! {
     HandOverLost = "hand-over-lost",
     /// A fence holds, whatever its token.
     StaleFenceAccepted = "stale-fence-accepted",
+    /// A fenced write that is sent again is judged by the lock's holder of then.
+    FencedRetryJudgedAgain = "fenced-retry-judged-again",
     /// The second in the queue is told that it holds the lock.
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
