@@ -129,7 +129,7 @@ mutants! {
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
     LeadsBeforeItsVote = "leads-before-its-vote",
-    /// A member stands for election though its log holds a change of the cluster that it does not count by.
+    /// A member stands for election on a configuration although its log says that the next one is committed.
     StandsOnOldConfig = "stands-on-old-config",
     /// Who was removed still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
