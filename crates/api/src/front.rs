@@ -112,7 +112,10 @@ async fn receive(
         Ok(Tongue::Http1) => {
             let unusual = match &front.quick {
                 None => Some(guest),
-                Some(quick) => quick.serve(guest, stopping).await,
+                Some(quick) => quick.serve(guest, told(stopping)).await.map(|(mut guest, heard)| {
+                    guest.unread(heard);
+                    guest
+                }),
             };
             if let Some(guest) = unusual {
                 // The server of HTTP/1 is gone only when all are to go.

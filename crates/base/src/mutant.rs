@@ -231,6 +231,10 @@ mutants! {
     LossUnnoticed = "loss-unnoticed",
     /// The life of a node on a new disk has the name of the one before.
     LifeNameRepeated = "life-name-repeated",
+    /// Dots are given before the block that they are from is durably reserved.
+    IdentityNotDurable = "identity-not-durable",
+    /// A node of the mesh says to follow a topology that its disk does not have yet.
+    TopologyNotDurable = "topology-not-durable",
 }
 
 impl Mutant {
@@ -269,8 +273,14 @@ impl Mutant {
     ];
 
     /// Those of the mesh that show only over real files.
-    pub const OF_RING: &'static [Mutant] =
-        &[Mutant::FlushOverstated, Mutant::LifeNotSynced, Mutant::LossUnnoticed, Mutant::LifeNameRepeated];
+    pub const OF_RING: &'static [Mutant] = &[
+        Mutant::FlushOverstated,
+        Mutant::LifeNotSynced,
+        Mutant::LossUnnoticed,
+        Mutant::LifeNameRepeated,
+        Mutant::IdentityNotDurable,
+        Mutant::TopologyNotDurable,
+    ];
 }
 
 #[cfg(feature = "mutants")]

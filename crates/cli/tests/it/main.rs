@@ -42,6 +42,7 @@ mod rest;
 mod rest_data;
 mod rest_handlers;
 mod rest_malformed;
+mod rest_quick;
 mod rest_store;
 mod rest_verbs;
 mod space;

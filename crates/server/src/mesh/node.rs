@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
+use crate::mesh::lane::Asker;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
 use crate::mesh::scout;
@@ -42,7 +43,7 @@ pub(crate) enum Mail {
     Request {
         deadline: Instant,
         request: Request,
-        asker: oneshot::Sender<Result<Reply, Code>>,
+        asker: Asker,
         admission: Admission,
     },
     /// Which other regions have a write?
@@ -105,7 +106,7 @@ struct Waiting {
 }
 
 struct Caller {
-    asker: oneshot::Sender<Result<Reply, Code>>,
+    asker: Asker,
     asked: Asked,
     began: Instant,
     _admission: Admission,
@@ -276,8 +277,7 @@ impl Loop {
         let took = self.core.clock.now().since(caller.began);
         self.core.metrics.mesh.answered(caller.asked, &reply, took);
         self.counts.count(caller.asked, &reply);
-        // A caller that has gone away does not hear it.
-        let _ = caller.asker.send(match reply {
+        caller.asker.tell(match reply {
             Reply::Refused(code) => Err(code),
             reply => Ok(reply),
         });
