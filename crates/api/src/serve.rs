@@ -111,22 +111,17 @@ pub async fn serve_probes(
     front::serve(front, open(listener, &figures)?, shutdown).await
 }
 
-/// Serves the REST API of the mesh until `shutdown` ends, with probes and metrics beside it.
-pub async fn serve_rest(
-    handle: Handle,
-    listener: std::net::TcpListener,
-    settings: RestSettings,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described(), false));
-    let views = http::Views { handle: handle.clone(), figures: figures.clone() };
-    let rest = Rest::new(handle, settings);
+/// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
+pub fn rest_front(handle: Handle, settings: RestSettings, figures: Arc<Figures>) -> Front {
+    let views = http::Views { handle: handle.clone(), figures };
+    let (mesh, postman) = handle.mesh().in_lane();
+    tokio::spawn(postman);
+    let rest = Rest::new(handle, mesh, settings);
     let quick = Some(Quick::new(rest.clone()));
-    let front = Front { router: rest::router(rest, views), fast: None, quick, peers: None };
-    front::serve(front, open(listener, &figures)?, shutdown).await
+    Front { router: rest::router(rest, views), fast: None, quick, peers: None }
 }
 
-fn described() -> DescriptorPool {
+pub fn described() -> DescriptorPool {
     DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
 }
 

@@ -157,6 +157,8 @@ mutants! {
     HandOverLost = "hand-over-lost",
     /// A fence holds, whatever its token.
     StaleFenceAccepted = "stale-fence-accepted",
+    /// A fenced write that is sent again is judged by the lock's holder of then.
+    FencedRetryJudgedAgain = "fenced-retry-judged-again",
     /// The second in the queue is told that it holds the lock.
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
@@ -229,6 +231,10 @@ mutants! {
     LossUnnoticed = "loss-unnoticed",
     /// The life of a node on a new disk has the name of the one before.
     LifeNameRepeated = "life-name-repeated",
+    /// Dots are given before the block that they are from is durably reserved.
+    IdentityNotDurable = "identity-not-durable",
+    /// A node of the mesh says to follow a topology that its disk does not have yet.
+    TopologyNotDurable = "topology-not-durable",
 }
 
 impl Mutant {
@@ -267,8 +273,14 @@ impl Mutant {
     ];
 
     /// Those of the mesh that show only over real files.
-    pub const OF_RING: &'static [Mutant] =
-        &[Mutant::FlushOverstated, Mutant::LifeNotSynced, Mutant::LossUnnoticed, Mutant::LifeNameRepeated];
+    pub const OF_RING: &'static [Mutant] = &[
+        Mutant::FlushOverstated,
+        Mutant::LifeNotSynced,
+        Mutant::LossUnnoticed,
+        Mutant::LifeNameRepeated,
+        Mutant::IdentityNotDurable,
+        Mutant::TopologyNotDurable,
+    ];
 }
 
 #[cfg(feature = "mutants")]

@@ -172,8 +172,9 @@ impl Ports {
             tasks.spawn(async move { Ok(api::serve(handle, listener, settings, stopped).await?) });
         }
         if let Some(listener) = self.rest {
-            let (handle, rest, stopped) = (handle.clone(), rest.clone(), told(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve_rest(handle, listener, rest, stopped).await?) });
+            let (handle, rest, stopped) = (handle.clone(), rest.clone(), stopped.clone());
+            let shutdown = move || told(stopped.clone());
+            tasks.spawn_blocking(move || Ok(api::serve_rest(handle, listener, rest, shutdown)?));
         }
         for listener in self.metrics {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));

@@ -11,7 +11,7 @@ use crate::grpc::fence;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use base::Code;
 use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
@@ -94,11 +94,16 @@ impl Asked {
     }
 
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        self.headers.get(name).map(|value| value.as_bytes())
+        self.find(name).map(HeaderValue::as_bytes)
+    }
+
+    /// To look for a name costs more than to see that there is none.
+    fn find(&self, name: &str) -> Option<&HeaderValue> {
+        if self.headers.is_empty() { None } else { self.headers.get(name) }
     }
 
     fn text_header(&self, name: &str, bytes_max: usize) -> Result<Option<&str>, Refusal> {
-        let Some(value) = self.headers.get(name) else { return Ok(None) };
+        let Some(value) = self.find(name) else { return Ok(None) };
         let text = value.to_str().ok().filter(|text| (1..=bytes_max).contains(&text.len()));
         let refusal = || Refusal::bad(format!("{name} must be plain text of 1 to {bytes_max} bytes"));
         text.map(Some).ok_or_else(refusal)

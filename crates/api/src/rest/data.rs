@@ -156,7 +156,7 @@ pub async fn head_of_write(
 ) -> Result<(), Refusal> {
     let headers = response.headers_mut();
     headers.insert("x-vector-clock", clock::header_of(&record.context));
-    headers.insert("x-served-from", served_from(rest));
+    headers.insert("x-served-from", rest.served_from().clone());
     if let Some(regions) = replicated_to(rest, asked, record).await? {
         let word = serde_json::to_string(&regions).expect("names can be written as JSON");
         headers
@@ -180,8 +180,4 @@ async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Op
     }
     let reached = rest.mesh().reached(record.header.dot).await?;
     Ok((!reached.is_empty()).then(|| reached.into_iter().map(|region| rest.region_name(region)).collect()))
-}
-
-fn served_from(rest: &Rest) -> HeaderValue {
-    HeaderValue::try_from(rest.region()).unwrap_or(HeaderValue::from_static("unnamed"))
 }

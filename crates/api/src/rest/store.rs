@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"];
 pub const GET_PARAMS: [&str; 5] = ["r", "timeout_ms", "explain", "raw", "key"];
 pub const DELETE_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "key"];
-const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata and type may be added"#;
+pub const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata and type may be added"#;
 
 /// A key with its value, as a body holds them.
 #[derive(Debug, Deserialize)]

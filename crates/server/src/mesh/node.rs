@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
+use crate::mesh::lane::Asker;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
 use crate::mesh::scout;
@@ -32,8 +33,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
-/// How often the machine looks at the clock.
+/// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
+const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
@@ -41,7 +43,7 @@ pub(crate) enum Mail {
     Request {
         deadline: Instant,
         request: Request,
-        asker: oneshot::Sender<Result<Reply, Code>>,
+        asker: Asker,
         admission: Admission,
     },
     /// Which other regions have a write?
@@ -104,7 +106,7 @@ struct Waiting {
 }
 
 struct Caller {
-    asker: oneshot::Sender<Result<Reply, Code>>,
+    asker: Asker,
     asked: Asked,
     began: Instant,
     _admission: Admission,
@@ -185,12 +187,16 @@ impl Loop {
 
     fn run_turn(&mut self, mail: &mut Vec<Mail>) {
         let now = self.now();
+        let is_idle = mail.is_empty() && self.callers.is_empty();
         for item in mail.drain(..) {
             self.take_in(now, item);
         }
         if self.next_tick <= now.at {
-            self.next_tick = now.at.after(TICK);
             self.tick(now);
+            self.next_tick = now.at.after(IDLE_TICK);
+        }
+        if !is_idle {
+            self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         let Some(machine) = &mut self.machine else { return };
         machine.collect(&mut self.out);
@@ -271,8 +277,7 @@ impl Loop {
         let took = self.core.clock.now().since(caller.began);
         self.core.metrics.mesh.answered(caller.asked, &reply, took);
         self.counts.count(caller.asked, &reply);
-        // A caller that has gone away does not hear it.
-        let _ = caller.asker.send(match reply {
+        caller.asker.tell(match reply {
             Reply::Refused(code) => Err(code),
             reply => Ok(reply),
         });

@@ -12,7 +12,7 @@ use mesh::overlay::Flush;
 use mesh::plan::Plan;
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use mesh::{Actor, Epoch, Input, Mesh, Now, Output, Params, RegionId, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub struct Host {
     pub was_ahead: bool,
     /// It has lost its disk and does not serve again yet.
     pub is_refilling: bool,
+    /// The newest topology that it has said to follow, on this disk.
+    pub reported: Epoch,
 }
 
 pub struct Process {
@@ -70,6 +72,7 @@ impl Host {
             skew_ms: 0,
             was_ahead: false,
             is_refilling: false,
+            reported: Epoch::default(),
         }
     }
 
@@ -109,6 +112,12 @@ impl Host {
 }
 
 impl Process {
+    /// The topology that the disk has.
+    pub fn kept_epoch(&self) -> Epoch {
+        let kept = self.waiting.as_ref().and_then(|(_, kept)| kept.as_ref());
+        kept.map_or_else(Epoch::default, |topology| topology.epoch)
+    }
+
     pub fn next_token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)
