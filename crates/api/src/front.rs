@@ -11,6 +11,7 @@ mod fast;
 pub use fast::Fast;
 
 use crate::door::{Door, Guest};
+use crate::gateway::socket;
 use crate::rest::Quick;
 use crate::serve::Error;
 use axum::Router;
@@ -111,7 +112,7 @@ async fn receive(
         Ok(Tongue::Http2 { input }) => Connection::new(guest, input, front, stopping).serve().await,
         Ok(Tongue::Http1) => {
             let unusual = match &front.quick {
-                None => Some(guest),
+                None => without_sockets(guest, &front.router).await,
                 Some(quick) => quick.serve(guest, told(stopping)).await.map(|(mut guest, heard)| {
                     guest.unread(heard);
                     guest
@@ -125,6 +126,13 @@ async fn receive(
         // It went away, or said nothing for too long.
         Err(_) => {}
     }
+}
+
+/// The guest, if it is not one that speaks WebSocket and has been served.
+async fn without_sockets(mut guest: Guest, router: &Router) -> Option<Guest> {
+    let said = socket::serve(&mut guest, router).await?;
+    guest.unread(said);
+    Some(guest)
 }
 
 enum Tongue {

@@ -213,6 +213,8 @@ codes! {
     AuthOldRevision = 176, InvalidArgument, "etcdserver: revision of auth store is old";
     /// etcd has no code for it, and the words of its inner parts.
     NoPasswordUser = 177, Unknown, "auth: authentication failed, password was given for no password user";
+    /// Tokens are signed, and this member can read them only.
+    VerifyOnly = 179, Unknown, "auth: token signing attempted with verify-only key";
     AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }
 

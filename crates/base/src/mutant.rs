@@ -129,7 +129,7 @@ mutants! {
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
     LeadsBeforeItsVote = "leads-before-its-vote",
-    /// A member stands for election though its log holds a change of the cluster that it does not count by.
+    /// A member stands for election on a configuration although its log says that the next one is committed.
     StandsOnOldConfig = "stands-on-old-config",
     /// Who was removed still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
@@ -157,6 +157,8 @@ mutants! {
     HandOverLost = "hand-over-lost",
     /// A fence holds, whatever its token.
     StaleFenceAccepted = "stale-fence-accepted",
+    /// A fenced write that is sent again is judged by the lock's holder of then.
+    FencedRetryJudgedAgain = "fenced-retry-judged-again",
     /// The second in the queue is told that it holds the lock.
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.

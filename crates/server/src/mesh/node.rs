@@ -33,8 +33,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
-/// How often the machine looks at the clock.
+/// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
+const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
@@ -186,12 +187,16 @@ impl Loop {
 
     fn run_turn(&mut self, mail: &mut Vec<Mail>) {
         let now = self.now();
+        let is_idle = mail.is_empty() && self.callers.is_empty();
         for item in mail.drain(..) {
             self.take_in(now, item);
         }
         if self.next_tick <= now.at {
-            self.next_tick = now.at.after(TICK);
             self.tick(now);
+            self.next_tick = now.at.after(IDLE_TICK);
+        }
+        if !is_idle {
+            self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         let Some(machine) = &mut self.machine else { return };
         machine.collect(&mut self.out);
