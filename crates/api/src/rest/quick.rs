@@ -8,7 +8,7 @@ mod answer;
 mod head;
 mod line;
 
-use super::asked::{Asked, Whole, now_ms, parse_json};
+use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, write};
@@ -100,8 +100,7 @@ impl Quick {
     async fn get(&self, what: What, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let rest = &self.rest;
         let record = rest.read(Key::new(self.space, key), None, None).await?;
-        let value =
-            record.as_deref().and_then(|record| Some((record, answer::plain_value(record, now_ms())?)));
+        let value = record.as_deref().and_then(|record| Some((record, answer::plain_value(record)?)));
         match (value, what) {
             (Some((record, value)), What::DataGet) => answer::found_in_data(rest, key, record, value, out),
             (Some((record, value)), _) => answer::found_in_store(rest, key, record, value, out),

@@ -6,16 +6,16 @@ use super::super::{Rest, clock, date, value};
 use axum::body::to_bytes;
 use axum::response::Response;
 use bytes::Bytes;
-use mesh::record::{Body, Record};
+use mesh::record::{Body, Header, Record};
 use std::io::Write;
 
 const BODY_BYTES_USUAL: usize = 512;
 
 /// The value of a record about which there is nothing to say but its value, which is JSON.
-pub fn plain_value(record: &Record, now_ms: u64) -> Option<&Bytes> {
+pub fn plain_value(record: &Record) -> Option<&Bytes> {
     let Body::Register(value) = &record.body else { return None };
-    let plain = record.header.rare.is_none() && record.is_live(now_ms) && value::is_json(value);
-    plain.then_some(value)
+    let Header { rare: None, expires_ms: None, tombstone: false, .. } = &record.header else { return None };
+    value::is_json(value).then_some(value)
 }
 
 /// `{"key":…,"value":…,"timestamp":…}` with the head of a read.
