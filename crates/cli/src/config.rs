@@ -7,4 +7,5 @@ pub mod gather;
 pub mod inherited;
 pub mod print;
 pub mod setting;
+pub mod tls;
 pub mod values;

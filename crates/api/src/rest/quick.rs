@@ -93,7 +93,7 @@ impl Quick {
             let response = self.answer(&request, head_bytes).await;
             out.clear();
             render(response, &mut out).await;
-            timeout(REQUEST_TIMEOUT, guest.write_all(&out)).await.ok()?.ok()?;
+            timeout(REQUEST_TIMEOUT, write(&mut guest, &out)).await.ok()?.ok()?;
         }
     }
 
@@ -117,6 +117,11 @@ async fn read_more(guest: &mut Guest, into: &mut BytesMut, patience: Duration) -
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),
     }
+}
+
+async fn write(guest: &mut Guest, bytes: &[u8]) -> io::Result<()> {
+    guest.write_all(bytes).await?;
+    guest.flush().await
 }
 
 fn parse(bytes: &[u8]) -> Heard<'_> {

@@ -46,6 +46,7 @@ mod rest_store;
 mod rest_verbs;
 mod space;
 mod talking;
+mod tls;
 mod tour;
 mod verbs;
 mod verbs_watch;
