@@ -110,7 +110,7 @@ fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
         0..=0x7f => (usize::from(first), rest),
         0x81..=0x84 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (digits.iter().fold(0, |len, digit| len << 8 | usize::from(*digit)), rest)
+            (digits.iter().fold(0, |len, digit| (len << 8) | usize::from(*digit)), rest)
         }
         _ => return None,
     };

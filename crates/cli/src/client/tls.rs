@@ -11,13 +11,14 @@ use tls::ClientFiles;
 #[command(next_help_heading = "Connection and output")]
 pub struct TlsOptions {
     /// Believe servers by these authorities (PEM), and speak TLS [default: $ALTHING_CACERT, $ETCDCTL_CACERT, or the system's]
-    #[arg(long, value_name = "FILE")]
+    #[arg(id = "tls-cacert", long = "cacert", value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// Show this certificate (PEM) to servers that ask for one [default: $ALTHING_CERT or $ETCDCTL_CERT]
-    #[arg(long, value_name = "FILE")]
+    #[arg(id = "tls-cert", long = "cert", value_name = "FILE")]
     cert: Option<PathBuf>,
     /// The private key of --cert [default: $ALTHING_KEY or $ETCDCTL_KEY]
-    #[arg(long, value_name = "FILE")]
+    // Many verbs have an argument that is called so.
+    #[arg(id = "tls-key", long = "key", value_name = "FILE")]
     key: Option<PathBuf>,
     /// With false, endpoints without a scheme are spoken to in TLS
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,

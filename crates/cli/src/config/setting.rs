@@ -176,7 +176,7 @@ settings! {
         "With auth on, the common name on a client's certificate is its user, if the call has no token.";
     ClientCrlFile "client-crl-file" Kind::FileOrNothing, Value(""),
         "Certificates of clients that were revoked.";
-    TlsMinVersion "tls-min-version" Kind::Choice(&["1.2", "1.3"]), Value("1.3"),
+    TlsMinVersion "tls-min-version" Kind::Choice(&["1.2", "1.3"]), Value("1.2"),
         "The oldest version of TLS that is spoken with clients; members speak 1.3 with each other.";
     PeerCertFile "peer-cert-file" Kind::FileOrNothing, Value(""),
         "The certificate that other members are shown, by whoever dials: good for both ends, and for advertise-peer.";

@@ -187,7 +187,7 @@ fn who_shows_no_certificate_of_the_authority_is_not_let_in() {
     assert_eq!(out(&member, Some("alice"), &["put", "a", "1"]), "OK\n");
     for who in [None, Some("stranger"), Some("revoked"), Some("expired")] {
         // The server's reason comes as an alert, unless the connection is reset before it is read.
-        refusal(&member, who, &["get", "a"]);
+        refusal(&member, who, &["get", "a", "--command-timeout", "1s"]);
     }
     assert_eq!(out(&member, Some("alice"), &["get", "a"]), "a\n1\n");
     let rest = url(member.rest.unwrap());

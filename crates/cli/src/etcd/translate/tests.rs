@@ -145,13 +145,13 @@ fn an_https_url_takes_its_files_and_without_one_they_have_no_effect() {
     let files = "--cert-file c --key-file k --trusted-ca-file a --client-cert-auth";
     let sealed = translated(&format!(
         "{files} --listen-client-urls https://127.0.0.1:1,http://127.0.0.1:2 \
-         --advertise-client-urls https://127.0.0.1:1 --tls-min-version TLS1.2"
+         --advertise-client-urls https://127.0.0.1:1 --tls-min-version TLS1.3"
     ))
     .unwrap();
     assert_eq!(sealed.client_addrs.iter().map(|listen| listen.sealed).collect::<Vec<_>>(), [true, false]);
     assert!(sealed.config.client_tls);
     let tls = sealed.tls.unwrap();
-    assert_eq!((tls.names_users, tls.min), (true, tls::MinVersion::Tls12));
+    assert_eq!((tls.names_users, tls.min), (true, tls::MinVersion::Tls13));
     assert_eq!(tls.files.ca.as_deref(), Some("a".as_ref()));
 
     let plain = translated(&format!("{files} --peer-cert-file x")).unwrap();
