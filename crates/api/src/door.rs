@@ -2,8 +2,11 @@
 //! Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
 //! neither spins nor ends.
 
+mod line;
+
 use crate::figures::Traffic;
 use bytes::Bytes;
+use line::Line;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio_rustls::rustls::ServerConfig;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
@@ -46,7 +50,8 @@ impl Door {
         stream.set_nodelay(true).ok()?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting = Some(Greeting { heard: 0, deadline });
-        Some(Guest { stream, said: Bytes::new(), greeting, traffic: self.traffic.clone(), _seat: seat })
+        let line = Line::Plain(stream);
+        Some(Guest { line, said: Bytes::new(), greeting, traffic: self.traffic.clone(), _seat: seat })
     }
 }
 
@@ -73,7 +78,7 @@ impl Stream for Door {
 
 /// A connection that was let in. Its seat is free again when it is dropped.
 pub struct Guest {
-    stream: TcpStream,
+    line: Line,
     /// What was read to see who it is, and is read again.
     said: Bytes,
     greeting: Option<Greeting>,
@@ -82,6 +87,17 @@ pub struct Guest {
 }
 
 impl Guest {
+    /// From here on inside TLS, or not at all.
+    pub async fn sealed(self, config: Arc<ServerConfig>) -> io::Result<Guest> {
+        let Line::Plain(stream) = self.line else { unreachable!("a connection is sealed once") };
+        Ok(Guest { line: Line::seal(stream, config).await?, ..self })
+    }
+
+    /// The name on the certificate that was shown, if one was asked for.
+    pub fn certified_name(&self) -> Option<String> {
+        self.line.certified_name()
+    }
+
     /// Puts back what was read; it is read first.
     pub fn unread(&mut self, said: Bytes) {
         self.said = said;
@@ -92,7 +108,7 @@ impl Guest {
         let deadline = Instant::now() + GREETING_TIMEOUT;
         let mut heard = [0; 8];
         loop {
-            let peeked = tokio::time::timeout_at(deadline, self.stream.peek(&mut heard)).await;
+            let peeked = tokio::time::timeout_at(deadline, self.line.socket().peek(&mut heard)).await;
             let len = peeked.map_err(|_| io::ErrorKind::TimedOut)??;
             let possible = greetings.iter().any(|greeting| greeting.starts_with(&heard[..len]));
             match len {
@@ -109,7 +125,8 @@ impl Guest {
 
     /// For somebody who reads with a thread of its own.
     pub fn into_blocking(self) -> io::Result<std::net::TcpStream> {
-        let stream = self.stream.into_std()?;
+        let Line::Plain(stream) = self.line else { return Err(io::ErrorKind::Unsupported.into()) };
+        let stream = stream.into_std()?;
         stream.set_nonblocking(false)?;
         Ok(stream)
     }
@@ -139,7 +156,7 @@ impl AsyncRead for Guest {
             return Poll::Ready(Ok(()));
         }
         let before = into.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(cx, into);
+        let outcome = Pin::new(&mut self.line).poll_read(cx, into);
         let read = into.filled().len() - before;
         self.traffic.received.inc_by(read as u64);
         let Some(greeting) = &mut self.greeting else { return outcome };
@@ -161,7 +178,7 @@ impl AsyncRead for Guest {
 
 impl AsyncWrite for Guest {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let outcome = Pin::new(&mut self.line).poll_write(cx, bytes);
         self.count_sent(outcome)
     }
 
@@ -170,20 +187,20 @@ impl AsyncWrite for Guest {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        let outcome = Pin::new(&mut self.line).poll_write_vectored(cx, parts);
         self.count_sent(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.line.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.line).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.line).poll_shutdown(cx)
     }
 }
 
@@ -192,7 +209,7 @@ impl Connected for Guest {
     type ConnectInfo = Option<SocketAddr>;
 
     fn connect_info(&self) -> Option<SocketAddr> {
-        self.stream.peer_addr().ok()
+        self.line.socket().peer_addr().ok()
     }
 }
 

@@ -27,6 +27,7 @@ pub struct Figures {
     pub health_failures: Gauge,
     check: Family<Labels, Gauge>,
     checks: Family<Labels, Counter>,
+    certificates: Family<Labels, Gauge>,
 }
 
 /// Bytes of all client connections, HTTP and what frames it included.
@@ -85,6 +86,7 @@ impl Figures {
             health_failures: Gauge::default(),
             check: Family::default(),
             checks: Family::default(),
+            certificates: Family::default(),
             registry: Registry::default(),
         };
         let counters = [
@@ -107,6 +109,11 @@ impl Figures {
             figures.check.clone(),
         );
         registry.register("etcd_server_healthchecks", "Outcomes of each check", figures.checks.clone());
+        registry.register(
+            "althing_certificate_expiry_seconds",
+            "When the certificate that a port shows ends, in seconds since 1970",
+            figures.certificates.clone(),
+        );
         registry.register("etcd_cluster_version", "The release whose API is spoken, as a label", cluster());
         Figures { registry, ..figures }
     }
@@ -128,6 +135,13 @@ impl Figures {
     }
 
     /// Adds them to a text for Prometheus, and ends it.
+    /// When the certificate that a port shows ends, in seconds since 1970.
+    pub fn set_expiry(&self, port: &'static str, expiry: Option<u64>) {
+        if let Some(expiry) = expiry.and_then(|expiry| i64::try_from(expiry).ok()) {
+            self.certificates.get_or_create(&vec![("port", port.to_owned())]).set(expiry);
+        }
+    }
+
     pub fn append_to(&self, out: &mut String) {
         text::encode_registry(out, &self.registry).expect("a string takes all text");
         text::encode_eof(out).expect("a string takes all text");

@@ -13,9 +13,9 @@ pub use fast::Fast;
 use crate::door::{Door, Guest};
 use crate::gateway::socket;
 use crate::rest::Quick;
-use crate::serve::Error;
+use crate::serve::{Error, Tls};
 use axum::Router;
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use connection::Connection;
 use http2::{Limits, PREFACE};
 use server::Handle;
@@ -29,6 +29,7 @@ use tonic::codegen::tokio_stream::StreamExt;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tracing::debug;
 
 /// Of every HTTP/2 connection.
 const LIMITS: Limits = Limits {
@@ -53,6 +54,8 @@ pub struct Front {
     pub quick: Option<Quick>,
     /// Whom the connections of peers are handed to, on a port that they share with clients.
     pub peers: Option<Handle>,
+    /// With it, nothing is heard that is not inside TLS.
+    pub tls: Option<Tls>,
 }
 
 /// Serves until `shutdown` ends, then lets calls under way finish.
@@ -94,11 +97,19 @@ async fn told(mut stopping: watch::Receiver<bool>) {
 }
 
 async fn receive(
-    mut guest: Guest,
+    guest: Guest,
     front: Arc<Front>,
     http1: mpsc::Sender<io::Result<Guest>>,
     stopping: watch::Receiver<bool>,
 ) {
+    let sealed = tokio::select! {
+        sealed = seal(guest, front.tls.as_ref()) => sealed,
+        () = told(stopping.clone()) => return,
+    };
+    let mut guest = match sealed {
+        Ok(guest) => guest,
+        Err(error) => return debug!(%error, "no TLS with a client"),
+    };
     let tongue = tokio::select! {
         tongue = recognise(&mut guest, front.peers.is_some()) => tongue,
         () = told(stopping.clone()) => return,
@@ -133,6 +144,22 @@ async fn without_sockets(mut guest: Guest, router: &Router) -> Option<Guest> {
     let said = socket::serve(&mut guest, router).await?;
     guest.unread(said);
     Some(guest)
+}
+
+impl Front {
+    /// What stands for the name on the certificate of a client, where such names are those of users.
+    fn badge_of(&self, guest: &Guest) -> Option<Bytes> {
+        self.tls.as_ref().filter(|tls| tls.names_users)?;
+        let handle = &self.fast.as_ref()?.handle;
+        handle.badge(&guest.certified_name()?).map(Bytes::from)
+    }
+}
+
+async fn seal(guest: Guest, tls: Option<&Tls>) -> io::Result<Guest> {
+    match tls {
+        None => Ok(guest),
+        Some(tls) => guest.sealed(tls.server.config()).await,
+    }
 }
 
 enum Tongue {

@@ -7,6 +7,7 @@ mod probes;
 mod version;
 
 use crate::figures::Figures;
+use crate::serve::Tls;
 use axum::Router;
 use axum::extract::FromRef;
 use axum::routing::get;
@@ -18,6 +19,8 @@ use std::sync::Arc;
 pub struct Views {
     pub handle: Handle,
     pub figures: Arc<Figures>,
+    /// What the port shows.
+    pub tls: Option<Tls>,
 }
 
 impl FromRef<Views> for Handle {

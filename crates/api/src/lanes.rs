@@ -5,7 +5,7 @@
 use crate::door::{CONNECTIONS_MAX, Door};
 use crate::figures::Figures;
 use crate::front;
-use crate::serve::{Error, RestSettings, described, rest_front};
+use crate::serve::{Error, Port, RestSettings, described, rest_front};
 use server::Handle;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const TASKS_PER_POLL: u32 = 256;
 /// Returns when all lanes have let their requests finish.
 pub fn serve_rest<S>(
     handle: Handle,
-    listener: TcpListener,
+    port: Port,
     settings: RestSettings,
     shutdown: impl Fn() -> S,
 ) -> Result<(), Error>
@@ -32,14 +32,16 @@ where
 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let lanes = (cores / CORES_PER_LANE).clamp(1, LANES_MAX);
+    let Port { listener, tls } = port;
     listener.set_nonblocking(true)?;
     let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
     let figures = Arc::new(Figures::new(&described(), false));
     thread::scope(|scope| {
         let lane = |ear: TcpListener| {
             let (handle, settings) = (handle.clone(), settings.clone());
-            let (figures, shutdown) = (figures.clone(), shutdown());
-            move || serve_lane(handle, ear, settings, figures, CONNECTIONS_MAX / lanes, shutdown)
+            let (shutdown, figures, tls) = (shutdown(), figures.clone(), tls.clone());
+            let port = Port { listener: ear, tls };
+            move || serve_lane(handle, port, settings, figures, CONNECTIONS_MAX / lanes, shutdown)
         };
         let name = || thread::Builder::new().name("lane".to_owned());
         let threads = ears.into_iter().map(|ear| name().spawn_scoped(scope, lane(ear)));
@@ -51,7 +53,7 @@ where
 
 fn serve_lane(
     handle: Handle,
-    listener: TcpListener,
+    port: Port,
     settings: RestSettings,
     figures: Arc<Figures>,
     connections_max: usize,
@@ -59,9 +61,9 @@ fn serve_lane(
 ) -> Result<(), Error> {
     let runtime = Builder::new_current_thread().event_interval(TASKS_PER_POLL).enable_all().build()?;
     let outcome = runtime.block_on(async {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let listener = tokio::net::TcpListener::from_std(port.listener)?;
         let door = Door::open(listener, connections_max, figures.traffic.clone());
-        front::serve(rest_front(handle, settings, figures), door, shutdown).await
+        front::serve(rest_front(handle, settings, figures, port.tls), door, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);
     outcome

@@ -14,7 +14,7 @@ mod rest;
 mod serve;
 
 pub use lanes::serve_rest;
-pub use serve::{Error, RestSettings, Settings, serve, serve_probes};
+pub use serve::{Error, Port, RestSettings, Settings, Tls, serve, serve_probes};
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.
 pub const ETCD_VERSION: &str = "3.6.0";

@@ -54,6 +54,25 @@ pub struct Settings {
     pub with_peers: bool,
 }
 
+/// Where somebody is listened to, and whether inside TLS.
+pub struct Port {
+    pub listener: std::net::TcpListener,
+    pub tls: Option<Tls>,
+}
+
+impl From<std::net::TcpListener> for Port {
+    fn from(listener: std::net::TcpListener) -> Port {
+        Port { listener, tls: None }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Tls {
+    pub server: Arc<tls::Server>,
+    /// Whether the name on a client's certificate is that of a user.
+    pub names_users: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct RestSettings {
     /// What this region is called.
@@ -75,7 +94,7 @@ pub enum Error {
 /// Serves until `shutdown` ends, then lets requests under way finish.
 pub async fn serve(
     handle: Handle,
-    listener: std::net::TcpListener,
+    port: Port,
     settings: Settings,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
@@ -88,37 +107,40 @@ pub async fn serve(
         stop.send_replace(true);
     };
     let peers = settings.with_peers.then(|| handle.clone());
-    let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping };
+    let tls = port.tls.clone();
+    let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping, tls };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers };
-    front::serve(front, open(listener, &figures)?, shutdown).await
+    let (door, tls) = (open(port.listener, &figures)?, port.tls);
+    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers, tls };
+    front::serve(front, door, shutdown).await
 }
 
 /// Serves only probes and metrics until `shutdown` ends, as for a port that others than clients may reach.
 pub async fn serve_probes(
     handle: Handle,
-    listener: std::net::TcpListener,
+    port: Port,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let figures = Arc::new(Figures::new(&described(), false));
-    let views = http::Views { handle, figures: figures.clone() };
+    let views = http::Views { handle, figures: figures.clone(), tls: port.tls.clone() };
     let front = Front {
         router: http::router(views).fallback(unserved::refuse),
         fast: None,
         quick: None,
         peers: None,
+        tls: port.tls,
     };
-    front::serve(front, open(listener, &figures)?, shutdown).await
+    front::serve(front, open(port.listener, &figures)?, shutdown).await
 }
 
 /// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
-pub fn rest_front(handle: Handle, settings: RestSettings, figures: Arc<Figures>) -> Front {
-    let views = http::Views { handle: handle.clone(), figures };
+pub fn rest_front(handle: Handle, settings: RestSettings, figures: Arc<Figures>, tls: Option<Tls>) -> Front {
+    let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_lane();
     tokio::spawn(postman);
     let rest = Rest::new(handle, mesh, settings);
     let quick = Some(Quick::new(rest.clone()));
-    Front { router: rest::router(rest, views), fast: None, quick, peers: None }
+    Front { router: rest::router(rest, views), fast: None, quick, peers: None, tls }
 }
 
 pub fn described() -> DescriptorPool {
@@ -139,6 +161,7 @@ struct Parts {
     figures: Arc<Figures>,
     /// Becomes true when nothing new is accepted any more.
     stopping: Receiver<bool>,
+    tls: Option<Tls>,
 }
 
 impl Parts {
@@ -153,7 +176,7 @@ impl Parts {
 
 fn router(parts: Parts) -> Router {
     let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
-    let Parts { handle, pool, figures, stopping, .. } = parts;
+    let Parts { handle, pool, figures, stopping, tls, .. } = parts;
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
@@ -209,7 +232,7 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
         .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));
-    let views = http::Views { handle, figures };
+    let views = http::Views { handle, figures, tls };
     http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
 }
 

@@ -4,6 +4,7 @@
 use crate::calls::Keys;
 use crate::options::{DataKind, Protocol};
 use crate::redis;
+use crate::socket::{Socket, TlsOptions, address_of};
 use crate::stats::Stats;
 use base::Rng;
 use std::cell::RefCell;
@@ -11,14 +12,13 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 const READ_BYTES: usize = 16 * 1024;
 /// A head that is longer is not one of ours.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 pub struct Client {
-    stream: TcpStream,
+    stream: Socket,
     address: String,
     protocol: Protocol,
     kind: DataKind,
@@ -45,16 +45,15 @@ pub struct Shape {
 }
 
 impl Client {
-    pub async fn connect(address: &str, shape: Shape) -> io::Result<Client> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+    pub async fn connect(endpoint: &str, shape: Shape, tls: &TlsOptions) -> io::Result<Client> {
+        let stream = Socket::connect(endpoint, b"http/1.1", tls).await?;
         let Shape { protocol, kind, keys, value_size, seed, nth, of } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();
         Ok(Client {
             stream,
-            address: address.to_owned(),
+            address: address_of(endpoint).to_owned(),
             protocol,
             kind,
             keys,
@@ -126,6 +125,7 @@ impl Client {
             self.out.extend_from_slice(head.as_bytes());
         }
         self.stream.write_all(&self.out).await?;
+        self.stream.flush().await?;
         self.read_answer().await
     }
 

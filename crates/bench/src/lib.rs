@@ -15,6 +15,7 @@ mod options;
 mod process;
 mod redis;
 mod report;
+mod socket;
 mod stats;
 mod wire;
 
@@ -153,9 +154,8 @@ impl Run<'_> {
     async fn connect(&self, nth: u64) -> Result<Wire, Error> {
         let endpoints = &self.options.endpoints;
         let endpoint = &endpoints[nth as usize % endpoints.len()];
-        let address = address_of(endpoint);
         let broken = |broken| Error::Connect { endpoint: endpoint.clone(), broken };
-        Wire::connect(address).await.map_err(broken)
+        Wire::connect(endpoint, &self.options.tls).await.map_err(broken)
     }
 
     /// Answers how many events came, if that is what is counted.
@@ -209,7 +209,7 @@ impl Run<'_> {
             let keys = self.options.keys();
             let value_size = value_size as usize;
             let shape = data::Shape { protocol, kind, keys, value_size, seed, nth, of: clients };
-            let client = data::Client::connect(address_of(endpoint), shape).await;
+            let client = data::Client::connect(endpoint, shape, &self.options.tls).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }
         Ok(connected)
@@ -293,10 +293,6 @@ impl Run<'_> {
         let keys = Keys { size: self.options.key_size as usize, space: 1, sequential: true };
         Caller::new(Kind::Put, keys, self.options.value_size as usize, self.options.seed, 0, 1)
     }
-}
-
-fn address_of(endpoint: &str) -> &str {
-    endpoint.trim_start_matches("http://").trim_end_matches('/')
 }
 
 /// The `nth` of `of` nearly equal parts.

@@ -1,6 +1,7 @@
 //! The command line of `bench`.
 
 use crate::calls::{Keys, Kind};
+use crate::socket::TlsOptions;
 use clap::{Args, Subcommand, ValueEnum};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub struct Options {
         global = true
     )]
     pub endpoints: Vec<String>,
+    #[command(flatten)]
+    pub tls: TlsOptions,
     /// Clients that each have one call under way
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), global = true)]
     pub clients: u64,

@@ -4,12 +4,12 @@
 //! messages, and how calls ended. Flow control is honoured in both directions.
 
 use crate::hpack::{Decoder, Outcome};
+use crate::socket::{Socket, TlsOptions, address_of};
 use bytes::{Buf, Bytes, BytesMut};
 use http2::PREFACE;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 const FRAME_HEAD_BYTES: usize = 9;
 /// What both sides may send in one frame unless they agree otherwise.
@@ -69,7 +69,7 @@ pub enum Event {
 }
 
 pub struct Wire {
-    socket: TcpStream,
+    socket: Socket,
     authority: String,
     input: BytesMut,
     output: Vec<u8>,
@@ -100,12 +100,11 @@ struct Held {
 }
 
 impl Wire {
-    pub async fn connect(address: &str) -> Result<Wire, Broken> {
-        let socket = TcpStream::connect(address).await?;
-        socket.set_nodelay(true)?;
+    pub async fn connect(endpoint: &str, tls: &TlsOptions) -> Result<Wire, Broken> {
+        let socket = Socket::connect(endpoint, b"h2", tls).await?;
         let mut wire = Wire {
             socket,
-            authority: address.to_owned(),
+            authority: address_of(endpoint).to_owned(),
             input: BytesMut::with_capacity(READ_BYTES),
             output: PREFACE.to_vec(),
             taken: 0,
@@ -167,6 +166,7 @@ impl Wire {
         }
         self.output.clear();
         self.taken = 0;
+        self.socket.flush().await?;
         Ok(())
     }
 

@@ -124,20 +124,29 @@ fn switches_with_values(command: Command) -> Command {
     command.mut_subcommands(switches_with_values)
 }
 
+/// What all client verbs take, and may stand before them.
+const OPTIONS_WITH_VALUE: [&str; 11] = [
+    "--endpoints",
+    "--http-endpoints",
+    "--command-timeout",
+    "--dial-timeout",
+    "--write-out",
+    "-w",
+    "--user",
+    "--password",
+    "--cacert",
+    "--cert",
+    "--key",
+];
+
 /// etcdctl takes its options also before the verb (`--endpoints x get a`); they mean the same behind it.
 fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     let mut end = 1;
     while let Some(word) = words.get(end).and_then(|word| word.to_str()) {
         let (name, has_value) = (word.split('=').next().unwrap_or(word), word.contains('='));
         end += match name {
-            "--endpoints" | "--http-endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out"
-            | "-w"
-                if !has_value =>
-            {
-                2
-            }
-            "--endpoints" | "--http-endpoints" | "--command-timeout" | "--dial-timeout" | "--write-out"
-            | "-w" | "--hex" => 1,
+            "--hex" | "--insecure-transport" | "--insecure-skip-tls-verify" => 1,
+            name if OPTIONS_WITH_VALUE.contains(&name) => 2 - usize::from(has_value),
             _ => break,
         };
     }
@@ -182,8 +191,12 @@ fn serve_command() -> Command {
 }
 
 fn flag(setting: &'static Setting) -> Arg {
-    Arg::new(setting.name)
-        .long(setting.name)
+    let arg = Arg::new(setting.name);
+    let arg = match setting.is_boolean() {
+        true => arg.num_args(0..=1).default_missing_value("true"),
+        false => arg,
+    };
+    arg.long(setting.name)
         .value_name(setting.placeholder())
         .help(format!("{} [default: {}]", setting.meaning, setting.default_text()))
         // A negative number is a value: the check explains better than the parser what is wrong with it.
@@ -244,6 +257,7 @@ mod tests {
     fn options_may_stand_before_the_verb() {
         assert_eq!(moved("althing --endpoints x get a"), "althing get --endpoints x a");
         assert_eq!(moved("althing -w=json --hex get a"), "althing get -w=json --hex a");
+        assert_eq!(moved("althing --cacert c --user=u get a"), "althing get --cacert c --user=u a");
         assert_eq!(moved("althing --endpoints=x endpoint status"), "althing endpoint status --endpoints=x");
         assert_eq!(moved("althing -w json lease grant 5"), "althing lease grant -w json 5");
         assert_eq!(moved("althing -w json lock ls"), "althing lock ls -w json");

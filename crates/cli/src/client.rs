@@ -4,7 +4,9 @@
 pub mod duration;
 mod error;
 mod options;
+mod tls;
 
 pub use ::client::Client;
 pub use error::Error;
 pub use options::{Format, Options};
+pub use tls::TlsOptions;

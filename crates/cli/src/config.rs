@@ -7,5 +7,6 @@ pub mod gather;
 pub mod inherited;
 pub mod print;
 pub mod setting;
+pub mod tls;
 pub mod tokens;
 pub mod values;

@@ -2,13 +2,16 @@
 //! On a signal no new work is accepted, requests under way get their answers, and then the core is drained; a
 //! second signal ends the process where it stands.
 
-use crate::config::check::{Checked, Manner};
+use crate::config::check::{Checked, Listen, Manner};
+use crate::config::tls::ClientTls;
 use crate::log::Log;
 use crate::signals::Signals;
+use api::Port;
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -25,6 +28,8 @@ enum Error {
          chooses another one, or none"
     )]
     ListenRest { address: SocketAddr, reason: std::io::Error },
+    #[error("the certificates for clients cannot be used: {0}")]
+    Tls(#[from] tls::Error),
     #[error("cannot handle signals: {0}")]
     Signals(std::io::Error),
     #[error(
@@ -128,22 +133,28 @@ async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {
 
 /// The sockets on which this process is spoken to by others than its peers.
 struct Ports {
-    clients: Vec<TcpListener>,
-    rest: Option<TcpListener>,
-    metrics: Vec<TcpListener>,
+    clients: Vec<Port>,
+    rest: Option<Port>,
+    metrics: Vec<Port>,
 }
 
 impl Ports {
     fn bind(checked: &Checked) -> Result<Ports, Error> {
-        let bind = |address: &SocketAddr| {
-            TcpListener::bind(address).map_err(|reason| Error::Listen { address: *address, reason })
+        let tls = checked.tls.as_ref().map(open_tls).transpose()?;
+        let with =
+            |listener: TcpListener, sealed: bool| Port { listener, tls: tls.clone().filter(|_| sealed) };
+        let bind = |listen: &Listen| match TcpListener::bind(listen.address) {
+            Ok(listener) => Ok(with(listener, listen.sealed)),
+            Err(reason) => Err(Error::Listen { address: listen.address, reason }),
         };
+        let rest_sealed = checked.client_addrs.first().is_some_and(|listen| listen.sealed);
         Ok(Ports {
             clients: checked.client_addrs.iter().map(bind).collect::<Result<_, _>>()?,
             rest: checked
                 .http_addr
-                .map(|address| {
-                    TcpListener::bind(address).map_err(|reason| Error::ListenRest { address, reason })
+                .map(|address| match TcpListener::bind(address) {
+                    Ok(listener) => Ok(with(listener, rest_sealed)),
+                    Err(reason) => Err(Error::ListenRest { address, reason }),
                 })
                 .transpose()?,
             metrics: checked.metrics_addrs.iter().map(bind).collect::<Result<_, _>>()?,
@@ -152,11 +163,11 @@ impl Ports {
 
     /// Where the first one listens, which the kernel may have chosen.
     fn client_addr(&self, asked: SocketAddr) -> SocketAddr {
-        self.clients.first().and_then(|listener| listener.local_addr().ok()).unwrap_or(asked)
+        self.clients.first().and_then(|port| port.listener.local_addr().ok()).unwrap_or(asked)
     }
 
     fn rest_addr(&self) -> Option<SocketAddr> {
-        self.rest.as_ref().and_then(|listener| listener.local_addr().ok())
+        self.rest.as_ref().and_then(|port| port.listener.local_addr().ok())
     }
 
     fn serve(
@@ -167,21 +178,26 @@ impl Ports {
         stopped: watch::Receiver<()>,
     ) -> JoinSet<Result<(), Error>> {
         let mut tasks = JoinSet::new();
-        for listener in self.clients {
+        for port in self.clients {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve(handle, listener, settings, stopped).await?) });
+            tasks.spawn(async move { Ok(api::serve(handle, port, settings, stopped).await?) });
         }
-        if let Some(listener) = self.rest {
+        if let Some(port) = self.rest {
             let (handle, rest, stopped) = (handle.clone(), rest.clone(), stopped.clone());
             let shutdown = move || told(stopped.clone());
-            tasks.spawn_blocking(move || Ok(api::serve_rest(handle, listener, rest, shutdown)?));
+            tasks.spawn_blocking(move || Ok(api::serve_rest(handle, port, rest, shutdown)?));
         }
-        for listener in self.metrics {
+        for port in self.metrics {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve_probes(handle, listener, stopped).await?) });
+            tasks.spawn(async move { Ok(api::serve_probes(handle, port, stopped).await?) });
         }
         tasks
     }
+}
+
+fn open_tls(tls: &ClientTls) -> Result<api::Tls, Error> {
+    let server = Arc::new(tls::Server::open(tls.files.clone(), tls.min)?);
+    Ok(api::Tls { server, names_users: tls.names_users })
 }
 
 /// Ends when it is time to stop; a sender that was dropped says the same as one that was used.
@@ -191,9 +207,10 @@ async fn told(mut stopped: watch::Receiver<()>) {
 
 /// The one line on standard output, for people and for scripts that wait for it.
 fn announce(config: &Config, ports: &Ports) {
-    let rest = ports.rest_addr().map(|address| format!(", REST on http://{address}")).unwrap_or_default();
+    let scheme = if config.client_tls { "https" } else { "http" };
+    let rest = ports.rest_addr().map(|address| format!(", REST on {scheme}://{address}")).unwrap_or_default();
     let line = format!(
-        "althing {}: member {} serves clients on http://{}{rest}, peers on {}, data in {}\n",
+        "althing {}: member {} serves clients on {scheme}://{}{rest}, peers on {}, data in {}\n",
         env!("CARGO_PKG_VERSION"),
         config.name,
         ports.client_addr(config.client_addr),

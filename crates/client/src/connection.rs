@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::login::{Desk, Line, Login};
+use crate::tls::Tls;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -29,7 +30,7 @@ pub enum Kind {
 /// Whom to ask, and how long to wait.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `HOST:PORT`, with or without `http://`.
+    /// `HOST:PORT`, with or without `http://` or `https://`. Without, TLS is spoken where `tls` says how.
     pub endpoints: Vec<String>,
     /// How long it may take to find one that can be reached.
     pub dial_timeout: Duration,
@@ -37,6 +38,8 @@ pub struct Config {
     pub call_timeout: Duration,
     /// Who asks, where auth is on.
     pub login: Option<Login>,
+    /// How TLS is spoken.
+    pub tls: Option<Tls>,
 }
 
 /// Cheap to clone; clones share the connection.
@@ -71,7 +74,8 @@ impl Client {
         if config.endpoints.is_empty() {
             return Err(Error::Unreachable { reason: "no endpoint is given".to_owned() });
         }
-        config.endpoints.iter().try_for_each(|endpoint| address(endpoint).map(drop))?;
+        let tls = config.tls.as_ref();
+        config.endpoints.iter().try_for_each(|endpoint| address(endpoint, tls).map(drop))?;
         Ok(Client(Arc::new(Inner::new(config))))
     }
 
@@ -264,7 +268,7 @@ impl Client {
         let unreachable =
             |reason: &dyn std::fmt::Display| Error::Unreachable { reason: format!("{endpoint}: {reason}") };
         let dial_timeout = self.0.config.dial_timeout;
-        let connection = address(endpoint)?
+        let connection = address(endpoint, self.0.config.tls.as_ref())?
             .connect_timeout(dial_timeout)
             .http2_keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT);
@@ -277,13 +281,24 @@ impl Client {
     }
 }
 
-fn address(endpoint: &str) -> Result<Endpoint, Error> {
+fn address(endpoint: &str, tls: Option<&Tls>) -> Result<Endpoint, Error> {
     let bad = |reason: String| Error::BadEndpoint { endpoint: endpoint.to_owned(), reason };
-    if endpoint.starts_with("https://") || endpoint.starts_with("unix") {
-        return Err(bad("only plain http endpoints are spoken to yet".to_owned()));
+    let (scheme, address) = match endpoint.split_once("://") {
+        None if tls.is_some() => ("https", endpoint),
+        None => ("http", endpoint),
+        Some((scheme @ ("http" | "https"), address)) => (scheme, address),
+        Some(_) => return Err(bad("only http and https endpoints are spoken to".to_owned())),
+    };
+    let address =
+        Endpoint::from_shared(format!("{scheme}://{address}")).map_err(|error| bad(error.to_string()))?;
+    if scheme == "http" {
+        return Ok(address);
     }
-    let address = endpoint.strip_prefix("http://").unwrap_or(endpoint);
-    Endpoint::from_shared(format!("http://{address}")).map_err(|error| bad(error.to_string()))
+    let (Some(tls), Some(host)) = (tls, address.uri().host()) else {
+        return Err(bad("it speaks TLS, and nothing was said about whom to believe".to_owned()));
+    };
+    let config = tls.config_for(host);
+    address.tls_config(config).map_err(|error| bad(innermost(&error)))
 }
 
 pub(crate) async fn by<T, F>(deadline: Instant, call: F) -> Result<T, Error>
@@ -345,6 +360,7 @@ mod tests {
             dial_timeout: Duration::ZERO,
             call_timeout: Duration::ZERO,
             login: None,
+            tls: None,
         };
         assert!(Client::new(config("127.0.0.1:2379")).is_ok());
         assert!(Client::new(config("http://host:1")).is_ok());

@@ -19,6 +19,7 @@ mod login;
 mod members;
 mod store;
 mod tenure;
+mod tls;
 mod upkeep;
 mod watch;
 
@@ -32,4 +33,5 @@ pub use lease::Granted;
 pub use lock::{Guard, LockOptions};
 pub use login::{Line, Login};
 pub use tenure::Lease;
+pub use tls::Tls;
 pub use watch::Watcher;

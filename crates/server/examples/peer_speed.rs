@@ -75,8 +75,16 @@ fn start(
     let timing = Timing::default();
     let on_round_trip = Arc::new(|_, _| {});
     let on_question = Arc::new(|question| question);
-    let params =
-        Params { cluster: ClusterId(1), me, listen: Some(listen), peers, timing, on_round_trip, on_question };
+    let params = Params {
+        cluster: ClusterId(1),
+        me,
+        listen: Some(listen),
+        peers,
+        timing,
+        tls: None,
+        on_round_trip,
+        on_question,
+    };
     Peers::start(params, Arc::new(deliver))
 }
 

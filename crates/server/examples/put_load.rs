@@ -80,6 +80,8 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         wal_segment_bytes: 64 * 1024 * 1024,
         log_keep_entries: 5_000,
         watch_progress_interval: Duration::from_secs(600),
+        client_tls: false,
+        peer_tls: None,
         drain_timeout: Duration::from_secs(5),
         auth: Default::default(),
         mesh: server::config::Mesh::default(),

@@ -47,6 +47,10 @@ pub struct Config {
     pub auth: AuthConfig,
     /// How the node takes part in the mesh.
     pub mesh: Mesh,
+    /// Clients are told to use `https`.
+    pub client_tls: bool,
+    /// Members speak TLS with each other, with these.
+    pub peer_tls: Option<tls::PeerFiles>,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }

@@ -32,6 +32,8 @@ pub(crate) struct Core {
     pub mesh: Arc<Desk>,
     /// This node is no member of coord: it keeps data alone.
     pub data_only: bool,
+    /// What other nodes are shown, and whom this one believes.
+    pub peer_tls: Option<Arc<tls::Peers>>,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
@@ -64,7 +66,14 @@ const READERS_MAX: usize = 4;
 const CALM_REQUESTS_MAX: usize = 4;
 
 impl Core {
-    pub fn new(clock: Clock, metrics: Metrics, members: Members, config: &Config, data_only: bool) -> Core {
+    pub fn new(
+        clock: Clock,
+        metrics: Metrics,
+        members: Members,
+        config: &Config,
+        data_only: bool,
+        peer_tls: Option<Arc<tls::Peers>>,
+    ) -> Core {
         Core {
             clock,
             consensus: Seat::new(),
@@ -73,6 +82,7 @@ impl Core {
             storage: Queue::new(),
             mesh: Arc::new(Desk::new(&config.mesh.region, config.mesh.timeout)),
             data_only,
+            peer_tls,
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,

@@ -59,6 +59,9 @@ pub enum Error {
     )]
     NotAdmitted { peer: String, trouble: String },
 
+    #[error("the certificates for peers cannot be used: {0}")]
+    PeerTls(#[from] tls::Error),
+
     #[error(transparent)]
     Engine(#[from] engine::Error),
 

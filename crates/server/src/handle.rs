@@ -423,6 +423,11 @@ impl Handle {
         self.shared.election
     }
 
+    /// When the certificate ends that other members are shown, in seconds since 1970.
+    pub fn peer_certificate_expiry(&self) -> Option<u64> {
+        self.shared.core.peer_tls.as_ref()?.expiry()
+    }
+
     /// The figures of the core as text for Prometheus, without the mark of its end.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;

@@ -50,7 +50,7 @@ enum Wish {
 }
 
 /// Asks until a member knows this node.
-pub(crate) fn find_place(config: &Config, join: &Join) -> Result<Place, Error> {
+pub(crate) fn find_place(config: &Config, join: &Join, tls: Option<&tls::Peers>) -> Result<Place, Error> {
     let until = Instant::now() + PATIENCE;
     let mut trouble = String::from("nobody was asked");
     let wish = match (config.mesh.data_only, join.add) {
@@ -59,10 +59,11 @@ pub(crate) fn find_place(config: &Config, join: &Join) -> Result<Place, Error> {
         (false, false) => Wish::Known,
     };
     let mut question = vec![FORMAT, wish as u8];
-    put_bytes(&mut question, url(&config.advertise_peer).as_bytes());
+    let peer_url = url(&config.advertise_peer, config.peer_tls.is_some());
+    put_bytes(&mut question, peer_url.as_bytes());
     while Instant::now() < until {
         for address in &join.ask {
-            match ask(address, &question, config) {
+            match ask(address, &question, config, tls) {
                 Ok(place) => return Ok(place),
                 Err(error) => trouble = format!("{address}: {error}"),
             }
@@ -72,8 +73,8 @@ pub(crate) fn find_place(config: &Config, join: &Join) -> Result<Place, Error> {
     Err(Error::NotAdmitted { peer: config.advertise_peer.clone(), trouble })
 }
 
-fn ask(address: &str, question: &[u8], config: &Config) -> Result<Place, String> {
-    let answer = question::ask(address, question, ANSWER_TIMEOUT).map_err(|error| error.to_string())?;
+fn ask(address: &str, question: &[u8], config: &Config, tls: Option<&tls::Peers>) -> Result<Place, String> {
+    let answer = question::ask(address, question, ANSWER_TIMEOUT, tls).map_err(|error| error.to_string())?;
     let Answered { cluster, node, members, is_new } = decode(answer)?;
     let own = |url: &String| place(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);

@@ -40,7 +40,7 @@ const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Members {
     pub fn new(me: NodeId, config: &Config, configured: &[Member], table: coord::Members) -> Members {
-        let own_url = url(&config.advertise_client);
+        let own_url = url(&config.advertise_client, config.client_tls);
         let state = State {
             table,
             configured: configured.iter().map(|member| (member.id, member.clone())).collect(),
@@ -177,21 +177,22 @@ impl Members {
 }
 
 /// The members that the configuration lists, as the table will have them.
-pub(crate) fn configured(listed: &[config::Member], token: &str) -> Vec<Member> {
+pub(crate) fn configured(listed: &[config::Member], token: &str, tls: bool) -> Vec<Member> {
     listed
         .iter()
         .map(|member| Member {
             id: member_id(token, &member.name),
             name: member.name.clone(),
-            peer_urls: vec![url(&member.peer_addr)],
+            peer_urls: vec![url(&member.peer_addr, tls)],
             client_urls: Vec::new(),
             learner: false,
         })
         .collect()
 }
 
-pub(crate) fn url(address: &str) -> String {
-    format!("http://{address}")
+pub(crate) fn url(address: &str, tls: bool) -> String {
+    let scheme = if tls { "https" } else { "http" };
+    format!("{scheme}://{address}")
 }
 
 /// The host and port of a URL.
@@ -203,6 +204,10 @@ pub(crate) fn place(url: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn url(address: &str) -> String {
+        super::url(address, false)
+    }
 
     fn member(id: u64, name: &str) -> Member {
         let peer_urls = vec![url(&format!("{name}:2380"))];

@@ -33,7 +33,8 @@ pub fn restore(
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Restored, Identity), Error> {
-    let roster = Roster::founder(&member.name, &member.initial_cluster, &member.cluster_token)?;
+    // Only who it is goes into the directory, and not how it is reached.
+    let roster = Roster::founder(&member.name, &member.initial_cluster, &member.cluster_token, false)?;
     let Directory { disk, lock } = Directory::open(&member.data_dir)?;
     let found = disk.list().map_err(|source| Error::DataDir {
         action: "list files",

@@ -19,6 +19,7 @@ mod ping;
 pub(crate) mod question;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod writer;
 
 pub use counters::Counters;
@@ -49,6 +50,8 @@ pub struct Params {
     /// The other members, each with its `host:port`, which is resolved at each attempt.
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
+    /// Every stream is inside TLS, with these certificates.
+    pub tls: Option<Arc<tls::Peers>>,
     /// Hears once for each ping how long it took to be acknowledged.
     pub on_round_trip: OnRoundTrip,
     /// Answers whoever wants to belong to the cluster.
@@ -138,6 +141,7 @@ struct Shared {
     cluster: ClusterId,
     me: NodeId,
     timing: Timing,
+    tls: Option<Arc<tls::Peers>>,
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
     on_question: OnQuestion,
@@ -172,12 +176,13 @@ struct Peer {
 
 impl Peers {
     pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing, on_round_trip, on_question } = params;
+        let Params { cluster, me, listen, peers, timing, tls, on_round_trip, on_question } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
         let shared = Arc::new(Shared {
             cluster,
             me,
             timing,
+            tls,
             deliver,
             on_round_trip,
             on_question,

@@ -96,11 +96,13 @@ impl Server {
 
     /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
-        let founder = Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token);
+        let peer_tls = config.peer_tls.clone().map(tls::Peers::open).transpose()?.map(Arc::new);
+        let (listed, token) = (&config.initial_cluster, &config.cluster_token);
+        let founder = Roster::founder(&config.name, listed, token, peer_tls.is_some());
         let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
-        let mut roster = Roster::find(&config, founder, &*disk)?;
+        let mut roster = Roster::find(&config, founder, &*disk, peer_tls.as_deref())?;
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
         let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
@@ -108,10 +110,11 @@ impl Server {
         tell_recovery(&roster.identity, &member);
         let me = roster.identity.member;
         let known = member.apply.members();
-        let table = if known.is_empty() { roster.be_told(&config)? } else { known.clone() };
+        let table =
+            if known.is_empty() { roster.be_told(&config, peer_tls.as_deref())? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
-        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only));
+        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only, peer_tls));
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -119,6 +122,7 @@ impl Server {
             listen,
             peers: core.members.others(),
             timing: Timing::default(),
+            tls: core.peer_tls.clone(),
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
         };
@@ -274,7 +278,12 @@ pub(crate) struct Roster {
 impl Roster {
     /// A founder knows everything from its configuration; whoever joined knows itself from its directory, and whoever
     /// joins now asks.
-    fn find(config: &Config, founder: Option<Roster>, disk: &dyn Disk) -> Result<Roster, Error> {
+    fn find(
+        config: &Config,
+        founder: Option<Roster>,
+        disk: &dyn Disk,
+        tls: Option<&tls::Peers>,
+    ) -> Result<Roster, Error> {
         let owner = identity::owner(disk, &config.data_dir)?;
         let was_founder = |founder: &Roster| owner.as_ref() == Some(&founder.identity);
         if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
@@ -288,7 +297,7 @@ impl Roster {
                 Ok(Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false })
             }
             None => {
-                let Place { identity, members, data_only, is_new } = join::find_place(config, join)?;
+                let Place { identity, members, data_only, is_new } = join::find_place(config, join, tls)?;
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
                 Ok(Roster { identity, founders: Vec::new(), members, data_only, is_new })
             }
@@ -297,21 +306,21 @@ impl Roster {
 
     /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
     /// asks again.
-    fn be_told(&mut self, config: &Config) -> Result<coord::Members, Error> {
+    fn be_told(&mut self, config: &Config, tls: Option<&tls::Peers>) -> Result<coord::Members, Error> {
         if let Some(join) = &config.join
             && self.founders.is_empty()
             && self.members.is_empty()
         {
-            let place = join::find_place(config, join)?;
+            let place = join::find_place(config, join, tls)?;
             (self.members, self.data_only) = (place.members, place.data_only);
         }
         Ok(self.members.clone())
     }
 
     /// A member of the cluster that begins with these.
-    pub fn founder(name: &str, members: &[config::Member], token: &str) -> Result<Roster, Error> {
+    pub fn founder(name: &str, members: &[config::Member], token: &str, tls: bool) -> Result<Roster, Error> {
         let me = member_id(token, name);
-        let founders = members::configured(members, token);
+        let founders = members::configured(members, token, tls);
         let ids: Vec<NodeId> = founders.iter().map(|member| member.id).collect();
         if !ids.contains(&me) {
             return Err(Error::NotAMember { name: name.to_owned() });

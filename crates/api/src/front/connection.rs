@@ -9,7 +9,7 @@ use crate::front::bridge::{Bridged, Part};
 use crate::front::clock::{Clock, Due};
 use crate::front::fast::{self, Asked};
 use crate::front::{Front, LIMITS, told};
-use crate::grpc::{calls, refusal};
+use crate::grpc::{calls, refusal, who};
 use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use coord::reply::Body;
@@ -21,9 +21,10 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tonic::Status;
 use tracing::trace;
 
@@ -33,10 +34,14 @@ const READ_BYTES: usize = 16 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// A buffer that has grown larger is given back when it is empty.
 const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
+/// For the last bytes, when everything is said.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Connection {
     guest: Guest,
     front: Arc<Front>,
+    /// What the client is, if its certificate says so.
+    badge: Option<Bytes>,
     machine: http2::Connection,
     input: BytesMut,
     /// How much of the machine's output the socket has taken.
@@ -97,6 +102,7 @@ impl Connection {
         stopping: watch::Receiver<bool>,
     ) -> Connection {
         Connection {
+            badge: front.badge_of(&guest),
             guest,
             front,
             machine: http2::Connection::new(LIMITS),
@@ -116,8 +122,8 @@ impl Connection {
         let now = self.clock.hear();
         self.take_input(now);
         if poll_fn(|context| self.poll(context)).await.is_ok() {
-            // It may be gone already.
-            let _ = self.guest.shutdown().await;
+            // It may be gone already, or never read what is left.
+            let _ = timeout(GOODBYE_TIMEOUT, self.guest.shutdown()).await;
         }
     }
 
@@ -193,7 +199,7 @@ impl Connection {
     fn write(&mut self, context: &mut Context<'_>) -> Result<bool, Over> {
         let output = self.machine.output();
         if output.is_empty() {
-            return Ok(false);
+            return self.flush(context);
         }
         match Pin::new(&mut self.guest).poll_write(context, &output[self.written..]) {
             Poll::Pending => return Ok(false),
@@ -206,6 +212,14 @@ impl Connection {
             self.written = 0;
         }
         Ok(true)
+    }
+
+    /// TLS may have taken what the socket has not.
+    fn flush(&mut self, context: &mut Context<'_>) -> Result<bool, Over> {
+        match Pin::new(&mut self.guest).poll_flush(context) {
+            Poll::Ready(Err(_)) => Err(Over),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(false),
+        }
     }
 
     fn fill(&mut self) {
@@ -239,7 +253,15 @@ impl Connection {
         }
     }
 
-    fn bridge(&mut self, stream: StreamId, head: Head, counted: Option<calls::Call>) -> Option<&mut Bridged> {
+    fn bridge(
+        &mut self,
+        stream: StreamId,
+        mut head: Head,
+        counted: Option<calls::Call>,
+    ) -> Option<&mut Bridged> {
+        if let Some(badge) = self.badge.as_ref().filter(|_| who::may_wear_badge(&head)) {
+            head.fields.push(Field { name: Bytes::from_static(who::TOKEN.as_bytes()), value: badge.clone() });
+        }
         let Some(bridged) = Bridged::begin(&self.front.router, stream, head, counted, &self.parts) else {
             self.machine.reset(stream, ErrorCode::Protocol);
             self.calls.remove(&stream);

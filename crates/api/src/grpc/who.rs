@@ -5,6 +5,7 @@ use crate::grpc::refusal;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
 use coord::request::{Range, Request};
+use http2::Head;
 use proto::etcdserverpb::ResponseHeader;
 use server::Handle;
 use tonic::Status;
@@ -13,10 +14,12 @@ use tonic::metadata::MetadataMap;
 /// Set by etcd's clients under `WithRequireLeader`.
 pub const REQUIRE_LEADER: &str = "hasleader";
 /// Where etcd's clients put their token.
-const TOKEN: &str = "token";
+pub const TOKEN: &str = "token";
 /// Where the clients of the gateway put it.
 pub const AUTHORIZATION: &str = "authorization";
 const BEARER: &str = "Bearer ";
+/// Set by a gateway that passes on what others ask: the certificate is its own, and not theirs.
+const GATEWAY: &str = "grpcgateway-accept";
 
 pub fn header(handle: &Handle, revision: Revision) -> ResponseHeader {
     header_at(handle, revision, handle.status().term.0)
@@ -51,6 +54,13 @@ pub fn token(metadata: &MetadataMap) -> Option<&str> {
     Some(text.strip_prefix(BEARER).unwrap_or(text))
 }
 
+/// Whether the name on a client's certificate says who asks: only of calls that do not say it themselves, and never of
+/// those that somebody passes on.
+pub fn may_wear_badge(head: &Head) -> bool {
+    let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    is_grpc && [TOKEN, AUTHORIZATION, GATEWAY].iter().all(|name| head.get(name).is_none())
+}
+
 pub fn requires_leader(metadata: &MetadataMap) -> bool {
     metadata.get(REQUIRE_LEADER).is_some_and(|value| value == "true")
 }
@@ -65,4 +75,26 @@ pub fn check_leader_if(required: bool, handle: &Handle) -> Result<(), Code> {
         return Err(Code::NoLeader);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http2::Field;
+
+    #[test]
+    fn a_certificate_speaks_for_calls_that_do_not_speak_for_themselves() {
+        let wears = |fields: &[(&'static str, &'static str)]| {
+            let fields = fields.iter().map(|(name, value)| Field::from_static(name, value)).collect();
+            may_wear_badge(&Head { fields, ..Head::default() })
+        };
+        let grpc = ("content-type", "application/grpc");
+        assert!(wears(&[grpc]));
+        assert!(wears(&[("content-type", "application/grpc+proto")]));
+        assert!(!wears(&[]), "as the gateway is asked");
+        assert!(!wears(&[("content-type", "application/json")]));
+        for said in ["token", "authorization", "grpcgateway-accept"] {
+            assert!(!wears(&[grpc, (said, "x")]), "{said}");
+        }
+    }
 }

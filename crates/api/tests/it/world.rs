@@ -62,6 +62,8 @@ impl World {
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
+            client_tls: false,
+            peer_tls: None,
             drain_timeout: Duration::from_secs(5),
             auth: Default::default(),
             mesh: server::config::Mesh::default(),
@@ -79,7 +81,7 @@ impl World {
         let (stop, stopped) = oneshot::channel::<()>();
         let handle = server.handle();
         let serving = tokio::spawn(async move {
-            api::serve(handle, listener, settings, async {
+            api::serve(handle, listener.into(), settings, async {
                 let _ = stopped.await;
             })
             .await

@@ -14,6 +14,8 @@ pub enum Error {
     Usage(String),
     #[error(transparent)]
     Call(#[from] client::Error),
+    #[error(transparent)]
+    Tls(#[from] tls::Error),
     #[error("unhealthy cluster")]
     Unhealthy,
     #[error("watch is canceled by the server: {0}")]
@@ -45,7 +47,7 @@ impl Error {
     /// 2 for the caller's mistake, 4 for what may pass by itself, 1 for the rest.
     pub fn exit_code(&self) -> ExitCode {
         let number = match self {
-            Error::Usage(_) => USAGE,
+            Error::Usage(_) | Error::Tls(_) => USAGE,
             Error::Unhealthy => Grpc::Unavailable.exit_code(),
             Error::Call(error) | Error::WatchEnded(error) => exit_code_of(error),
             Error::File { .. } | Error::Digest | Error::Offline(_) => 1,

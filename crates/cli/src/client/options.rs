@@ -1,7 +1,7 @@
 //! The options that every client verb has: whom to ask, how long to wait, how to print.
 
-use super::{Client, Error, duration};
-use ::client::{Config, Login};
+use super::{Client, Error, TlsOptions, duration};
+use ::client::{Config, Login, Tls};
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Options {
     /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// How long the answer may take [default: 5s, and as long as it takes for what is told to wait]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     command_timeout: Option<Duration>,
@@ -67,7 +69,15 @@ impl Options {
     /// The same for endpoints that come from elsewhere.
     pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
         let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout());
-        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login: self.login()? })?)
+        let tls = self.tls(&endpoints)?;
+        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login: self.login()?, tls })?)
+    }
+
+    /// How TLS is spoken with these endpoints, if it is.
+    pub fn tls(&self, endpoints: &[String]) -> Result<Option<Tls>, Error> {
+        let Some(files) = self.tls.files_for(endpoints)? else { return Ok(None) };
+        let pem = files.pem()?;
+        Ok(Some(Tls { roots: pem.roots, identity: pem.identity }))
     }
 
     /// With the password of --password, the name is taken as it is, colons and all.

@@ -4,6 +4,7 @@
 
 use crate::config::gather::NONE;
 use crate::config::setting::{Id, Kind};
+use crate::config::tls::{self, ClientTls};
 use crate::config::tokens::TokenOptions;
 use crate::config::values::Values;
 use crate::log::Output;
@@ -20,12 +21,14 @@ use tracing_subscriber::EnvFilter;
 pub struct Checked {
     pub config: Config,
     /// Where clients are served; the first is the client address of the configuration.
-    pub client_addrs: Vec<SocketAddr>,
+    pub client_addrs: Vec<Listen>,
     /// Where the data API is served, and where clients are told that it is.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
     /// Where only probes and metrics are served.
-    pub metrics_addrs: Vec<SocketAddr>,
+    pub metrics_addrs: Vec<Listen>,
+    /// What is shown on those of these ports that speak TLS; that of the data API does as the first for clients does.
+    pub tls: Option<ClientTls>,
     pub manner: Manner,
     /// Whether it is noted how long calls take.
     pub timed: bool,
@@ -34,6 +37,13 @@ pub struct Checked {
     pub log_outputs: Vec<Output>,
     /// To be logged once the log runs.
     pub warnings: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    pub address: SocketAddr,
+    /// Inside TLS.
+    pub sealed: bool,
 }
 
 /// Whose ways the process has towards the one who started it.
@@ -84,6 +94,7 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::Word => is_word(text),
         Kind::WordOrNothing => text.is_empty() || is_word(text),
         Kind::Path => !text.is_empty(),
+        Kind::FileOrNothing => true,
         Kind::Listen => text.parse::<SocketAddr>().is_ok(),
         Kind::ListenOrNone => text == NONE || text.parse::<SocketAddr>().is_ok(),
         Kind::HostPort => is_host_port(text),
@@ -127,6 +138,7 @@ fn assemble(values: &Values) -> Checked {
     let ms = |id| Duration::from_millis(values.number(id));
     let bytes = |id| usize::try_from(values.number(id)).expect("bounded by the table");
     let address = |id| values.text(id).parse().expect("checked to be an address");
+    let tls = tls::clients(values);
     let config = Config {
         name: values.text(Id::Name).to_owned(),
         data_dir: values.text(Id::DataDir).into(),
@@ -152,6 +164,8 @@ fn assemble(values: &Values) -> Checked {
         wal_segment_bytes: values.number(Id::WalSegmentBytes),
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
+        client_tls: tls.is_some(),
+        peer_tls: tls::peers(values),
         drain_timeout: ms(Id::DrainTimeoutMs),
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),
@@ -173,10 +187,11 @@ fn assemble(values: &Values) -> Checked {
         },
     };
     Checked {
-        client_addrs: vec![config.client_addr],
+        client_addrs: vec![Listen { address: config.client_addr, sealed: tls.is_some() }],
         http_addr: values.text(Id::HttpAddr).parse().ok(),
         advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
         metrics_addrs: vec![],
+        tls,
         config,
         manner: Manner::Althing,
         timed: false,
@@ -234,6 +249,7 @@ fn check_together(values: &Values, config: &Config) -> Vec<String> {
         }
     }
     problems.extend(check_members(values, config));
+    problems.extend(tls::problems(values, config));
     problems
 }
 

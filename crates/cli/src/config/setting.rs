@@ -20,6 +20,8 @@ pub enum Kind {
     /// The same, or nothing.
     WordOrNothing,
     Path,
+    /// The path of a file, or nothing.
+    FileOrNothing,
     /// An IP address and a port, to listen on.
     Listen,
     /// The same, or `none`.
@@ -82,6 +84,9 @@ const fn ms(min: u64, max: u64) -> Kind {
     number("milliseconds", min, max)
 }
 
+/// As a flag without a value, it means true.
+const BOOLEAN: Kind = Kind::Choice(&["false", "true"]);
+
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
@@ -119,7 +124,7 @@ settings! {
         "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
     Vnodes "vnodes" number("points", 1, 1_024), Count(64),
         "Points of this node on the ring of the data plane; more take a larger share of the data.";
-    DataOnly "data-only" Kind::Choice(&["false", "true"]), Value("false"),
+    DataOnly "data-only" BOOLEAN, Value("false"),
         "Joins as a node that keeps data and nothing of the coordination store; needs join.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
         "How often the leader shows that it lives.";
@@ -165,6 +170,26 @@ settings! {
         "How long a simple token lives that nobody uses.";
     BcryptCost "bcrypt-cost" number("doublings", 4, 31), Count(10),
         "How much work it is to hash a password.";
+    CertFile "cert-file" Kind::FileOrNothing, Value(""),
+        "The certificate (PEM, with its chain) that clients are shown; with it, all of client-addr and http-addr is TLS.";
+    KeyFile "key-file" Kind::FileOrNothing, Value(""),
+        "The private key of cert-file.";
+    TrustedCaFile "trusted-ca-file" Kind::FileOrNothing, Value(""),
+        "Clients must show a certificate that one of these authorities has signed.";
+    ClientCertAuth "client-cert-auth" BOOLEAN, Value("false"),
+        "With auth on, the common name on a client's certificate is its user, if the call has no token.";
+    ClientCrlFile "client-crl-file" Kind::FileOrNothing, Value(""),
+        "Certificates of clients that were revoked.";
+    TlsMinVersion "tls-min-version" Kind::Choice(&["1.2", "1.3"]), Value("1.2"),
+        "The oldest version of TLS that is spoken with clients; members speak 1.3 with each other.";
+    PeerCertFile "peer-cert-file" Kind::FileOrNothing, Value(""),
+        "The certificate that other members are shown, by whoever dials: good for both ends, and for advertise-peer.";
+    PeerKeyFile "peer-key-file" Kind::FileOrNothing, Value(""),
+        "The private key of peer-cert-file.";
+    PeerTrustedCaFile "peer-trusted-ca-file" Kind::FileOrNothing, Value(""),
+        "The authorities of the members' certificates, and of other regions'; best ones that sign nothing else.";
+    PeerCrlFile "peer-crl-file" Kind::FileOrNothing, Value(""),
+        "Certificates of members that were revoked.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),
@@ -178,6 +203,10 @@ impl Setting {
         Id::ALL.iter().copied().find(|id| id.setting().name == name)
     }
 
+    pub fn is_boolean(&self) -> bool {
+        matches!(self.kind, Kind::Choice(["false", "true"]))
+    }
+
     /// The variable of the environment that sets it.
     pub fn variable(&self) -> String {
         format!("ALTHING_{}", self.name.to_uppercase().replace('-', "_"))
@@ -188,6 +217,7 @@ impl Setting {
         match self.kind {
             Kind::Word | Kind::WordOrNothing => "NAME",
             Kind::Path => "DIR",
+            Kind::FileOrNothing => "FILE",
             Kind::Listen => "IP:PORT",
             Kind::ListenOrNone => "IP:PORT|none",
             Kind::HostPort => "HOST:PORT",
@@ -206,6 +236,7 @@ impl Setting {
             Kind::Word => "a word without blanks, commas and equal signs".to_owned(),
             Kind::WordOrNothing => "a word without blanks, commas and equal signs, or nothing".to_owned(),
             Kind::Path => "a path".to_owned(),
+            Kind::FileOrNothing => "the path of a file, or nothing".to_owned(),
             Kind::Listen => "an IP address and a port, as 127.0.0.1:2379".to_owned(),
             Kind::ListenOrNone => "an IP address and a port, as 127.0.0.1:8080, or none".to_owned(),
             Kind::HostPort => "a host and a port, as db1.example.com:2379".to_owned(),

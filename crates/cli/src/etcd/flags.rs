@@ -41,8 +41,9 @@ impl Flag {
 /// Flags that come and go between releases; one of them that is not in the table is accepted without effect.
 pub const EXPERIMENTAL: &str = "experimental-";
 
-const TLS: Fate =
-    Fate::Refused("TLS is not served yet; keep the port on a trusted network or behind a proxy");
+const MAKES_NONE: Fate = Fate::Refused("no certificates are made here; give their files");
+const NAMES: Fate =
+    Fate::Refused("a certificate is believed by who signed it, and a member's by the address that it names");
 const DISCOVERY: Fate =
     Fate::Refused("discovery services are not asked; list the members in --initial-cluster");
 const V2: Fate = Fate::Idle("the v2 API is not served");
@@ -116,26 +117,26 @@ pub static TABLE: &[Flag] = &[
     value("config-file", Refused("the file is not read; give its settings as flags or ETCD_... variables")),
     value("feature-gates", WATCHED),
     // Security
-    value("cert-file", TLS),
-    value("key-file", TLS),
-    switch("client-cert-auth", TLS),
-    value("client-crl-file", TLS),
-    value("client-cert-allowed-hostname", TLS),
-    value("trusted-ca-file", TLS),
-    switch("auto-tls", TLS),
-    value("peer-cert-file", TLS),
-    value("peer-key-file", TLS),
-    switch("peer-client-cert-auth", TLS),
-    value("peer-trusted-ca-file", TLS),
-    value("peer-cert-allowed-cn", TLS),
-    value("peer-cert-allowed-hostname", TLS),
-    switch("peer-auto-tls", TLS),
-    value("peer-crl-file", TLS),
-    switch("peer-skip-client-san-verification", Idle("TLS is not served yet")),
-    value("self-signed-cert-validity", Idle("TLS is not served yet")),
-    value("cipher-suites", Idle("TLS is not served yet")),
-    value("tls-min-version", Idle("TLS is not served yet")),
-    value("tls-max-version", Idle("TLS is not served yet")),
+    value("cert-file", Honoured),
+    value("key-file", Honoured),
+    switch("client-cert-auth", Honoured),
+    value("client-crl-file", Honoured),
+    value("client-cert-allowed-hostname", NAMES),
+    value("trusted-ca-file", Honoured),
+    switch("auto-tls", MAKES_NONE),
+    value("peer-cert-file", Honoured),
+    value("peer-key-file", Honoured),
+    switch("peer-client-cert-auth", Honoured),
+    value("peer-trusted-ca-file", Honoured),
+    value("peer-cert-allowed-cn", NAMES),
+    value("peer-cert-allowed-hostname", NAMES),
+    switch("peer-auto-tls", MAKES_NONE),
+    value("peer-crl-file", Honoured),
+    switch("peer-skip-client-san-verification", Idle("where a connection comes from is not looked up")),
+    value("self-signed-cert-validity", Idle("no certificates are made here")),
+    value("cipher-suites", Idle("no weak ones are spoken")),
+    value("tls-min-version", Honoured),
+    value("tls-max-version", Honoured),
     value("cors", Idle("no cross-origin headers are sent")),
     value("host-whitelist", Idle("every host name is answered")),
     value("auth-token", Honoured),

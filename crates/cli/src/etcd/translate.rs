@@ -4,9 +4,9 @@
 
 use super::flags::Fate;
 use super::line::Given;
-use super::urls;
+use super::urls::{self, Url};
 use crate::client::duration;
-use crate::config::check::{self, Checked, Manner, Problems};
+use crate::config::check::{self, Checked, Listen, Manner, Problems};
 use crate::config::gather;
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
@@ -24,12 +24,13 @@ const ELECTION_MS_DEFAULT: u64 = 1_000;
 const PROGRESS_MS_MIN: u128 = 100;
 
 pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
-    let mut translation = Translation { given, settings: vec![], problems: vec![] };
+    let mut translation = Translation { given, settings: vec![], problems: vec![], warnings: vec![] };
     translation.refuse_what_cannot_hold();
     let places = translation.take_everything();
     if !translation.problems.is_empty() {
         return Err(Problems(translation.problems));
     }
+    let warnings = std::mem::take(&mut translation.warnings);
     let mut checked = check::check(&gather::from_given(&translation.settings))?;
     if places.exists {
         checked.config.join = others_of(&checked.config);
@@ -42,14 +43,17 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     checked.log_outputs = places.outputs;
     checked.manner = Manner::Etcd;
     checked.timed = places.timed;
-    checked.warnings = warn_of_idle(given);
+    checked.config.client_tls = places.advertise_tls;
+    checked.warnings = warn_of_idle(given).into_iter().chain(warnings).collect();
     Ok(checked)
 }
 
 /// What a member needs to know beyond its settings.
 struct Places {
-    clients: Vec<SocketAddr>,
-    metrics: Vec<SocketAddr>,
+    clients: Vec<Listen>,
+    metrics: Vec<Listen>,
+    /// Clients are told an `https` URL.
+    advertise_tls: bool,
     outputs: Vec<Output>,
     timed: bool,
     /// The cluster exists, and this member is in its table or has its place already.
@@ -68,6 +72,7 @@ struct Translation<'a> {
     given: &'a [Given],
     settings: Vec<(Id, Value)>,
     problems: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl Translation<'_> {
@@ -102,20 +107,15 @@ impl Translation<'_> {
         self.take_request_timeout();
         let exists = self.take_cluster_state();
         self.take_log_level();
-        let clients = self.take_client_urls();
+        let (clients, advertise_tls) = self.take_client_urls();
+        let metrics = self.listen("listen-metrics-urls");
+        self.take_client_tls(clients.iter().chain(&metrics).any(|listen| listen.sealed));
         self.take_peer_urls(&name);
         self.take_progress_interval("experimental-watch-progress-notify-interval");
         self.take_progress_interval("watch-progress-notify-interval");
         let timed = self.take_metrics();
         let compaction = self.take_compaction();
-        Places {
-            clients,
-            metrics: self.listen("listen-metrics-urls"),
-            outputs: self.outputs(),
-            timed,
-            exists,
-            compaction,
-        }
+        Places { clients, metrics, advertise_tls, outputs: self.outputs(), timed, exists, compaction }
     }
 
     fn given(&self, name: &str) -> Option<&Given> {
@@ -262,54 +262,125 @@ impl Translation<'_> {
     }
 
     /// Every listen URL gets a listener; the first one is the client address.
-    fn take_client_urls(&mut self) -> Vec<SocketAddr> {
+    fn take_client_urls(&mut self) -> (Vec<Listen>, bool) {
         let mut listened = self.listen("listen-client-urls");
         if listened.is_empty() {
-            listened = vec![SocketAddr::from(([127, 0, 0, 1], 2379))];
+            listened = vec![Listen { address: SocketAddr::from(([127, 0, 0, 1], 2379)), sealed: false }];
         }
-        self.follow(Id::ClientAddr, listened[0].to_string());
+        self.follow(Id::ClientAddr, listened[0].address.to_string());
+        let mut sealed = listened[0].sealed;
         if let Some(advertised) = self.urls("advertise-client-urls").into_iter().next() {
-            self.follow(Id::AdvertiseClient, advertised);
+            sealed = advertised.sealed;
+            self.follow(Id::AdvertiseClient, advertised.place);
         }
-        listened
+        (listened, sealed)
+    }
+
+    fn take_client_tls(&mut self, sealed: bool) {
+        self.take_min_version();
+        let files = [
+            ("cert-file", Id::CertFile),
+            ("key-file", Id::KeyFile),
+            ("trusted-ca-file", Id::TrustedCaFile),
+            ("client-crl-file", Id::ClientCrlFile),
+            ("client-cert-auth", Id::ClientCertAuth),
+        ];
+        self.take_files(sealed, &files, "client");
+    }
+
+    /// As in etcd: an https URL needs the files, and without one they have no effect.
+    fn take_files(&mut self, sealed: bool, files: &[(&str, Id)], whose: &str) {
+        let has_pair = files[..2].iter().all(|(name, _)| self.given(name).is_some());
+        match sealed {
+            true if !has_pair => self.problems.push(format!(
+                "a {whose} URL is https, and --{} and --{} are not both given",
+                files[0].0, files[1].0
+            )),
+            true => files.iter().for_each(|(name, id)| self.copy(name, *id)),
+            false if self.given(files[0].0).is_some() => {
+                self.warnings.push(format!("every {whose} URL is http: --{} has no effect", files[0].0));
+            }
+            false => {}
+        }
+    }
+
+    fn take_min_version(&mut self) {
+        let version = |given: &Given| match given.value.as_str() {
+            "TLS1.2" => Some("1.2"),
+            "TLS1.3" => Some("1.3"),
+            _ => None,
+        };
+        if let Some(given) = self.given("tls-min-version").cloned() {
+            match version(&given) {
+                Some(text) => self.follow(Id::TlsMinVersion, text.to_owned()),
+                None => self
+                    .problems
+                    .push(format!("{} is \"{}\"; it must be TLS1.2 or TLS1.3", given.origin, given.value)),
+            }
+        }
+        if let Some(given) = self.given("tls-max-version")
+            && version(given) != Some("1.3")
+        {
+            let problem = format!("{} is \"{}\"; TLS1.3 is always spoken", given.origin, given.value);
+            self.problems.push(problem);
+        }
     }
 
     fn take_peer_urls(&mut self, name: &str) {
-        match self.listen("listen-peer-urls")[..] {
+        let listened = self.listen("listen-peer-urls");
+        match listened[..] {
             [] => {}
-            [address] => self.follow(Id::PeerAddr, address.to_string()),
+            [listen] => self.follow(Id::PeerAddr, listen.address.to_string()),
             [..] => {
                 self.problems.push("--listen-peer-urls: a member listens on one URL for its peers".to_owned())
             }
         }
+        let sealed = listened.first().is_some_and(|listen| listen.sealed);
+        self.take_peer_tls(sealed);
         let mut advertised = self.urls("initial-advertise-peer-urls");
         if advertised.len() > 1 {
             let problem = "--initial-advertise-peer-urls: a member has one URL for its peers".to_owned();
             self.problems.push(problem);
         }
         let members = self.members();
-        let own = members.iter().find(|(listed, _)| listed == name).map(|(_, place)| place.clone());
+        if members.iter().map(|(_, url)| url).chain(&advertised).any(|url| url.sealed != sealed) {
+            let problem = "--listen-peer-urls, --initial-advertise-peer-urls and --initial-cluster must all be http or \
+                           all https: members speak one way with each other";
+            self.problems.push(problem.to_owned());
+        }
+        let own = members.iter().find(|(listed, _)| listed == name).map(|(_, url)| url.place.clone());
         if let (Some(own), Some(advertised)) = (own, advertised.first_mut())
-            && urls::same_place(&own, advertised)
+            && urls::same_place(&own, &advertised.place)
         {
-            *advertised = own;
+            advertised.place = own;
         }
         if let Some(advertised) = advertised.into_iter().next() {
-            self.follow(Id::AdvertisePeer, advertised);
+            self.follow(Id::AdvertisePeer, advertised.place);
         }
         if let Some(given) = self.given("initial-cluster") {
             let origin = Origin::Flag(given.origin.clone());
-            let listed: Vec<String> = members.iter().map(|(name, place)| format!("{name}={place}")).collect();
+            let listed: Vec<String> =
+                members.iter().map(|(name, url)| format!("{name}={}", url.place)).collect();
             self.settings.push((Id::InitialCluster, Value { text: listed.join(","), origin }));
         }
     }
 
-    fn members(&mut self) -> Vec<(String, String)> {
+    fn take_peer_tls(&mut self, sealed: bool) {
+        let files = [
+            ("peer-cert-file", Id::PeerCertFile),
+            ("peer-key-file", Id::PeerKeyFile),
+            ("peer-trusted-ca-file", Id::PeerTrustedCaFile),
+            ("peer-crl-file", Id::PeerCrlFile),
+        ];
+        self.take_files(sealed, &files, "peer");
+    }
+
+    fn members(&mut self) -> Vec<(String, Url)> {
         let Some(given) = self.given("initial-cluster").cloned() else { return vec![] };
         let mut members = vec![];
         for member in given.value.split(',').map(str::trim).filter(|member| !member.is_empty()) {
             let parsed = match member.split_once('=') {
-                Some((name, url)) => urls::parse(url).map(|place| (name.to_owned(), place)),
+                Some((name, url)) => urls::parse(url).map(|url| (name.to_owned(), url)),
                 None => Err(format!("\"{member}\" is not of the form name=http://host:port")),
             };
             match parsed {
@@ -320,7 +391,7 @@ impl Translation<'_> {
         members
     }
 
-    fn urls(&mut self, name: &str) -> Vec<String> {
+    fn urls(&mut self, name: &str) -> Vec<Url> {
         let Some(given) = self.given(name) else { return vec![] };
         match urls::parse_all(&given.value) {
             Ok(urls) => urls,
@@ -332,11 +403,11 @@ impl Translation<'_> {
         }
     }
 
-    fn listen(&mut self, name: &str) -> Vec<SocketAddr> {
+    fn listen(&mut self, name: &str) -> Vec<Listen> {
         let mut addresses = vec![];
-        for place in self.urls(name) {
+        for Url { place, sealed } in self.urls(name) {
             match urls::to_listen(&place) {
-                Ok(address) => addresses.push(address),
+                Ok(address) => addresses.push(Listen { address, sealed }),
                 Err(problem) => self.problems.push(format!("--{name}: {problem}")),
             }
         }

@@ -1,22 +1,27 @@
-//! etcd's URLs: `http://host:port`, in lists separated by commas.
-//! A text goes in; the host and port come out, or a sentence that says what is wrong with it.
+//! etcd's URLs: `http://host:port` or `https://host:port`, in lists separated by commas.
+//! A text goes in; the host and port come out, and whether TLS is meant, or a sentence that says what is wrong with it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// The `host:port` of every URL of the list.
-pub fn parse_all(list: &str) -> Result<Vec<String>, String> {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// `host:port`
+    pub place: String,
+    /// Inside TLS.
+    pub sealed: bool,
+}
+
+pub fn parse_all(list: &str) -> Result<Vec<Url>, String> {
     list.split(',').map(|url| parse(url.trim())).collect()
 }
 
-/// The `host:port` of one URL.
-pub fn parse(url: &str) -> Result<String, String> {
+pub fn parse(url: &str) -> Result<Url, String> {
     let (scheme, rest) =
         url.split_once("://").ok_or_else(|| format!("\"{url}\" is not a URL, as http://127.0.0.1:2379"))?;
     match scheme {
-        "http" => {}
-        "https" => return Err(format!("{url}: TLS is not served yet; use http://")),
+        "http" | "https" => {}
         "unix" | "unixs" => return Err(format!("{url}: Unix sockets are not served; use http://IP:PORT")),
-        _ => return Err(format!("{url}: the scheme must be http")),
+        _ => return Err(format!("{url}: the scheme must be http or https")),
     }
     let host_port = rest.strip_suffix('/').unwrap_or(rest);
     if host_port.contains(['/', '?', '#', '@']) {
@@ -29,7 +34,7 @@ pub fn parse(url: &str) -> Result<String, String> {
     if host.is_empty() || port.parse::<u16>().is_err() || (host.contains(':') && !bracketed) {
         return Err(format!("{url} is not of the form http://HOST:PORT"));
     }
-    Ok(host_port.to_owned())
+    Ok(Url { place: host_port.to_owned(), sealed: scheme == "https" })
 }
 
 /// An address to listen on; a name other than `localhost` is refused, as etcd does.
@@ -61,15 +66,17 @@ mod tests {
 
     #[test]
     fn a_list_of_urls_is_a_list_of_hosts_and_ports() {
-        let list = parse_all("http://127.0.0.1:2379, http://db.example:80/,http://[::1]:2379");
-        assert_eq!(list.unwrap(), ["127.0.0.1:2379", "db.example:80", "[::1]:2379"]);
+        let list = parse_all("http://127.0.0.1:2379, https://db.example:80/,http://[::1]:2379").unwrap();
+        let url = |place: &str, sealed| Url { place: place.to_owned(), sealed };
+        let expected = [url("127.0.0.1:2379", false), url("db.example:80", true), url("[::1]:2379", false)];
+        assert_eq!(list, expected);
     }
 
     #[test]
     fn what_cannot_be_served_is_refused_with_a_reason() {
         let table = [
             ("unix://run/etcd.sock:1", "Unix sockets are not served"),
-            ("https://127.0.0.1:1", "TLS is not served yet"),
+            ("ftp://127.0.0.1:1", "must be http or https"),
             ("127.0.0.1:1", "is not a URL"),
             ("http://127.0.0.1", "needs a port"),
             ("http://127.0.0.1:1/path", "no path"),

@@ -2,10 +2,15 @@
 //! An endpoint and a request go in; status, headers and a whole body come out, within a deadline and a bound.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tls::ClientFiles;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
 
 /// More than any answer of the API takes.
 const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -37,23 +42,51 @@ pub enum Failure {
     Unanswered(io::Error),
 }
 
+/// Where to ask, and how TLS is spoken there, if it is.
+pub struct Place<'a> {
+    pub address: &'a str,
+    pub tls: Option<Arc<ClientConfig>>,
+}
+
 pub async fn exchange(
-    address: &str,
+    place: &Place<'_>,
     request: &Request,
     dial: Duration,
     patience: Duration,
 ) -> Result<Answer, Failure> {
     let late = || io::Error::from(io::ErrorKind::TimedOut);
-    let connected = timeout(dial, TcpStream::connect(address)).await.unwrap_or_else(|_| Err(late()));
-    let mut stream = connected.map_err(Failure::NotSent)?;
+    let connected = timeout(dial, connect(place)).await.unwrap_or_else(|_| Err(late()));
+    let stream = connected.map_err(Failure::NotSent)?;
+    let request = encode(place.address, request);
     let whole = async {
-        stream.set_nodelay(true)?;
-        stream.write_all(&encode(address, request)).await?;
-        let mut bytes = Vec::new();
-        (&mut stream).take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await?;
-        parse(&bytes).ok_or_else(|| io::Error::other("the answer is not HTTP"))
+        match stream {
+            Stream::Plain(stream) => talk(stream, &request).await,
+            Stream::Sealed(stream) => talk(*stream, &request).await,
+        }
     };
     timeout(patience, whole).await.unwrap_or_else(|_| Err(late())).map_err(Failure::Unanswered)
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Sealed(Box<TlsStream<TcpStream>>),
+}
+
+async fn connect(place: &Place<'_>) -> io::Result<Stream> {
+    let stream = TcpStream::connect(place.address).await?;
+    stream.set_nodelay(true)?;
+    let Some(tls) = &place.tls else { return Ok(Stream::Plain(stream)) };
+    let name = ClientFiles::name_of(place.address).ok_or(io::ErrorKind::InvalidInput)?;
+    let sealed = TlsConnector::from(tls.clone()).connect(name, stream).await?;
+    Ok(Stream::Sealed(Box::new(sealed)))
+}
+
+async fn talk(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> io::Result<Answer> {
+    stream.write_all(request).await?;
+    stream.flush().await?;
+    let mut bytes = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut bytes).await?;
+    parse(&bytes).ok_or_else(|| io::Error::other("the answer is not HTTP"))
 }
 
 fn encode(address: &str, request: &Request) -> Vec<u8> {

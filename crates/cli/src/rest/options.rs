@@ -1,8 +1,8 @@
 //! The options of the verbs that speak REST, and asking: the endpoints are tried in turn until one answers.
 //! A write carries an id of its own, so that asking again elsewhere does not do it twice.
 
-use super::http::{Answer, Failure, Request, exchange, percent_encode};
-use crate::client::{Error, duration};
+use super::http::{Answer, Failure, Place, Request, exchange, percent_encode};
+use crate::client::{Error, TlsOptions, duration};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,6 +16,8 @@ pub struct RestOptions {
     /// Nodes to ask; the first that answers is used [default: $ALTHING_HTTP_ENDPOINTS or 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     http_endpoints: Vec<String>,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// How long the answer may take
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     command_timeout: Duration,
@@ -77,9 +79,12 @@ impl RestOptions {
         let is_write = call.method != "GET";
         let request = self.request_of(call, is_write)?;
         let mut trouble = String::from("no endpoint was given");
-        for endpoint in self.endpoints() {
-            let address = address_of(&endpoint);
-            match exchange(address, &request, self.dial_timeout, self.command_timeout).await {
+        let endpoints = self.endpoints();
+        let tls = self.tls.files_for(&endpoints)?.map(|files| files.config(&[b"http/1.1"])).transpose()?;
+        for endpoint in endpoints {
+            let (address, sealed) = address_of(&endpoint, tls.is_some());
+            let place = Place { address, tls: tls.clone().filter(|_| sealed) };
+            match exchange(&place, &request, self.dial_timeout, self.command_timeout).await {
                 Ok(answer) if answer.status < 400 => return Ok(answer),
                 // Another node may reach the replicas that this one does not.
                 Ok(answer) if answer.status == 503 => trouble = format!("{address}: {}", words_of(&answer)),
@@ -129,8 +134,10 @@ impl RestOptions {
     }
 }
 
-fn address_of(endpoint: &str) -> &str {
-    endpoint.trim_start_matches("http://").trim_end_matches('/')
+/// The host and port, and whether TLS is spoken there; where the endpoint does not say, it is where it can be.
+fn address_of(endpoint: &str, can_seal: bool) -> (&str, bool) {
+    let (scheme, address) = endpoint.split_once("://").unwrap_or(("", endpoint));
+    (address.trim_end_matches('/'), scheme == "https" || scheme.is_empty() && can_seal)
 }
 
 /// What a refusal says.

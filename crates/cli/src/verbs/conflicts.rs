@@ -22,7 +22,6 @@ pub enum Conflicts {
     #[command(after_help = LS_EXAMPLE)]
     Ls {
         /// Only those of this key
-        #[arg(long)]
         key: Option<String>,
         /// So many at most
         #[arg(long, default_value_t = 100)]

@@ -91,8 +91,10 @@ impl Etcd {
     }
 
     fn source(&self) -> Result<Client, Error> {
+        let endpoints = vec![self.endpoint.clone()];
         Ok(Client::new(Config {
-            endpoints: vec![self.endpoint.clone()],
+            tls: self.options.tls(&endpoints)?,
+            endpoints,
             dial_timeout: self.options.dial_timeout,
             call_timeout: self.options.command_timeout(),
             login: None,

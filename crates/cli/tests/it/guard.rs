@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout};
 
 fn client_of(members: &[Member]) -> Client {
     let endpoints = members.iter().map(Member::endpoint).collect();
-    Client::new(Config { endpoints, dial_timeout: PATIENCE, call_timeout: PATIENCE, login: None }).unwrap()
+    Client::new(Config { endpoints, dial_timeout: PATIENCE, call_timeout: PATIENCE, login: None, tls: None })
+        .unwrap()
 }
 
 fn options(ttl_seconds: i64, timeout: Option<Duration>) -> LockOptions {

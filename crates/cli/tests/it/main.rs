@@ -50,6 +50,7 @@ mod signed_tokens;
 mod sockets;
 mod space;
 mod talking;
+mod tls;
 mod tour;
 mod verbs;
 mod verbs_watch;

@@ -151,14 +151,12 @@ impl Member {
         let mut announced = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut announced).unwrap();
-        let client = announced
-            .split_once("http://")
-            .and_then(|(_, rest)| rest.split(',').next())
-            .and_then(|address| address.parse().ok());
-        let rest = announced
-            .split_once("REST on http://")
-            .and_then(|(_, rest)| rest.split(',').next())
-            .and_then(|address| address.parse().ok());
+        let address = |before: &str| {
+            let (_, url) = announced.split_once(before)?;
+            let (_, address) = url.split_once("://")?;
+            address.split(',').next()?.parse().ok()
+        };
+        let (client, rest) = (address("clients on "), address("REST on "));
         let Some(client) = client else {
             let _ = child.kill();
             return Err(format!("not the line of a member that serves: {announced:?}, {:?}", child.wait()));

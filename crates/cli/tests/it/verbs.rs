@@ -85,7 +85,7 @@ fn exit_codes_tell_whose_fault_it_was() {
         (&["put", "", "b"], 2, "etcdserver: key is not provided"),
         (&["get", "a", "--command-timeout", "soon"], 2, "is not a duration"),
         (&["get", "a", "-w", "xml"], 2, "invalid value"),
-        (&["get", "a", "--endpoints", "https://h:1"], 2, "only plain http"),
+        (&["get", "a", "--endpoints", "unix://h:1"], 2, "only http and https"),
         (&["watch"], 2, "which key is to be watched?"),
         (&["watch", "a", "b", "--prefix"], 2, "only accept one argument"),
         (&["lease", "grant", "soon"], 2, "bad TTL (soon)"),

@@ -125,7 +125,8 @@ impl Scout {
 
     fn ask_place(&self, region: &Region, place: &str) -> Result<Charted, String> {
         let question = question_of(&self.here, self.cluster);
-        let answer = question::ask(place, &question, ANSWER_TIMEOUT).map_err(|error| error.to_string())?;
+        let answer = question::ask(place, &question, ANSWER_TIMEOUT, self.core.peer_tls.as_deref())
+            .map_err(|error| error.to_string())?;
         let (name, charted) = decode(answer)?;
         if name != region.name {
             return Err(format!("region `{name}` answers there"));

@@ -4,9 +4,10 @@
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
+use super::wire::Wire;
 use super::{Event, Peer, Shared, cut, question};
 use std::collections::VecDeque;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -122,12 +123,13 @@ pub(super) fn begin(
     let number = shared.half_open.enter(&stream)?;
     let reader = shared.clone();
     let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {
-        let greeted = greet(&reader, &stream);
+        let wire = Wire::accept(stream, reader.tls.as_deref(), reader.timing.handshake);
+        let greeted = wire.map_err(HandshakeError::from).map(|wire| (greet(&reader, &wire), wire));
         reader.half_open.leave(number);
         match greeted {
-            Ok(peer) => serve(&reader, &peer, stream, remote),
-            Err(HandshakeError::Question) => question::answer(&reader, &stream),
-            Err(error) => turn_away(&reader, &error, remote),
+            Ok((Ok(peer), wire)) => serve(&reader, &peer, &wire, remote),
+            Ok((Err(HandshakeError::Question), wire)) => question::answer(&reader, &wire),
+            Ok((Err(error), _)) | Err(error) => turn_away(&reader, &error, remote),
         }
     });
     if begun.is_err() {
@@ -136,16 +138,17 @@ pub(super) fn begin(
     begun
 }
 
-fn greet(shared: &Shared, stream: &TcpStream) -> Result<Arc<Peer>, HandshakeError> {
-    stream.set_nodelay(true)?;
-    let (hello, verdict) = handshake::receive(stream, shared.timing.handshake, |hello| judge(shared, hello))?;
+fn greet(shared: &Shared, wire: &Wire) -> Result<Arc<Peer>, HandshakeError> {
+    wire.socket().set_nodelay(true)?;
+    let judge = |hello: &Hello| judge(shared, hello, wire);
+    let (hello, verdict) = handshake::receive(wire, shared.timing.handshake, judge)?;
     match (verdict, shared.peer(hello.from)) {
         (Verdict::Welcome, Some(peer)) => Ok(peer),
         _ => Err(HandshakeError::TurnedAway { verdict, version: handshake::VERSION }),
     }
 }
 
-fn judge(shared: &Shared, hello: &Hello) -> Verdict {
+fn judge(shared: &Shared, hello: &Hello, wire: &Wire) -> Verdict {
     let known = shared.peer(hello.from);
     let comes_from_there = |peer: &Arc<Peer>| peer.cluster(shared) == hello.cluster;
     if hello.cluster != shared.cluster && !known.as_ref().is_some_and(comes_from_there) {
@@ -156,6 +159,8 @@ fn judge(shared: &Shared, hello: &Hello) -> Verdict {
         Verdict::Removed
     } else if !known.as_ref().is_some_and(comes_from_there) {
         Verdict::UnknownMember
+    } else if !known.is_some_and(|peer| wire.speaks_for(&peer.address)) {
+        Verdict::NotNamed
     } else {
         Verdict::Welcome
     }
@@ -169,16 +174,17 @@ fn turn_away(shared: &Shared, error: &HandshakeError, remote: SocketAddr) {
 }
 
 /// Reads one stream of a peer until it ends or a newer one takes its place.
-fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
-    let turn = match peer.inbound.take_turn(&stream) {
+fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
+    let stream = wire.socket();
+    let turn = match peer.inbound.take_turn(stream) {
         Ok(Some(turn)) if !shared.stopping() && !peer.is_gone() => turn,
-        _ => return cut(&stream),
+        _ => return cut(stream),
     };
     let since = peer.link.accepted();
     // It lives, so there is no reason to wait longer before dialling it.
     peer.pause.cut_short();
-    let ended = read(shared, peer, &stream);
-    cut(&stream);
+    let ended = read(shared, peer, wire);
+    cut(stream);
     if turn.replaced() || shared.stopping() || peer.is_gone() {
         return;
     }
@@ -188,13 +194,13 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream, remote: SocketAddr) {
     drop(turn);
 }
 
-fn read(shared: &Shared, peer: &Peer, stream: &TcpStream) -> ReadError {
-    let silence = Some(shared.timing.silence);
+fn read(shared: &Shared, peer: &Peer, wire: &Wire) -> ReadError {
+    let (stream, silence) = (wire.socket(), Some(shared.timing.silence));
     if let Err(error) = stream.set_read_timeout(silence).and_then(|()| stream.set_write_timeout(silence)) {
         return ReadError::Io(error);
     }
-    let mut input = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-    let mut receipt = Receipt { stream, received: 0, acknowledged: 0 };
+    let mut input = BufReader::with_capacity(READ_BUFFER_BYTES, wire);
+    let mut receipt = Receipt { wire, received: 0, acknowledged: 0 };
     loop {
         let before = receipt.received;
         let frames = match envelope::read(&mut input, &mut |bytes| receipt.add(bytes)) {
@@ -214,7 +220,7 @@ fn read(shared: &Shared, peer: &Peer, stream: &TcpStream) -> ReadError {
 
 /// Tells the peer how far into its stream we are.
 struct Receipt<'a> {
-    stream: &'a TcpStream,
+    wire: &'a Wire,
     received: u64,
     acknowledged: u64,
 }
@@ -227,6 +233,6 @@ impl Receipt<'_> {
 
     fn acknowledge(&mut self) -> io::Result<()> {
         self.acknowledged = self.received;
-        (&mut &*self.stream).write_all(&self.received.to_le_bytes())
+        self.wire.write_all(&self.received.to_le_bytes())
     }
 }

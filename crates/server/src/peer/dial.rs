@@ -5,6 +5,7 @@
 use super::envelope;
 use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::pause::Backoff;
+use super::wire::Wire;
 use super::writer::Writer;
 use super::{Event, Peer, Shared, cut};
 use base::checksum::hash64;
@@ -34,11 +35,11 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
     let over = || shared.stopping() || peer.is_gone();
     while !over() {
         match dial(shared, peer) {
-            Ok(stream) => {
+            Ok(wire) => {
                 tracing::info!(peer = id.0, address = peer.address, "connected to peer");
                 last_trouble.clear();
                 let start = Instant::now();
-                serve(shared, peer, stream);
+                serve(shared, peer, &wire);
                 // A peer that takes every stream and drops it at once does not win faster attempts.
                 if start.elapsed() > shared.timing.retry_max {
                     backoff.reset();
@@ -66,51 +67,52 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
     }
 }
 
-fn dial(shared: &Shared, peer: &Peer) -> Result<TcpStream, DialError> {
+fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
     let addresses = peer.address.to_socket_addrs().map_err(DialError::Resolve)?;
     let mut error = DialError::NoAddress;
     for address in addresses {
         match try_address(shared, peer, address) {
-            Ok(stream) => return Ok(stream),
+            Ok(wire) => return Ok(wire),
             Err(failed) => error = failed,
         }
     }
     Err(error)
 }
 
-fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<TcpStream, DialError> {
+fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<Wire, DialError> {
     let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
-    let greeted = greet(shared, peer, &stream);
+    let greeted = greet(shared, peer, stream);
     if greeted.is_err() {
         // The copy kept for stopping would keep the connection open.
         peer.set_dialled(None);
     }
-    greeted?;
-    Ok(stream)
+    Ok(greeted?)
 }
 
-fn greet(shared: &Shared, peer: &Peer, stream: &TcpStream) -> Result<(), HandshakeError> {
+fn greet(shared: &Shared, peer: &Peer, stream: TcpStream) -> Result<Wire, HandshakeError> {
     peer.set_dialled(Some(stream.try_clone()?));
     if shared.stopping() || peer.is_gone() {
-        cut(stream);
+        cut(&stream);
     }
     stream.set_nodelay(true)?;
     let hello = Hello { cluster: shared.cluster, from: shared.me, to: peer.id };
-    handshake::greet(stream, hello, shared.timing.handshake)?;
-    stream.set_read_timeout(Some(shared.timing.silence))?;
-    stream.set_write_timeout(Some(shared.timing.silence))?;
-    Ok(())
+    let wire = Wire::dial(stream, shared.tls.as_deref(), &peer.address, shared.timing.handshake)?;
+    handshake::greet(&wire, hello, shared.timing.handshake)?;
+    wire.socket().set_read_timeout(Some(shared.timing.silence))?;
+    wire.socket().set_write_timeout(Some(shared.timing.silence))?;
+    Ok(wire)
 }
 
 /// Uses one stream until it breaks.
-fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
+fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
+    let stream = wire.socket();
     peer.ping.reset();
     let Ok(copy) = stream.try_clone() else {
         peer.set_dialled(None);
-        return cut(&stream);
+        return cut(stream);
     };
     let number = peer.outbox.open();
-    *peer.writer() = Some(Writer::new(copy, number));
+    *peer.writer() = Some(Writer::new(copy, wire.seal().cloned(), number));
     peer.tally.add_connect();
     if shared.stopping() || peer.is_gone() {
         peer.outbox.close(number);
@@ -119,12 +121,12 @@ fn serve(shared: &Shared, peer: &Peer, stream: TcpStream) {
     let (wrote, watched) = thread::scope(|scope| {
         let watcher = thread::Builder::new()
             .name(format!("peer-acks-{:x}", peer.id.0))
-            .spawn_scoped(scope, || watch(shared, peer, number, &stream));
+            .spawn_scoped(scope, || watch(shared, peer, number, wire));
         let wrote = match &watcher {
             Ok(_) => write(shared, peer, number),
             Err(error) => Err(io::Error::new(error.kind(), "no thread for the acknowledgements")),
         };
-        end(peer, number, &stream);
+        end(peer, number, stream);
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
@@ -164,10 +166,10 @@ fn write(shared: &Shared, peer: &Peer, number: u64) -> io::Result<()> {
 }
 
 /// Reads acknowledgements until the stream ends, and then ends it for the writer too.
-fn watch(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> envelope::ReadError {
+fn watch(shared: &Shared, peer: &Peer, number: u64, mut wire: &Wire) -> envelope::ReadError {
     let ended = loop {
         let mut end = [0; 8];
-        match stream.read_exact(&mut end) {
+        match wire.read_exact(&mut end) {
             Ok(()) => {
                 let end = u64::from_le_bytes(end);
                 peer.outbox.acknowledged(number, end);
@@ -178,6 +180,6 @@ fn watch(shared: &Shared, peer: &Peer, number: u64, mut stream: &TcpStream) -> e
             Err(error) => break error.into(),
         }
     };
-    end(peer, number, stream);
+    end(peer, number, wire.socket());
     ended
 }

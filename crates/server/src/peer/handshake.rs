@@ -2,13 +2,14 @@
 //! A `Hello` goes one way, a `Verdict` with the acceptor's protocol version the other; both have a fixed size
 //! and must be there before a deadline, however slowly the bytes drip in.
 
+use super::wire::Wire;
 use base::checksum::crc32;
 use base::codec::Reader;
 use base::{ClusterId, NodeId};
 use bytes::{BufMut, Bytes};
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io;
+use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 pub(super) const VERSION: u16 = 1;
@@ -41,12 +42,13 @@ pub(super) enum Verdict {
     UnknownMember = 4,
     UnsupportedVersion = 5,
     Removed = 6,
+    NotNamed = 7,
 }
 
 impl Verdict {
     fn from_number(number: u8) -> Option<Verdict> {
         use Verdict::*;
-        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion, Removed]
+        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion, Removed, NotNamed]
             .into_iter()
             .find(|verdict| *verdict as u8 == number)
     }
@@ -63,6 +65,10 @@ impl fmt::Display for Verdict {
             Verdict::WrongMember => "another member answers at that address (compare --initial-cluster)",
             Verdict::UnknownMember => "it does not know this member (compare --initial-cluster)",
             Verdict::Removed => "this member was removed from the cluster",
+            Verdict::NotNamed => {
+                "this member's certificate does not name the address at which the cluster reaches it \
+                 (compare --peer-cert-file and --advertise-peer)"
+            }
             Verdict::UnsupportedVersion => "it does not speak this version of the peer protocol",
         })
     }
@@ -110,12 +116,12 @@ impl Hello {
 }
 
 /// The dialler's side: says hello and waits for the welcome.
-pub(super) fn greet(stream: &TcpStream, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
+pub(super) fn greet(wire: &Wire, hello: Hello, timeout: Duration) -> Result<(), HandshakeError> {
     let deadline = Instant::now() + timeout;
-    stream.set_write_timeout(Some(timeout))?;
-    (&mut &*stream).write_all(&hello.encode())?;
+    wire.socket().set_write_timeout(Some(timeout))?;
+    wire.write_all(&hello.encode())?;
     let mut answer = [0; ANSWER_BYTES];
-    read_exact_by(stream, &mut answer, deadline)?;
+    wire.read_exact_by(&mut answer, deadline)?;
     let version = u16::from_le_bytes([answer[1], answer[2]]);
     match Verdict::from_number(answer[0]) {
         Some(Verdict::Welcome) => Ok(()),
@@ -126,14 +132,14 @@ pub(super) fn greet(stream: &TcpStream, hello: Hello, timeout: Duration) -> Resu
 
 /// The acceptor's side: reads a hello, lets `judge` decide, and answers. Garbage gets no answer at all.
 pub(super) fn receive(
-    stream: &TcpStream,
+    wire: &Wire,
     timeout: Duration,
     judge: impl Fn(&Hello) -> Verdict,
 ) -> Result<(Hello, Verdict), HandshakeError> {
     let deadline = Instant::now() + timeout;
-    stream.set_write_timeout(Some(timeout))?;
+    wire.socket().set_write_timeout(Some(timeout))?;
     let mut bytes = [0; HELLO_BYTES];
-    read_exact_by(stream, &mut bytes[..PREFIX_BYTES], deadline)?;
+    wire.read_exact_by(&mut bytes[..PREFIX_BYTES], deadline)?;
     if &bytes[..MAGIC.len()] == QUESTION_MAGIC {
         return Err(HandshakeError::Question);
     }
@@ -143,48 +149,30 @@ pub(super) fn receive(
     let version = u16::from_le_bytes([bytes[MAGIC.len()], bytes[MAGIC.len() + 1]]);
     if version != VERSION {
         // What follows the version may look different there, so the answer does not wait for it.
-        answer(stream, Verdict::UnsupportedVersion)?;
-        drain(stream, deadline)?;
+        answer(wire, Verdict::UnsupportedVersion)?;
+        drain(wire, deadline)?;
         return Err(HandshakeError::TurnedAway { verdict: Verdict::UnsupportedVersion, version });
     }
-    read_exact_by(stream, &mut bytes[PREFIX_BYTES..], deadline)?;
+    wire.read_exact_by(&mut bytes[PREFIX_BYTES..], deadline)?;
     let hello = Hello::decode(&bytes).ok_or(HandshakeError::Garbage)?;
     let verdict = judge(&hello);
-    answer(stream, verdict)?;
+    answer(wire, verdict)?;
     Ok((hello, verdict))
 }
 
-fn answer(stream: &TcpStream, verdict: Verdict) -> io::Result<()> {
+fn answer(wire: &Wire, verdict: Verdict) -> io::Result<()> {
     let [low, high] = VERSION.to_le_bytes();
-    (&mut &*stream).write_all(&[verdict as u8, low, high])
+    wire.write_all(&[verdict as u8, low, high])
 }
 
 /// Closing a socket that holds unread bytes resets it, and the answer may be lost with it. So the rest of an
 /// unknown hello is read, within reason, until the dialler has understood and closes.
-fn drain(stream: &TcpStream, deadline: Instant) -> io::Result<()> {
-    stream.shutdown(Shutdown::Write)?;
-    match read_exact_by(stream, &mut [0; DRAIN_BYTES], deadline) {
+fn drain(wire: &Wire, deadline: Instant) -> io::Result<()> {
+    wire.socket().shutdown(Shutdown::Write)?;
+    match wire.read_exact_by(&mut [0; DRAIN_BYTES], deadline) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
         other => other,
     }
-}
-
-/// Like `read_exact`, but a sender that drips single bytes does not win more time.
-pub(super) fn read_exact_by(stream: &TcpStream, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
-    while !into.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match (&mut &*stream).read(into) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(read) => into = &mut into[read..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -212,9 +200,9 @@ mod tests {
     #[test]
     fn verdicts_read_back_and_zero_is_none_of_them() {
         assert_eq!(Verdict::from_number(0), None);
-        for number in 1..=6 {
+        for number in 1..=7 {
             assert_eq!(Verdict::from_number(number).map(|verdict| verdict as u8), Some(number));
         }
-        assert_eq!(Verdict::from_number(7), None);
+        assert_eq!(Verdict::from_number(8), None);
     }
 }

@@ -54,6 +54,7 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
             listen: Some(listen),
             peers,
             timing,
+            tls: None,
             on_round_trip: unheard(),
             on_question: unasked(),
         },
@@ -423,6 +424,7 @@ fn small_frames_pass_ahead_of_bulk() {
         listen: Some(b),
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
+        tls: None,
         on_round_trip: unheard(),
         on_question: unasked(),
     };
@@ -530,8 +532,16 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let timing = Timing::default();
     let on_round_trip = unheard();
     let on_question = unasked();
-    let params =
-        Params { cluster: CLUSTER, me: ONE, listen: Some(listen), peers, timing, on_round_trip, on_question };
+    let params = Params {
+        cluster: CLUSTER,
+        me: ONE,
+        listen: Some(listen),
+        peers,
+        timing,
+        tls: None,
+        on_round_trip,
+        on_question,
+    };
     let one = Peers::start(params, deliver.clone()).unwrap();
     other.wait_for(Event::Connected { peer: ONE });
     assert_eq!(events.recv_timeout(PATIENCE), Ok(Event::Connected { peer: TWO }));

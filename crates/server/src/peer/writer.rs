@@ -6,7 +6,9 @@
 use super::counters::Tally;
 use super::envelope;
 use super::outbox::{Batch, Outbox};
+use super::wire::Seal;
 use base::limits::ENVELOPE_BYTES_SOFT;
+use bytes::Bytes;
 use rustix::net::SendFlags;
 use std::io::{self, Write};
 use std::net::TcpStream;
@@ -18,9 +20,14 @@ pub(super) struct Writer {
     stream: TcpStream,
     /// Names the stream in the outbox.
     number: u64,
-    /// Where in the stream the buffer begins.
-    position: u64,
+    /// Where in the stream everything ends that was encoded so far.
+    end: u64,
+    /// As the socket is to have it.
     buffer: Vec<u8>,
+    /// Inside TLS, what is to be sealed next.
+    seal: Option<(Seal, Vec<u8>)>,
+    /// Why nothing can be sealed any more.
+    broken: Option<io::Error>,
     /// Frames in the buffer.
     frames: usize,
     /// How much of the buffer the socket has taken.
@@ -29,32 +36,31 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub fn new(stream: TcpStream, number: u64) -> Writer {
+    pub fn new(stream: TcpStream, seal: Option<Seal>, number: u64) -> Writer {
         Writer {
             stream,
             number,
-            position: 0,
+            end: 0,
             buffer: Vec::new(),
+            seal: seal.map(|seal| (seal, Vec::new())),
+            broken: None,
             frames: 0,
             taken: 0,
             batch: Batch::default(),
         }
     }
 
-    /// Where in the stream everything ends that was encoded so far.
-    pub fn end(&self) -> u64 {
-        self.position + self.buffer.len() as u64
-    }
-
     /// Encodes one envelope of what the outbox holds, with bulk or without.
     pub fn fill(&mut self, outbox: &Outbox, bulk: bool) {
         outbox.take(self.number, &mut self.batch, bulk);
         if !self.batch.frames.is_empty() {
-            envelope::encode(&self.batch.frames, &mut self.buffer);
-            self.frames += self.batch.frames.len();
+            let frames = std::mem::take(&mut self.batch.frames);
+            self.encode(&frames);
+            self.frames += frames.len();
+            self.batch.frames = frames;
         }
         if self.batch.bulk_bytes > 0 {
-            outbox.bulk_leaves(self.number, self.end(), self.batch.bulk_bytes);
+            outbox.bulk_leaves(self.number, self.end, self.batch.bulk_bytes);
         }
         // The frames' memory is not ours to hold while we wait for the next.
         self.batch.frames.clear();
@@ -62,13 +68,31 @@ impl Writer {
 
     /// Encodes a ping, and answers where it ends.
     pub fn fill_ping(&mut self) -> u64 {
-        envelope::encode(&[], &mut self.buffer);
-        self.end()
+        self.encode(&[]);
+        self.end
+    }
+
+    /// Appends an envelope to the buffer; inside TLS, what stands for it.
+    fn encode(&mut self, frames: &[Bytes]) {
+        let Some((seal, envelope)) = &mut self.seal else {
+            let start = self.buffer.len();
+            envelope::encode(frames, &mut self.buffer);
+            self.end += (self.buffer.len() - start) as u64;
+            return;
+        };
+        envelope.clear();
+        envelope.shrink_to(BUFFER_BYTES_KEPT);
+        envelope::encode(frames, envelope);
+        self.end += envelope.len() as u64;
+        self.broken = seal.seal(envelope, &mut self.buffer).err();
     }
 
     /// Waits until the socket has taken everything.
     pub fn write(&mut self, tally: &Tally) -> io::Result<()> {
-        let written = (&mut &self.stream).write_all(&self.buffer[self.taken..]);
+        let written = match self.broken.take() {
+            None => (&mut &self.stream).write_all(&self.buffer[self.taken..]),
+            Some(error) => Err(error),
+        };
         match written {
             Ok(()) => self.written(tally),
             Err(_) => tally.add_dropped(self.frames),
@@ -79,6 +103,9 @@ impl Writer {
     /// Gives the socket what it takes without waiting. Whether that was everything; trouble is left to the thread that
     /// writes next.
     pub fn write_at_once(&mut self, tally: &Tally) -> bool {
+        if self.broken.is_some() {
+            return false;
+        }
         let rest = &self.buffer[self.taken..];
         match rustix::net::send(&self.stream, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(taken) if taken == rest.len() => {
@@ -94,13 +121,12 @@ impl Writer {
     }
 
     pub fn is_done(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer.is_empty() && self.broken.is_none()
     }
 
     fn written(&mut self, tally: &Tally) {
         tally.add_sent(self.frames, self.buffer.len());
         self.frames = 0;
-        self.position = self.end();
         self.taken = 0;
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_BYTES_KEPT);

@@ -66,6 +66,8 @@ impl World {
             wal_segment_bytes: 4 * 1024 * 1024,
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
+            client_tls: false,
+            peer_tls: None,
             drain_timeout: Duration::from_secs(5),
             auth: Default::default(),
             mesh: server::config::Mesh::default(),

@@ -81,7 +81,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
                     Poll::Pending => return self.alarm.poll(context),
                 }
             }
-            Pin::new(&mut self.stream).poll_flush(context)
+            match Pin::new(&mut self.stream).poll_flush(context) {
+                Poll::Pending => self.alarm.poll(context),
+                flushed => flushed,
+            }
         })
         .await?;
         self.out.clear();

@@ -56,7 +56,8 @@ fn every_listen_url_gets_a_listener() {
     let line = "--listen-client-urls http://127.0.0.1:1111,http://[::1]:1112 \
                 --listen-metrics-urls http://localhost:1113";
     let checked = translated(line).unwrap();
-    let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+    let texts =
+        |listened: &[Listen]| listened.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>();
     assert_eq!(texts(&checked.client_addrs), ["127.0.0.1:1111", "[::1]:1112"]);
     assert_eq!(texts(&checked.metrics_addrs), ["127.0.0.1:1113"]);
 }
@@ -87,8 +88,16 @@ fn what_has_no_effect_is_named_once() {
 #[test]
 fn what_cannot_be_honoured_is_refused_with_a_reason() {
     let table = [
-        ("--cert-file server.crt", "--cert-file cannot be honoured: TLS"),
-        ("--auto-tls", "--auto-tls cannot be honoured: TLS"),
+        ("--auto-tls", "--auto-tls cannot be honoured: no certificates are made"),
+        ("--listen-client-urls https://127.0.0.1:1", "a client URL is https, and --cert-file"),
+        ("--listen-peer-urls https://127.0.0.1:1", "a peer URL is https, and --peer-cert-file"),
+        ("--initial-cluster default=https://127.0.0.1:2380", "all be http or all https"),
+        ("--tls-min-version TLS1.0", "it must be TLS1.2 or TLS1.3"),
+        ("--tls-max-version TLS1.2", "TLS1.3 is always spoken"),
+        (
+            "--listen-client-urls https://127.0.0.1:1 --cert-file a --key-file b --client-cert-auth",
+            "client-cert-auth (from --client-cert-auth) is given without trusted-ca-file",
+        ),
         ("--discovery http://d", "list the members in --initial-cluster"),
         ("--force-new-cluster", "--force-new-cluster cannot be honoured"),
         ("--config-file x.yaml", "the file is not read"),
@@ -129,4 +138,31 @@ fn nothing_is_compacted_by_itself_unless_etcd_would() {
     assert!(problems(&format!("{revisions} 5m")).contains("not a number of revisions"));
     assert!(problems("--auto-compaction-mode weekly --auto-compaction-retention 1").contains("periodic"));
     assert!(problems("--auto-compaction-retention soon").contains("not a duration"));
+}
+
+#[test]
+fn an_https_url_takes_its_files_and_without_one_they_have_no_effect() {
+    let files = "--cert-file c --key-file k --trusted-ca-file a --client-cert-auth";
+    let sealed = translated(&format!(
+        "{files} --listen-client-urls https://127.0.0.1:1,http://127.0.0.1:2 \
+         --advertise-client-urls https://127.0.0.1:1 --tls-min-version TLS1.3"
+    ))
+    .unwrap();
+    assert_eq!(sealed.client_addrs.iter().map(|listen| listen.sealed).collect::<Vec<_>>(), [true, false]);
+    assert!(sealed.config.client_tls);
+    let tls = sealed.tls.unwrap();
+    assert_eq!((tls.names_users, tls.min), (true, tls::MinVersion::Tls13));
+    assert_eq!(tls.files.ca.as_deref(), Some("a".as_ref()));
+
+    let plain = translated(&format!("{files} --peer-cert-file x")).unwrap();
+    assert!(plain.tls.is_none() && plain.config.peer_tls.is_none());
+    assert_eq!(plain.warnings.len(), 2, "{:?}", plain.warnings);
+
+    let peers = translated(
+        "--listen-peer-urls https://127.0.0.1:3 --initial-advertise-peer-urls https://127.0.0.1:3 \
+         --initial-cluster default=https://127.0.0.1:3 --peer-cert-file c --peer-key-file k \
+         --peer-trusted-ca-file a --peer-client-cert-auth",
+    )
+    .unwrap();
+    assert_eq!(peers.config.peer_tls.unwrap().ca, std::path::Path::new("a"));
 }

@@ -96,7 +96,7 @@ impl Restore {
             let (name, address) = text
                 .split_once('=')
                 .ok_or_else(|| Error::Usage(format!("\"{text}\" is not NAME=HOST:PORT")))?;
-            let peer_addr = address.strip_prefix("http://").unwrap_or(address).to_owned();
+            let peer_addr = address.split_once("://").map_or(address, |(_, place)| place).to_owned();
             Ok(Member { name: name.to_owned(), peer_addr })
         };
         self.initial_cluster.iter().map(parse).collect()

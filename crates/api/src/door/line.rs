@@ -1,0 +1,100 @@
+//! The bytes of a connection: as the socket has them, or inside TLS.
+//! Which of the two is decided once, before anything is read; the way without TLS costs one look at that.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
+
+/// For the whole handshake, however slowly its bytes come.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub enum Line {
+    Plain(TcpStream),
+    Sealed(Box<TlsStream<TcpStream>>),
+}
+
+impl Line {
+    /// The handshake, with whoever is on the other side.
+    pub async fn seal(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<Line> {
+        // Boxed, so that connections without TLS do not carry room for it.
+        let handshake = Box::pin(TlsAcceptor::from(config).accept(stream));
+        let sealed = timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(Line::Sealed(Box::new(sealed)))
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        match self {
+            Line::Plain(stream) => stream,
+            Line::Sealed(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// The name on the certificate that the other side has shown, if one was asked for.
+    pub fn certified_name(&self) -> Option<String> {
+        match self {
+            Line::Plain(_) => None,
+            Line::Sealed(stream) => {
+                let certificates = stream.get_ref().1.peer_certificates()?;
+                tls::common_name(certificates.first()?)
+            }
+        }
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Plain(stream) => Pin::new(stream).poll_read(cx, into),
+            Line::Sealed(stream) => Pin::new(stream).poll_read(cx, into),
+        }
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Line::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Line::Sealed(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Line::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+            Line::Sealed(stream) => Pin::new(stream).poll_write_vectored(cx, parts),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Line::Plain(stream) => stream.is_write_vectored(),
+            Line::Sealed(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Line::Sealed(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Line::Sealed(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

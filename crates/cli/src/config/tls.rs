@@ -1,0 +1,83 @@
+//! What the settings say about TLS: what is shown to clients and to peers, whom they must convince, and what of that
+//! does not fit together. Texts go in; files come out that somebody else opens, or sentences.
+
+use crate::config::setting::Id;
+use crate::config::values::Values;
+use server::Config;
+use std::path::PathBuf;
+use tls::{Files, MinVersion, PeerFiles};
+
+/// TLS on the ports for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientTls {
+    pub files: Files,
+    pub min: MinVersion,
+    /// Whether the name on a client's certificate is that of a user.
+    pub names_users: bool,
+}
+
+pub fn clients(values: &Values) -> Option<ClientTls> {
+    let files = Files {
+        cert: path(values, Id::CertFile)?,
+        key: path(values, Id::KeyFile)?,
+        ca: path(values, Id::TrustedCaFile),
+        crl: path(values, Id::ClientCrlFile),
+    };
+    let min = match values.text(Id::TlsMinVersion) {
+        "1.2" => MinVersion::Tls12,
+        _ => MinVersion::Tls13,
+    };
+    Some(ClientTls { files, min, names_users: values.text(Id::ClientCertAuth) == "true" })
+}
+
+pub fn peers(values: &Values) -> Option<PeerFiles> {
+    Some(PeerFiles {
+        cert: path(values, Id::PeerCertFile)?,
+        key: path(values, Id::PeerKeyFile)?,
+        ca: path(values, Id::PeerTrustedCaFile)?,
+        crl: path(values, Id::PeerCrlFile),
+    })
+}
+
+fn path(values: &Values, id: Id) -> Option<PathBuf> {
+    Some(values.text(id)).filter(|text| !text.is_empty()).map(PathBuf::from)
+}
+
+/// Whatever is given needs what stands behind it.
+const NEEDS: [(Id, &[Id]); 9] = [
+    (Id::CertFile, &[Id::KeyFile]),
+    (Id::KeyFile, &[Id::CertFile]),
+    (Id::TrustedCaFile, &[Id::CertFile]),
+    (Id::ClientCertAuth, &[Id::TrustedCaFile]),
+    (Id::ClientCrlFile, &[Id::TrustedCaFile]),
+    (Id::PeerCertFile, &[Id::PeerKeyFile, Id::PeerTrustedCaFile]),
+    (Id::PeerKeyFile, &[Id::PeerCertFile]),
+    (Id::PeerTrustedCaFile, &[Id::PeerCertFile]),
+    (Id::PeerCrlFile, &[Id::PeerTrustedCaFile]),
+];
+
+pub fn problems(values: &Values, config: &Config) -> Vec<String> {
+    let is_given = |id: Id| !matches!(values.text(id), "" | "false");
+    let mut problems = vec![];
+    for (id, needed) in NEEDS.iter().filter(|(id, _)| is_given(*id)) {
+        for missing in needed.iter().filter(|id| !is_given(**id)) {
+            problems.push(format!(
+                "{} (from {}) is given without {}; both are needed",
+                id.setting().name,
+                values.get(*id).origin,
+                missing.setting().name,
+            ));
+        }
+    }
+    let sealed = [Id::CertFile, Id::PeerCertFile].into_iter().find(|id| is_given(*id));
+    if let Some(id) = sealed.filter(|_| config.shares_a_port()) {
+        problems.push(format!(
+            "client-addr and peer-addr are both {}, and {} (from {}) is given; with TLS, clients and peers each need a \
+             port of their own",
+            config.client_addr,
+            id.setting().name,
+            values.get(id).origin,
+        ));
+    }
+    problems
+}

@@ -1,0 +1,206 @@
+//! A connection to another node before and while it is a stream: as the socket has it, or inside TLS.
+//! Bytes go in and come out on either side, by a thread each: what is written is sealed and what is read is opened by one
+//! session, which is held for that alone and never while the socket is waited for. Without TLS nothing lies between the
+//! caller and the socket.
+
+use rustls::{ClientConnection, Connection, ServerConnection};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tls::{PeerConfigs, Peers};
+
+const READ_BYTES: usize = 64 * 1024;
+/// So much is sealed at a time, so that a large envelope does not lie in memory once more.
+const SEAL_BYTES: usize = 64 * 1024;
+
+pub(super) struct Wire {
+    stream: TcpStream,
+    seal: Option<Seal>,
+}
+
+/// The session of a connection inside TLS, for those who read and those who write.
+#[derive(Clone)]
+pub(super) struct Seal(Arc<Session>);
+
+struct Session {
+    session: Mutex<Connection>,
+    /// Only whoever reads has it, and may wait with it.
+    sealed: Mutex<Sealed>,
+}
+
+/// What has come, and is not opened yet.
+#[derive(Default)]
+struct Sealed {
+    bytes: Vec<u8>,
+    opened: usize,
+}
+
+impl Wire {
+    /// To the node at `address`, which must show that it is reached there.
+    pub fn dial(
+        stream: TcpStream,
+        tls: Option<&Peers>,
+        address: &str,
+        timeout: Duration,
+    ) -> io::Result<Wire> {
+        let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
+        let name = PeerConfigs::name_of(address);
+        let name = name.ok_or_else(|| io::Error::other("no certificate can name this address"))?;
+        let session = ClientConnection::new(tls.configs().dial, name).map_err(io::Error::other)?;
+        Wire::sealed(stream, session.into(), timeout)
+    }
+
+    pub fn accept(stream: TcpStream, tls: Option<&Peers>, timeout: Duration) -> io::Result<Wire> {
+        let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
+        let session = ServerConnection::new(tls.configs().accept).map_err(io::Error::other)?;
+        Wire::sealed(stream, session.into(), timeout)
+    }
+
+    fn sealed(stream: TcpStream, mut session: Connection, timeout: Duration) -> io::Result<Wire> {
+        session.set_buffer_limit(None);
+        stream.set_write_timeout(Some(timeout))?;
+        shake_hands(&mut session, &stream, Instant::now() + timeout)?;
+        let session = Session { session: Mutex::new(session), sealed: Mutex::default() };
+        Ok(Wire { stream, seal: Some(Seal(Arc::new(session))) })
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub fn seal(&self) -> Option<&Seal> {
+        self.seal.as_ref()
+    }
+
+    /// Whether the other side may be the node that is reached at this address. In the clear, everybody may.
+    pub fn speaks_for(&self, address: &str) -> bool {
+        self.seal.as_ref().is_none_or(|seal| {
+            let session = seal.lock();
+            Peers::speaks_for(session.peer_certificates().unwrap_or_default(), address)
+        })
+    }
+
+    pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(seal) = &self.seal else { return (&mut &self.stream).write_all(bytes) };
+        let mut sealed = Vec::new();
+        seal.seal(bytes, &mut sealed)?;
+        (&mut &self.stream).write_all(&sealed)
+    }
+
+    /// Like `read_exact`, but a sender that drips single bytes does not win more time.
+    pub fn read_exact_by(&self, mut into: &mut [u8], deadline: Instant) -> io::Result<()> {
+        while !into.is_empty() {
+            self.stream.set_read_timeout(Some(left_until(deadline)?))?;
+            match (&mut &*self).read(into) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => into = &mut into[read..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Read for &Wire {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &self.seal {
+            None => (&mut &self.stream).read(into),
+            Some(seal) => seal.read(&self.stream, into),
+        }
+    }
+}
+
+impl Seal {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.0.session.lock().expect("no thread panics while it holds a session")
+    }
+
+    /// Appends what stands for these bytes inside TLS, and whatever else the session has to say.
+    pub fn seal(&self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        let mut session = self.lock();
+        for part in bytes.chunks(SEAL_BYTES) {
+            session.writer().write_all(part)?;
+            while session.wants_write() {
+                session.write_tls(out)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, mut stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+        let mut sealed = self.0.sealed.lock().expect("no thread panics while it reads");
+        loop {
+            if let Some(read) = self.open(&mut sealed, into)? {
+                return Ok(read);
+            }
+            sealed.bytes.resize(READ_BYTES, 0);
+            sealed.opened = 0;
+            let read = stream.read(&mut sealed.bytes);
+            sealed.bytes.truncate(*read.as_ref().unwrap_or(&0));
+            if read? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// `None` when more must come first. The session is given no more before what it has opened is taken.
+    fn open(&self, sealed: &mut Sealed, into: &mut [u8]) -> io::Result<Option<usize>> {
+        let mut session = self.lock();
+        loop {
+            match session.reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read.map(Some),
+            }
+            let mut rest = &sealed.bytes[sealed.opened..];
+            if rest.is_empty() {
+                return Ok(None);
+            }
+            sealed.opened += session.read_tls(&mut rest)?;
+            session.process_new_packets().map_err(broken)?;
+        }
+    }
+}
+
+/// By the deadline, however slowly the other side's bytes come.
+fn shake_hands(session: &mut Connection, mut stream: &TcpStream, deadline: Instant) -> io::Result<()> {
+    while session.is_handshaking() {
+        send(session, stream)?;
+        if !session.is_handshaking() {
+            break;
+        }
+        stream.set_read_timeout(Some(left_until(deadline)?))?;
+        match session.read_tls(&mut stream) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if let Err(error) = session.process_new_packets() {
+            // The other side is told why, if it listens.
+            let _ = send(session, stream);
+            return Err(broken(error));
+        }
+    }
+    send(session, stream)
+}
+
+fn send(session: &mut Connection, mut stream: &TcpStream) -> io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(&mut stream)?;
+    }
+    Ok(())
+}
+
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+fn broken(error: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

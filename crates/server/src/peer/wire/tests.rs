@@ -1,0 +1,109 @@
+use super::*;
+use std::net::TcpListener;
+use std::path::Path;
+use std::thread;
+use tls::PeerFiles;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn certified(name: &str, ca: &str) -> Peers {
+    let pem = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/pem").join(name);
+    let (cert, key) = (pem(&format!("{name}.pem")), pem(&format!("{name}.key")));
+    Peers::open(PeerFiles { cert, key, ca: pem(ca), crl: None }).unwrap()
+}
+
+/// Whether a byte gets from the one who is dialled to the one who dials, as each of them sees it.
+fn connect(dialler: &Peers, acceptor: &Peers) -> (bool, bool) {
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listen.local_addr().unwrap();
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| {
+            let wire = Wire::accept(listen.accept().unwrap().0, Some(acceptor), PATIENCE);
+            wire.and_then(|wire| wire.write_all(&[0])).is_ok()
+        });
+        let stream = TcpStream::connect(address).unwrap();
+        let dialled = Wire::dial(stream, Some(dialler), &address.to_string(), PATIENCE);
+        // Who is refused hears it with the first bytes.
+        let heard = dialled.and_then(|wire| wire.read_exact_by(&mut [0], Instant::now() + PATIENCE)).is_ok();
+        (heard, accepted.join().unwrap())
+    })
+}
+
+fn pair() -> (Wire, Wire) {
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (one, other) = (certified("peer", "ca.pem"), certified("peer", "ca.pem"));
+    let address = listen.local_addr().unwrap();
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| Wire::accept(listen.accept().unwrap().0, Some(&other), PATIENCE));
+        let stream = TcpStream::connect(address).unwrap();
+        let dialled = Wire::dial(stream, Some(&one), &address.to_string(), PATIENCE);
+        (dialled.unwrap(), accepted.join().unwrap().unwrap())
+    })
+}
+
+#[test]
+fn what_is_written_on_one_side_is_read_on_the_other_in_both_directions_at_once() {
+    let (one, other) = pair();
+    let bytes = |seed: u8| (0..3_000_000u32).map(|nth| (nth % 251) as u8 ^ seed).collect::<Vec<u8>>();
+    thread::scope(|scope| {
+        for (from, to, seed) in [(&one, &other, 1), (&other, &one, 2)] {
+            scope.spawn(move || {
+                for part in bytes(seed).chunks(77_777) {
+                    from.write_all(part).unwrap();
+                }
+            });
+            scope.spawn(move || {
+                let mut heard = vec![0; 3_000_000];
+                for part in heard.chunks_mut(12_345) {
+                    to.read_exact_by(part, Instant::now() + PATIENCE).unwrap();
+                }
+                assert!(heard == bytes(seed), "bytes arrive as they were sent");
+            });
+        }
+    });
+    drop(one);
+    let ended = other.read_exact_by(&mut [0], Instant::now() + PATIENCE).unwrap_err();
+    assert!(matches!(ended.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset), "{ended}");
+}
+
+#[test]
+fn whoever_is_not_vouched_for_as_a_peer_is_refused_on_either_side() {
+    let peer = certified("peer", "ca.pem");
+    for (name, ca) in [
+        // A client's certificate, of the same authority.
+        ("alice", "ca.pem"),
+        ("expired", "ca.pem"),
+        ("stranger", "ca.pem"),
+    ] {
+        assert_eq!(connect(&certified(name, ca), &peer), (false, false), "{name} dials");
+        assert_eq!(connect(&peer, &certified(name, ca)), (false, false), "{name} is dialled");
+    }
+    assert_eq!(connect(&peer, &certified("peer", "other-ca.pem")), (false, false), "who believes others");
+    assert_eq!(connect(&peer, &peer), (true, true));
+}
+
+#[test]
+fn a_certificate_speaks_for_the_addresses_that_it_names() {
+    let outcome = connect(&certified("peer", "ca.pem"), &certified("elsewhere", "ca.pem"));
+    assert_eq!(outcome, (false, false), "it is not who is meant to be there");
+    let (_one, other) = pair();
+    assert!(
+        other.speaks_for("127.0.0.1:2380") && other.speaks_for("localhost:1") && other.speaks_for("[::1]:1")
+    );
+    for address in ["192.0.2.1:2380", "example.com:2380", "", ":", "a b:1"] {
+        assert!(!other.speaks_for(address), "{address}");
+    }
+}
+
+#[test]
+fn plain_words_and_half_a_handshake_end_by_the_deadline() {
+    let acceptor = certified("peer", "ca.pem");
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap();
+    for (words, timeout) in
+        [(&b"ALTHINGP and more of it"[..], PATIENCE), (&[22, 3, 1], Duration::from_millis(50))]
+    {
+        let mut stream = TcpStream::connect(listen.local_addr().unwrap()).unwrap();
+        stream.write_all(words).unwrap();
+        assert!(Wire::accept(listen.accept().unwrap().0, Some(&acceptor), timeout).is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! What a port for clients shows them and asks of them.
+//! Files go in; the configuration for the next handshake comes out. With authorities, a client without a certificate of
+//! theirs is not let in; nothing of a session outlives its connection, so that every handshake verifies anew.
+
+use crate::files::{self, Files};
+use crate::reload::{LOOK_EVERY, Reloading};
+use crate::{Error, certificate, provider};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ServerConfig, SupportedProtocolVersion};
+use std::sync::Arc;
+
+/// In the order in which we would rather speak them.
+const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// The oldest version of TLS that is spoken. etcd's own clients up to 3.5 do not speak 1.3; of 1.2 the library speaks only
+/// what has forward secrecy and authenticated ciphers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MinVersion {
+    Tls12,
+    Tls13,
+}
+
+pub struct Server {
+    made: Reloading<Made>,
+}
+
+struct Made {
+    config: Arc<ServerConfig>,
+    /// In seconds since 1970.
+    expiry: Option<u64>,
+}
+
+impl Server {
+    pub fn open(files: Files, min: MinVersion) -> Result<Server, Error> {
+        let paths = files.paths();
+        let made = Reloading::new(paths, LOOK_EVERY, Box::new(move || make(&files, min)))?;
+        Ok(Server { made })
+    }
+
+    /// For the next connection.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        self.made.get().config.clone()
+    }
+
+    /// When the certificate that is shown ends, in seconds since 1970.
+    pub fn expiry(&self) -> Option<u64> {
+        self.made.get().expiry
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Server")
+    }
+}
+
+fn make(files: &Files, min: MinVersion) -> Result<Made, Error> {
+    let versions: &[&SupportedProtocolVersion] = match min {
+        MinVersion::Tls12 => &[&TLS13, &TLS12],
+        MinVersion::Tls13 => &[&TLS13],
+    };
+    let chain = files::chain(&files.cert)?;
+    let expiry = certificate::expiry(&chain[0]);
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(versions)
+        .expect("the provider has algorithms for both versions");
+    let builder = match &files.ca {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let mut verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(files::roots(ca)?), provider());
+            if let Some(crl) = &files.crl {
+                verifier = verifier.with_crls(files::revoked(crl)?).allow_unknown_revocation_status();
+            }
+            let verifier = verifier.build();
+            builder.with_client_cert_verifier(verifier.map_err(|reason| files::unusable(ca, reason))?)
+        }
+    };
+    let mut config = builder
+        .with_single_cert(chain, files::key(&files.key)?)
+        .map_err(|reason| files::unusable(&files.cert, reason))?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Made { config: Arc::new(config), expiry })
+}
