@@ -215,6 +215,14 @@ mutants! {
     LastWriteSentEarly = "last-write-sent-early",
     /// What loses a conflict goes without a trace.
     LoserNotKept = "loser-not-kept",
+    /// What an actor had counted earlier, when it comes again or late, counts once more.
+    DeltasAddedUp = "deltas-added-up",
+    /// The log of a node is cut when one region has it, and the others are told that they have it too.
+    LogCutInSilence = "log-cut-in-silence",
+    /// A region votes for another owner of keys although it has heard of the one they have.
+    HomePromiseForgotten = "home-promise-forgotten",
+    /// The owner of keys goes on whether other regions confirm it or not.
+    HomeUnconfirmed = "home-unconfirmed",
     /// What was admitted under an older auth revision is carried out nevertheless.
     AuthRevisionUnchecked = "auth-revision-unchecked",
     /// Whoever may read or write the first key of a range may do so with the whole.
@@ -270,6 +278,8 @@ impl Mutant {
         Mutant::RegionsNotCounted,
         Mutant::LastWriteSentEarly,
         Mutant::LoserNotKept,
+        Mutant::HomePromiseForgotten,
+        Mutant::HomeUnconfirmed,
     ];
 
     /// Those of the mesh that show only over real files.
@@ -280,6 +290,17 @@ impl Mutant {
         Mutant::LifeNameRepeated,
         Mutant::IdentityNotDurable,
         Mutant::TopologyNotDurable,
+    ];
+
+    /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.
+    pub const OF_REGIONS: &'static [Mutant] = &[
+        Mutant::RegionsNotCompared,
+        Mutant::DeltasAddedUp,
+        Mutant::LogCutInSilence,
+        Mutant::StoredBeforePersist,
+        Mutant::LoserNotKept,
+        Mutant::TokenIgnored,
+        Mutant::EvictedWaitedFor,
     ];
 }
 

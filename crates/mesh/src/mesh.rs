@@ -5,6 +5,7 @@
 
 mod abroad;
 mod adopt;
+mod bundle;
 mod custom;
 mod exchange;
 mod forward;
@@ -332,7 +333,7 @@ impl Mesh {
         }
         match frame {
             Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
-            Frame::Forwarded { ask, reply } => self.step_forwarded(t, from, ask, *reply),
+            Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
@@ -437,7 +438,13 @@ impl Mesh {
                 let reply = self.present(t, reply);
                 t.out.replies.push((token, reply));
             }
-            Client::Peer(node, ask) => self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply) }),
+            Client::Peer(node, ask) => {
+                let reached = match &reply {
+                    Reply::Written(record) => self.abroad.reached(record.header.dot),
+                    _ => Vec::new(),
+                };
+                self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply), reached });
+            }
             Client::Part(batch, idx) => {
                 let reply = self.present(t, reply);
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {

@@ -7,6 +7,7 @@ pub(crate) mod board;
 mod decide;
 mod enrol;
 pub mod handle;
+pub(crate) mod homes;
 mod lane;
 pub(crate) mod log;
 pub(crate) mod metrics;
@@ -21,6 +22,7 @@ use crate::queue::Queue;
 use crate::seat::Seat;
 use atlas::Atlas;
 use board::Board;
+use homes::Tenures;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ pub(crate) struct Desk {
     /// News for whoever looks for other regions' nodes: the table may be another.
     pub scout: Queue<()>,
     pub atlas: Atlas,
+    pub tenures: Tenures,
     /// The name of the region that this cluster is.
     pub region: String,
     /// How long a request may take that does not say.
@@ -54,6 +57,7 @@ impl Desk {
             board: Board::new(),
             scout: Queue::new(),
             atlas: Atlas::default(),
+            tenures: Tenures::default(),
             region: region.to_owned(),
             timeout,
         }

@@ -77,7 +77,7 @@ pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> 
 /// A tombstone is written whether or not the key is there: it may be on its way.
 pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&DELETE_PARAMS)?;
-    let write = write::plain(&asked, asked.key()?, Kind::Register, Op::Delete, None)?;
+    let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
     done(&rest, &asked, asked.key_text()?, write, "deleted").await
 }
 

@@ -8,6 +8,7 @@ use crate::mesh::node::Mail;
 use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
 use base::{Code, NodeId};
+use mesh::homes::Place;
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
 use mesh::{Dot, Region, RegionId, RegionState, Topology};
@@ -96,6 +97,11 @@ impl MeshHandle {
         let (asker, answer) = oneshot::channel();
         self.core.mesh.tell(Mail::Reached { dot, asker }, 0);
         answer.await.map_err(|_| Code::Stopped)
+    }
+
+    /// Whether this region may write keys with a leased home of its own now, as the owner of this epoch.
+    pub fn holds(&self, place: &Place, epoch: u64) -> bool {
+        self.core.mesh.tenures.holds(place, epoch, self.core.clock.now())
     }
 
     /// The name of a region, if this node knows it.

@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
+use crate::mesh::homes::Keeper;
 use crate::mesh::lane::Asker;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
@@ -25,6 +26,7 @@ use mesh::mesh::Note;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
+use mesh::steward::Word;
 use mesh::tidings::Tidings;
 use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
 use script::Scripts;
@@ -64,6 +66,11 @@ pub(crate) enum Mail {
     Tidings {
         from: NodeId,
         tidings: Tidings,
+    },
+    /// From whoever leads another region.
+    Word {
+        region: RegionId,
+        word: Word,
     },
     /// What the cluster has agreed on, from a member that holds it.
     Told(Vec<(String, Document)>),
@@ -133,6 +140,7 @@ pub(crate) struct Loop {
     out: Output,
     cutter: Cutter,
     decider: Decider,
+    keeper: Keeper,
     counts: Counts,
     /// Of the documents that the machine has been told.
     regions_version: u64,
@@ -160,6 +168,8 @@ impl Loop {
         let kept = kept_topology(&replayed, &view);
         let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
         let decider = Decider::new(core.clone(), &settings, life.life().incarnation);
+        let start = u64::from(life.life().incarnation) << 32 ^ life.life().boot;
+        let keeper = Keeper::new(core.clone(), settings.me, settings.region, start);
         let new = Loop {
             peers,
             machine: None,
@@ -176,6 +186,7 @@ impl Loop {
             out: Output::default(),
             cutter: Cutter::default(),
             decider,
+            keeper,
             counts: Counts::default(),
             regions_version: 0,
             handlers_version: 0,
@@ -242,6 +253,7 @@ impl Loop {
                 }
             }
             Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
+            Mail::Word { region, word } => self.keeper.hear(now.at, region, word),
             Mail::Told(documents) => {
                 if self.decider.be_told(documents) {
                     self.read_documents(now);
@@ -291,6 +303,7 @@ impl Loop {
         }
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
+        self.keeper.tick(now.at, &self.peers);
         if self.show_at <= now.at {
             self.show_at = now.at.after(SHOW_EVERY);
             self.show();

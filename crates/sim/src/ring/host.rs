@@ -25,6 +25,7 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 
 pub struct Host {
     pub node: NodeId,
+    pub region: RegionId,
     pub disk: SimDisk,
     pub process: Option<Process>,
     /// Counts starts and ends, so that what was planned for an earlier process is not done to this one.
@@ -62,9 +63,10 @@ pub struct Process {
 }
 
 impl Host {
-    pub fn new(node: NodeId, seed: u64) -> Host {
+    pub fn new(node: NodeId, region: RegionId, seed: u64) -> Host {
         Host {
             node,
+            region,
             disk: SimDisk::new(seed),
             process: None,
             life: 0,
@@ -102,7 +104,7 @@ impl Host {
             written: Vec::new(),
             flush: None,
             plan: None,
-            controller: Controller::new(RegionId::of("here")),
+            controller: Controller::new(self.region),
             tidings,
             tell_at: 0,
             callers: BTreeMap::new(),

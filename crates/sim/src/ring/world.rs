@@ -16,14 +16,14 @@ use mesh::plan::Plan;
 use mesh::record::Record;
 use mesh::request::{Reply, Request};
 use mesh::tidings::Tidings;
-use mesh::{Dot, Input, Output, Stamp};
+use mesh::{Dot, Input, Output, RegionId, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const MS: u64 = 1_000;
 const TICK: u64 = 20 * MS;
 const TELL_EVERY: u64 = 300 * MS;
 /// When a client gives up on an answer.
-const PATIENCE: u64 = 3 * TIMEOUT.as_micros() as u64;
+pub const PATIENCE: u64 = 3 * TIMEOUT.as_micros() as u64;
 const FIRST_WALL_MS: u64 = 1_700_000_000_000;
 
 pub enum Event {
@@ -113,7 +113,7 @@ impl World {
 
     pub fn add(&mut self, node: NodeId) {
         let seed = self.rng.next_u64();
-        self.hosts.insert(node, Host::new(node, seed));
+        self.hosts.insert(node, Host::new(node, RegionId::of("here"), seed));
         self.after(1, Event::Start(node));
     }
 
