@@ -99,7 +99,7 @@ mod tests {
                 old: Context::default(),
                 stamp: Stamp(seq),
                 at_ms: 5,
-                record: written.delta.encode(),
+                record: written.delta.as_ref().unwrap_or(&written.full).encode(),
             };
             entries.push((entry.clone(), entry.encode()));
             local = Some(written.full);
