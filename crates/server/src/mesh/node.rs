@@ -39,6 +39,10 @@ const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all mail is requests or frames, and each is moved a few times only"
+)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,
