@@ -239,8 +239,6 @@ mutants! {
     LossUnnoticed = "loss-unnoticed",
     /// The life of a node on a new disk has the name of the one before.
     LifeNameRepeated = "life-name-repeated",
-    /// Dots are given before the block that they are from is durably reserved.
-    IdentityNotDurable = "identity-not-durable",
     /// A node of the mesh says to follow a topology that its disk does not have yet.
     TopologyNotDurable = "topology-not-durable",
 }
@@ -288,7 +286,6 @@ impl Mutant {
         Mutant::LifeNotSynced,
         Mutant::LossUnnoticed,
         Mutant::LifeNameRepeated,
-        Mutant::IdentityNotDurable,
         Mutant::TopologyNotDurable,
     ];
 

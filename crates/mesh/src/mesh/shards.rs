@@ -19,8 +19,8 @@ use base::codec::Reader;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Rows that one tick looks at to build trees.
-const BUILD_ROWS: usize = 4_000;
+/// Rows that one tick looks at to build trees: few, for they come from the disk after a start, and requests wait.
+const BUILD_ROWS: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Shards {
