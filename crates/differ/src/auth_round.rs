@@ -8,8 +8,11 @@ use crate::auth::{AuthAsk, ROOT, USERS, add_user, grant_role};
 use crate::compare::Essence;
 use crate::dice::Dice;
 use crate::side::Side;
+use bytes::Bytes;
 use proto::etcdserverpb::request_op::Request as Op;
-use proto::etcdserverpb::{AuthenticateRequest, LeaseGrantRequest, PutRequest, RequestOp, TxnRequest};
+use proto::etcdserverpb::{
+    AuthenticateRequest, LeaseGrantRequest, PutRequest, RangeRequest, RequestOp, TxnRequest,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -38,11 +41,12 @@ struct AuthRound {
     step: u64,
     /// The last token of each user, on either side.
     tokens: BTreeMap<String, (Token, Token)>,
+    enabled: bool,
 }
 
 pub async fn run(theirs: Side, ours: Side, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
     let dice = Dice::new(seed);
-    let mut round = AuthRound { theirs, ours, dice, seed, step: 0, tokens: BTreeMap::new() };
+    let mut round = AuthRound { theirs, ours, dice, seed, step: 0, tokens: BTreeMap::new(), enabled: false };
     for ask in [add_user(ROOT.to_owned(), ROOT, false), grant_role(ROOT, ROOT), AuthAsk::Enable] {
         round.ask(&Who::Nobody, Ask::Auth(ask)).await?;
     }
@@ -76,7 +80,13 @@ impl AuthRound {
             }
             _ => {
                 let who = self.anybody();
-                let ask = self.about_keys();
+                // Whoever has said nothing may revoke leases in etcd (deviation 38).
+                let ask = match self.about_keys() {
+                    Ask::Revoke(_) if self.tokens_of(&who).0.is_none() => Ask::Range(self.range()),
+                    // And do nothing at all.
+                    Ask::Txn(txn) if txn == TxnRequest::default() => Ask::Range(self.range()),
+                    ask => ask,
+                };
                 self.ask(&who, ask).await
             }
         }
@@ -92,12 +102,22 @@ impl AuthRound {
 
     fn about_keys(&mut self) -> Ask {
         match self.dice.below(20) {
-            0..=7 => Ask::Range(self.dice.range()),
+            0..=7 => Ask::Range(self.range()),
             8..=13 => Ask::Put(self.dice.put()),
-            14..=15 => Ask::Delete(self.dice.delete()),
+            14..=15 => {
+                let mut delete = self.dice.delete();
+                straighten(&delete.key, &mut delete.range_end);
+                Ask::Delete(delete)
+            }
             16 => Ask::Revoke(self.dice.lease_id()),
             _ => Ask::Txn(plain(self.dice.txn(0))),
         }
+    }
+
+    fn range(&mut self) -> RangeRequest {
+        let mut range = self.dice.range();
+        straighten(&range.key, &mut range.range_end);
+        range
     }
 
     /// A token is what the next requests of this user are sent with.
@@ -118,20 +138,31 @@ impl AuthRound {
     }
 
     async fn ask(&mut self, who: &Who, ask: Ask) -> Outcome<()> {
-        (self.theirs.token, self.ours.token) = match who {
+        (self.theirs.token, self.ours.token) = self.tokens_of(who);
+        let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
+        if expected != found {
+            return Err(self.difference(who, &ask, expected.text, found.text));
+        }
+        match ask {
+            Ask::Auth(AuthAsk::Enable) if found.revision.is_some() => self.enabled = true,
+            Ask::Auth(AuthAsk::Disable) if found.revision.is_some() => self.enabled = false,
+            _ => {}
+        }
+        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
+        Ok(())
+    }
+
+    /// While auth is off nobody shows one: etcd 3.5.1 would refuse what it does not know (deviation 38).
+    fn tokens_of(&self, who: &Who) -> (Option<Token>, Option<Token>) {
+        match who {
+            _ if !self.enabled => (None, None),
             Who::Nobody => (None, None),
             Who::Nonsense => {
                 let token = Token::from_static("abcdefghijklmnop.1");
                 (Some(token.clone()), Some(token))
             }
             Who::User(name) => self.tokens.get(name).cloned().unzip(),
-        };
-        let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
-        if expected != found {
-            return Err(self.difference(who, &ask, expected.text, found.text));
         }
-        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
-        Ok(())
     }
 
     fn difference(
@@ -148,11 +179,20 @@ impl AuthRound {
 
 /// Within a transaction we also check the leases and the previous values of puts (deviation 38).
 fn plain(mut txn: TxnRequest) -> TxnRequest {
-    let settle = |op: &mut RequestOp| {
-        if let Some(Op::RequestPut(put)) = &mut op.request {
-            *put = PutRequest { lease: 0, prev_kv: false, ..std::mem::take(put) };
-        }
+    let settle = |op: &mut RequestOp| match &mut op.request {
+        Some(Op::RequestPut(put)) => *put = PutRequest { lease: 0, prev_kv: false, ..std::mem::take(put) },
+        Some(Op::RequestRange(range)) => straighten(&range.key, &mut range.range_end),
+        Some(Op::RequestDeleteRange(delete)) => straighten(&delete.key, &mut delete.range_end),
+        _ => {}
     };
+    txn.compare.iter_mut().for_each(|compare| straighten(&compare.key, &mut compare.range_end));
     txn.success.iter_mut().chain(&mut txn.failure).for_each(settle);
     txn
+}
+
+/// Whether a range that holds no key is permitted depends on the permissions there are in etcd; here it is (deviation 38).
+fn straighten(key: &Bytes, range_end: &mut Bytes) {
+    if *range_end <= *key && *range_end != "\0" {
+        *range_end = Bytes::new();
+    }
 }

@@ -49,6 +49,11 @@ impl Server {
 }
 
 impl Server {
+    /// It did not start: somebody else may have taken a port meanwhile.
+    pub fn is_over(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Where it listens, as a socket has it.
     pub fn address(&self) -> std::net::SocketAddr {
         let address = self.endpoint.strip_prefix("http://").and_then(|address| address.parse().ok());

@@ -174,6 +174,8 @@ async fn write(
     let mut is_within = false;
     loop {
         let bytes = tokio::select! {
+            // When the reader ends, so does the call; why it did is said first.
+            biased;
             word = to_say.recv() => match word {
                 Some(Word::Pong(payload)) => frame::pong(&payload),
                 Some(Word::Close(code)) => return send(to, &frame::close(code)).await,

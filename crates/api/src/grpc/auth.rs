@@ -56,9 +56,14 @@ impl AuthService {
 
     /// Only for those who may set one: hashing takes long.
     async fn hash(&self, metadata: &MetadataMap, password: String) -> Result<bytes::Bytes, Status> {
+        let handle = self.admit_root(metadata).await?;
+        handle.hash_password(password).await.map_err(refusal::render)
+    }
+
+    async fn admit_root(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
         let handle = who::admit(&self.handle, metadata).await?;
         handle.permit(server::Need::Root).await.map_err(refusal::render)?;
-        handle.hash_password(password).await.map_err(refusal::render)
+        Ok(handle)
     }
 }
 
@@ -106,9 +111,6 @@ impl Auth for AuthService {
         request: Request<AuthUserAddRequest>,
     ) -> Result<Response<AuthUserAddResponse>, Status> {
         let (metadata, _, AuthUserAddRequest { name: user, password, options }) = request.into_parts();
-        if user.is_empty() {
-            return Err(refusal::render(Code::UserEmpty));
-        }
         let password = match options.is_some_and(|options| options.no_password) {
             true => None,
             false => Some(self.hash(&metadata, password).await?),
@@ -222,7 +224,14 @@ impl Auth for AuthService {
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
         let (metadata, _, AuthRoleGrantPermissionRequest { name: role, perm }) = request.into_parts();
-        let permission = parse_permission(perm).map_err(refusal::render)?;
+        let permission = match parse_permission(perm) {
+            Ok(permission) => permission,
+            // Whoever may not grant any is told that first, as in etcd.
+            Err(code) => {
+                self.admit_root(&metadata).await?;
+                return Err(refusal::render(code));
+            }
+        };
         let header = self.change(&metadata, AuthCommand::RoleGrantPermission { role, permission }).await?;
         Ok(Response::new(AuthRoleGrantPermissionResponse { header }))
     }

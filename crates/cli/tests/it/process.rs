@@ -1,10 +1,11 @@
 //! Real `althing` processes for tests: started, waited for, signalled, and killed when the test ends.
 
 use crate::etcd::Etcd;
+use differ::server::Server;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +38,22 @@ pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// An etcd that answers. It is started again if somebody has taken one of its ports before it could.
+pub fn start_etcd(binary: &str, flags: &[&str]) -> Server {
+    let mut etcd = None;
+    until("etcd answers", || {
+        let server = etcd.get_or_insert_with(|| Server::etcd_with(Path::new(binary), flags).unwrap());
+        if server.is_over() {
+            etcd = None;
+            return None;
+        }
+        TcpStream::connect(server.address()).ok()?;
+        let read = http_at(server.address(), "POST", "/v3/kv/range", r#"{"key":"YQ=="}"#);
+        (read.status == 200).then_some(())
+    });
+    etcd.expect("it has answered")
 }
 
 /// What a member needs to be started, and started again.

@@ -1,13 +1,11 @@
 //! Tokens that are signed, as clients meet them: good on every member that has the key, and on an etcd that has it.
 
 use crate::auth::{CHEAP, gate, open_with_auth, token_of, v3, with_auth};
-use crate::process::{Member, Plan, althing, until};
+use crate::process::{Member, Plan, althing, start_etcd, until};
 use crate::rest::Rest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use differ::server::Server;
 use std::io::Write;
-use std::path::Path;
 
 const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../jwt/keys");
 const PUT: &str = r#"{"key":"YQ==","value":"YQ=="}"#;
@@ -106,13 +104,8 @@ fn etcd_and_we_read_each_others_tokens() {
         };
         let flag = signing(method, key, &public);
         let flags = ["--auth-token", &flag, "--bcrypt-cost", "4"];
-        let etcd = Server::etcd_with(Path::new(&binary), &flags[..2]).unwrap();
+        let etcd = start_etcd(&binary, &flags[..2]);
         let (theirs, member) = (Rest(etcd.address()), Plan::single().with(&flags).start_ready());
-        until("etcd listens", || std::net::TcpStream::connect(etcd.address()).ok());
-        until("etcd leads", || {
-            let read = theirs.call("POST", "/v3/kv/range", &[], br#"{"key":"YQ=="}"#);
-            (read.status == 200).then_some(())
-        });
         let ours = gate(&member);
         open_with_auth(theirs);
         open_with_auth(ours);

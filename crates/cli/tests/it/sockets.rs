@@ -1,11 +1,9 @@
 //! WebSocket in front of the JSON gateway: watches and keep-alives as a page would have them, and as etcd has them.
 
 use crate::auth::{CHEAP, gate, token_of, with_auth};
-use crate::process::{PATIENCE, Plan, http_at, until};
-use differ::server::Server;
+use crate::process::{PATIENCE, Plan, http_at, start_etcd};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 
 /// A client of its own, so that nothing of ours vouches for ours.
 struct Socket(TcpStream);
@@ -125,11 +123,7 @@ fn a_socket_watches_and_keeps_alive_as_etcds_does() {
         let _ = writeln!(std::io::stderr(), "SKIPPED comparing sockets with etcd: set ETCD to a binary");
         return;
     };
-    let etcd = Server::etcd(Path::new(&binary)).unwrap();
-    until("etcd listens", || TcpStream::connect(etcd.address()).ok());
-    until("etcd leads", || {
-        (http_at(etcd.address(), "POST", "/v3/kv/range", r#"{"key":"YQ=="}"#).status == 200).then_some(())
-    });
+    let etcd = start_etcd(&binary, &[]);
     assert_eq!(ours, conversation(etcd.address()));
 }
 
