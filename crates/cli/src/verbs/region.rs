@@ -83,7 +83,7 @@ impl Region {
             Region::Home { namespace, region, prefix, lease_ms, options } => {
                 let path = format!("/v1/namespaces/{namespace}/home");
                 let call = match region {
-                    None => Call::of_key("GET", &format!("{path}?prefix="), prefix),
+                    None => Call::new("GET", &path).query("prefix", (!prefix.is_empty()).then_some(prefix)),
                     Some(region) => {
                         let mut wanted = json!({ "region": region, "prefix": prefix });
                         if let Some(lease_ms) = lease_ms {
