@@ -11,6 +11,7 @@ mod fast;
 pub use fast::Fast;
 
 use crate::door::{Door, Guest};
+use crate::gateway::socket;
 use crate::rest::Quick;
 use crate::serve::{Error, Tls};
 use axum::Router;
@@ -122,8 +123,11 @@ async fn receive(
         Ok(Tongue::Http2 { input }) => Connection::new(guest, input, front, stopping).serve().await,
         Ok(Tongue::Http1) => {
             let unusual = match &front.quick {
-                None => Some(guest),
-                Some(quick) => quick.serve(guest, stopping).await,
+                None => without_sockets(guest, &front.router).await,
+                Some(quick) => quick.serve(guest, told(stopping)).await.map(|(mut guest, heard)| {
+                    guest.unread(heard);
+                    guest
+                }),
             };
             if let Some(guest) = unusual {
                 // The server of HTTP/1 is gone only when all are to go.
@@ -133,6 +137,13 @@ async fn receive(
         // It went away, or said nothing for too long.
         Err(_) => {}
     }
+}
+
+/// The guest, if it is not one that speaks WebSocket and has been served.
+async fn without_sockets(mut guest: Guest, router: &Router) -> Option<Guest> {
+    let said = socket::serve(&mut guest, router).await?;
+    guest.unread(said);
+    Some(guest)
 }
 
 impl Front {

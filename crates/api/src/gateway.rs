@@ -4,6 +4,7 @@
 
 mod answer;
 mod range;
+pub mod socket;
 mod streams;
 mod transcoder;
 

@@ -3,6 +3,7 @@
 
 mod alarm;
 pub mod auth;
+pub mod breadth;
 pub mod calls;
 pub mod cluster;
 pub mod election;

@@ -8,11 +8,13 @@ mod front;
 mod gateway;
 mod grpc;
 mod http;
+mod lanes;
 mod percent;
 mod rest;
 mod serve;
 
-pub use serve::{Error, Port, RestSettings, Settings, Tls, serve, serve_probes, serve_rest};
+pub use lanes::serve_rest;
+pub use serve::{Error, Port, RestSettings, Settings, Tls, serve, serve_probes};
 
 /// The release of etcd whose API is spoken; clients decide by it what they may ask for.
 pub const ETCD_VERSION: &str = "3.6.0";

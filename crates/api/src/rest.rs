@@ -65,12 +65,15 @@ struct Shared {
     mesh: MeshHandle,
     spaces: Spaces,
     settings: RestSettings,
+    served_from: HeaderValue,
 }
 
 impl Rest {
-    pub fn new(handle: Handle, settings: RestSettings) -> Rest {
-        let mesh = handle.mesh();
-        let shared = Shared { handle, mesh, spaces: Spaces::new(&settings.region), settings };
+    pub fn new(handle: Handle, mesh: MeshHandle, settings: RestSettings) -> Rest {
+        let spaces = Spaces::new(&settings.region);
+        let served_from = HeaderValue::try_from(&settings.region);
+        let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
+        let shared = Shared { handle, mesh, spaces, settings, served_from };
         Rest { shared: Arc::new(shared) }
     }
 
@@ -88,6 +91,11 @@ impl Rest {
 
     fn region(&self) -> &str {
         &self.shared.settings.region
+    }
+
+    /// The region as a header names it.
+    fn served_from(&self) -> &HeaderValue {
+        &self.shared.served_from
     }
 
     /// Where clients reach this API.

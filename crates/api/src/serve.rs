@@ -133,23 +133,17 @@ pub async fn serve_probes(
     front::serve(front, open(port.listener, &figures)?, shutdown).await
 }
 
-/// Serves the REST API of the mesh until `shutdown` ends, with probes and metrics beside it.
-pub async fn serve_rest(
-    handle: Handle,
-    port: Port,
-    settings: RestSettings,
-    shutdown: impl Future<Output = ()>,
-) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described(), false));
-    let views = http::Views { handle: handle.clone(), figures: figures.clone(), tls: port.tls.clone() };
-    let rest = Rest::new(handle, settings);
+/// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
+pub fn rest_front(handle: Handle, settings: RestSettings, figures: Arc<Figures>, tls: Option<Tls>) -> Front {
+    let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
+    let (mesh, postman) = handle.mesh().in_lane();
+    tokio::spawn(postman);
+    let rest = Rest::new(handle, mesh, settings);
     let quick = Some(Quick::new(rest.clone()));
-    let (door, tls) = (open(port.listener, &figures)?, port.tls);
-    let front = Front { router: rest::router(rest, views), fast: None, quick, peers: None, tls };
-    front::serve(front, door, shutdown).await
+    Front { router: rest::router(rest, views), fast: None, quick, peers: None, tls }
 }
 
-fn described() -> DescriptorPool {
+pub fn described() -> DescriptorPool {
     DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
 }
 

@@ -191,6 +191,8 @@ codes! {
     LawlessHandler = 114, InvalidArgument, "althing: the handler is not commutative, associative and idempotent";
     BadHandler = 115, InvalidArgument, "althing: malformed merge handler";
     UnknownConflict = 116, NotFound, "althing: no such conflict";
+    /// It owns the key, but its lease was not confirmed in time.
+    HomeUnconfirmed = 117, Unavailable, "althing: too few regions confirm that this is the home of the key";
     // Users, roles and permissions.
     RootUserMissing = 160, FailedPrecondition, "etcdserver: root user does not exist";
     RootRoleMissing = 161, FailedPrecondition, "etcdserver: root user does not have root role";
@@ -213,6 +215,8 @@ codes! {
     AuthOldRevision = 176, InvalidArgument, "etcdserver: revision of auth store is old";
     /// etcd has no code for it, and the words of its inner parts.
     NoPasswordUser = 177, Unknown, "auth: authentication failed, password was given for no password user";
+    /// Tokens are signed, and this member can read them only.
+    VerifyOnly = 179, Unknown, "auth: token signing attempted with verify-only key";
     AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }
 

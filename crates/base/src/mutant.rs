@@ -129,7 +129,7 @@ mutants! {
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
     LeadsBeforeItsVote = "leads-before-its-vote",
-    /// A member stands for election though its log holds a change of the cluster that it does not count by.
+    /// A member stands for election on a configuration although its log says that the next one is committed.
     StandsOnOldConfig = "stands-on-old-config",
     /// Who was removed still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
@@ -157,6 +157,8 @@ mutants! {
     HandOverLost = "hand-over-lost",
     /// A fence holds, whatever its token.
     StaleFenceAccepted = "stale-fence-accepted",
+    /// A fenced write that is sent again is judged by the lock's holder of then.
+    FencedRetryJudgedAgain = "fenced-retry-judged-again",
     /// The second in the queue is told that it holds the lock.
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
@@ -213,6 +215,14 @@ mutants! {
     LastWriteSentEarly = "last-write-sent-early",
     /// What loses a conflict goes without a trace.
     LoserNotKept = "loser-not-kept",
+    /// What an actor had counted earlier, when it comes again or late, counts once more.
+    DeltasAddedUp = "deltas-added-up",
+    /// The log of a node is cut when one region has it, and the others are told that they have it too.
+    LogCutInSilence = "log-cut-in-silence",
+    /// A region votes for another owner of keys although it has heard of the one they have.
+    HomePromiseForgotten = "home-promise-forgotten",
+    /// The owner of keys goes on whether other regions confirm it or not.
+    HomeUnconfirmed = "home-unconfirmed",
     /// What was admitted under an older auth revision is carried out nevertheless.
     AuthRevisionUnchecked = "auth-revision-unchecked",
     /// Whoever may read or write the first key of a range may do so with the whole.
@@ -229,6 +239,10 @@ mutants! {
     LossUnnoticed = "loss-unnoticed",
     /// The life of a node on a new disk has the name of the one before.
     LifeNameRepeated = "life-name-repeated",
+    /// Dots are given before the block that they are from is durably reserved.
+    IdentityNotDurable = "identity-not-durable",
+    /// A node of the mesh says to follow a topology that its disk does not have yet.
+    TopologyNotDurable = "topology-not-durable",
 }
 
 impl Mutant {
@@ -264,11 +278,30 @@ impl Mutant {
         Mutant::RegionsNotCounted,
         Mutant::LastWriteSentEarly,
         Mutant::LoserNotKept,
+        Mutant::HomePromiseForgotten,
+        Mutant::HomeUnconfirmed,
     ];
 
     /// Those of the mesh that show only over real files.
-    pub const OF_RING: &'static [Mutant] =
-        &[Mutant::FlushOverstated, Mutant::LifeNotSynced, Mutant::LossUnnoticed, Mutant::LifeNameRepeated];
+    pub const OF_RING: &'static [Mutant] = &[
+        Mutant::FlushOverstated,
+        Mutant::LifeNotSynced,
+        Mutant::LossUnnoticed,
+        Mutant::LifeNameRepeated,
+        Mutant::IdentityNotDurable,
+        Mutant::TopologyNotDurable,
+    ];
+
+    /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.
+    pub const OF_REGIONS: &'static [Mutant] = &[
+        Mutant::RegionsNotCompared,
+        Mutant::DeltasAddedUp,
+        Mutant::LogCutInSilence,
+        Mutant::StoredBeforePersist,
+        Mutant::LoserNotKept,
+        Mutant::TokenIgnored,
+        Mutant::EvictedWaitedFor,
+    ];
 }
 
 #[cfg(feature = "mutants")]

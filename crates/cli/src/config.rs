@@ -8,4 +8,5 @@ pub mod inherited;
 pub mod print;
 pub mod setting;
 pub mod tls;
+pub mod tokens;
 pub mod values;

@@ -183,8 +183,9 @@ impl Ports {
             tasks.spawn(async move { Ok(api::serve(handle, port, settings, stopped).await?) });
         }
         if let Some(port) = self.rest {
-            let (handle, rest, stopped) = (handle.clone(), rest.clone(), told(stopped.clone()));
-            tasks.spawn(async move { Ok(api::serve_rest(handle, port, rest, stopped).await?) });
+            let (handle, rest, stopped) = (handle.clone(), rest.clone(), stopped.clone());
+            let shutdown = move || told(stopped.clone());
+            tasks.spawn_blocking(move || Ok(api::serve_rest(handle, port, rest, shutdown)?));
         }
         for port in self.metrics {
             let (handle, stopped) = (handle.clone(), told(stopped.clone()));

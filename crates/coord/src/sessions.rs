@@ -3,6 +3,7 @@
 //! A session is a lease: its table comes with the first request and goes with the lease, in the same step. Of each
 //! session the last answers are kept; below them nothing is known any more, so nothing is carried out.
 
+use crate::command::Command;
 use crate::kept::{self, Answer};
 use crate::leases::Leases;
 use crate::once::{Once, RequestId};
@@ -46,7 +47,8 @@ impl Sessions {
         if leases.get(session).is_none() && !planted(Mutant::UnknownSessionServed) {
             return Some(Err(Code::SessionUnknown));
         }
-        if planted(Mutant::RetryCarriedOutAgain) {
+        let is_fenced = matches!(once.command(), Command::Fenced(_));
+        if planted(Mutant::RetryCarriedOutAgain) || is_fenced && planted(Mutant::FencedRetryJudgedAgain) {
             return None;
         }
         let session = self.by_lease.get(&session)?;

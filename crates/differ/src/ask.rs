@@ -1,5 +1,6 @@
 //! One thing to ask of both servers.
 
+use crate::auth::AuthAsk;
 use bytes::Bytes;
 use proto::etcdserverpb::{
     CompactionRequest, DeleteRangeRequest, LeaseGrantRequest, LeaseTimeToLiveRequest, PutRequest,
@@ -18,6 +19,7 @@ pub enum Ask {
     KeepAlive(i64),
     TimeToLive(LeaseTimeToLiveRequest),
     Leases,
+    Auth(AuthAsk),
     /// Bytes that no honest client would send; only the code of the refusal is compared.
     Malformed {
         path: &'static str,

@@ -2,7 +2,12 @@
 
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
-    CompactionResponse, DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
+    AuthDisableResponse, AuthEnableResponse, AuthRoleAddResponse, AuthRoleDeleteResponse,
+    AuthRoleGetResponse, AuthRoleGrantPermissionResponse, AuthRoleListResponse,
+    AuthRoleRevokePermissionResponse, AuthStatusResponse, AuthUserAddResponse,
+    AuthUserChangePasswordResponse, AuthUserDeleteResponse, AuthUserGetResponse, AuthUserGrantRoleResponse,
+    AuthUserListResponse, AuthUserRevokeRoleResponse, AuthenticateResponse, CompactionResponse,
+    DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
     LeaseRevokeResponse, LeaseTimeToLiveResponse, PutResponse, RangeResponse, ResponseHeader, TxnResponse,
     WatchResponse,
 };
@@ -47,6 +52,24 @@ answers! {
     LeaseGrantResponse;
     LeaseRevokeResponse;
     LeaseKeepAliveResponse;
+    AuthEnableResponse;
+    AuthDisableResponse;
+    AuthStatusResponse;
+    // Each gives a token of its own.
+    AuthenticateResponse { |answer| answer.token.truncate(0) };
+    AuthUserAddResponse;
+    AuthUserGetResponse;
+    AuthUserListResponse;
+    AuthUserDeleteResponse;
+    AuthUserChangePasswordResponse;
+    AuthUserGrantRoleResponse;
+    AuthUserRevokeRoleResponse;
+    AuthRoleAddResponse;
+    AuthRoleGetResponse;
+    AuthRoleListResponse;
+    AuthRoleDeleteResponse;
+    AuthRoleGrantPermissionResponse;
+    AuthRoleRevokePermissionResponse;
     // Two clocks, and keys in any order (deviation 21).
     LeaseTimeToLiveResponse { |answer| {
         answer.ttl = answer.ttl.signum();

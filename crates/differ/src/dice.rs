@@ -46,11 +46,11 @@ impl Dice {
         }
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.rng.between(0, n)
     }
 
-    fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
@@ -88,7 +88,7 @@ impl Dice {
         if self.one_in(8) { self.near_now() } else { 0 }
     }
 
-    fn lease_id(&mut self) -> i64 {
+    pub(crate) fn lease_id(&mut self) -> i64 {
         match self.below(12) {
             0 => -7,
             n => 1 + (n as i64) % 4,
@@ -112,7 +112,7 @@ impl Dice {
         }
     }
 
-    fn range(&mut self) -> RangeRequest {
+    pub(crate) fn range(&mut self) -> RangeRequest {
         RangeRequest {
             key: self.key(),
             range_end: self.range_end(),
@@ -138,7 +138,7 @@ impl Dice {
         RangeRequest { revision, ..range }
     }
 
-    fn put(&mut self) -> PutRequest {
+    pub(crate) fn put(&mut self) -> PutRequest {
         let mut put = PutRequest {
             key: self.key(),
             value: self.value(),
@@ -157,7 +157,7 @@ impl Dice {
         put
     }
 
-    fn delete(&mut self) -> DeleteRangeRequest {
+    pub(crate) fn delete(&mut self) -> DeleteRangeRequest {
         DeleteRangeRequest { key: self.key(), range_end: self.range_end(), prev_kv: self.one_in(2) }
     }
 
@@ -207,7 +207,7 @@ impl Dice {
         (0..self.below(4)).map(|_| self.op(depth_left)).collect()
     }
 
-    fn txn(&mut self, depth_left: u64) -> TxnRequest {
+    pub(crate) fn txn(&mut self, depth_left: u64) -> TxnRequest {
         if depth_left == DEPTH && self.one_in(300) {
             // Of two mistakes we tell the other one here (deviation 31), so there is one alone.
             let range = RangeRequest { key: "k1".into(), ..self.present_range() };

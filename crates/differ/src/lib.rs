@@ -4,6 +4,8 @@
 //! a deviation are left out.
 
 pub mod ask;
+pub mod auth;
+mod auth_round;
 mod compare;
 mod dice;
 mod raw_codec;

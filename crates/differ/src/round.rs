@@ -5,6 +5,7 @@
 
 use crate::Difference;
 use crate::ask::{Ask, Step, WatchAsk};
+use crate::auth_round;
 use crate::compare::{Essence, essence, refusal};
 use crate::dice::{Dice, STREAMS};
 use crate::side::Side;
@@ -27,6 +28,8 @@ const REFERENCE: (usize, i64) = (0, 0);
 const WATCHES_MAX: usize = 6;
 /// Events are compared at least so often.
 const STEPS_PER_BARRIER: u64 = 64;
+/// Of so many seeds, one is for a round with users.
+const ROUNDS_PER_AUTH: u64 = 4;
 /// A watch that no stream has.
 const NOBODY: i64 = 1_000;
 
@@ -35,6 +38,9 @@ type Outcome<T> = Result<T, Box<Difference>>;
 /// Asks both so many times; counts what it has asked in `done`.
 pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
     let mut round = Round::connect(theirs, ours, seed).await?;
+    if seed % ROUNDS_PER_AUTH == ROUNDS_PER_AUTH - 1 {
+        return auth_round::run(round.theirs, round.ours, seed, ops, done).await;
+    }
     round.create(REFERENCE.0, everything()).await?;
     let mut asked = 0;
     while asked < ops {

@@ -18,6 +18,11 @@ impl Server {
         Server::start(Command::new(binary), &["--unsafe-no-fsync"])
     }
 
+    /// The same with flags of one's own.
+    pub fn etcd_with(binary: &Path, flags: &[&str]) -> io::Result<Server> {
+        Server::start(Command::new(binary), &[&["--unsafe-no-fsync"], flags].concat())
+    }
+
     pub fn althing(binary: &Path) -> io::Result<Server> {
         let mut command = Command::new(binary);
         command.arg("etcd");
@@ -33,11 +38,21 @@ impl Server {
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")])
+            // Passwords are hashed cheaply: nobody wants to know them.
+            .args(["--bcrypt-cost", "4"])
             .args(extra)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Server { child, endpoint: client, _dir: dir })
+    }
+}
+
+impl Server {
+    /// Where it listens, as a socket has it.
+    pub fn address(&self) -> std::net::SocketAddr {
+        let address = self.endpoint.strip_prefix("http://").and_then(|address| address.parse().ok());
+        address.expect("it was made of an address and a port")
     }
 }
 

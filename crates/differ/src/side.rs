@@ -2,27 +2,34 @@
 
 use crate::PATIENCE;
 use crate::ask::Ask;
+use crate::auth;
 use crate::compare::{Essence, code_alone, essence, refusal};
 use crate::dice::STREAMS;
 use crate::raw_codec::RawCodec;
 use crate::watching::Watches;
 use bytes::Bytes;
 use client::duplex::Duplex;
+use proto::etcdserverpb::auth_client::AuthClient;
 use proto::etcdserverpb::kv_client::KvClient;
 use proto::etcdserverpb::lease_client::LeaseClient;
 use proto::etcdserverpb::{
-    LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest, LeaseRevokeRequest, RangeRequest,
+    AuthenticateRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
+    LeaseRevokeRequest, RangeRequest,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
+use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 
 pub struct Side {
     kv: KvClient<Channel>,
     lease: LeaseClient<Channel>,
+    auth: AuthClient<Channel>,
     raw: Grpc<Channel>,
+    /// What is shown with every request, so that it is known who asks.
+    pub token: Option<MetadataValue<Ascii>>,
     keep_alives: Duplex<LeaseKeepAliveRequest, LeaseKeepAliveResponse>,
     pub watches: Vec<Watches>,
 }
@@ -53,30 +60,43 @@ impl Side {
         // Events that nobody has read yet must not hold up other answers.
         let events = dial().await?;
         let watches = (0..STREAMS).map(|_| Watches::open(events.clone())).collect();
-        let raw = Grpc::new(channel);
-        Ok(Side { kv, lease, raw, keep_alives, watches })
+        let (auth, raw) = (AuthClient::new(channel.clone()), Grpc::new(channel));
+        Ok(Side { kv, lease, auth, raw, token: None, keep_alives, watches })
     }
 
     /// For reads that are asked side by side.
     pub fn reader(&self) -> Reader {
-        Reader { kv: self.kv.clone(), lease: self.lease.clone() }
+        Reader { kv: self.kv.clone(), lease: self.lease.clone(), token: self.token.clone() }
     }
 
     pub async fn answer(&mut self, ask: Ask) -> Essence {
+        let token = self.token.clone();
         let answered = async {
             match ask {
-                Ask::Put(put) => essence(inner(self.kv.put(put).await)),
-                Ask::Delete(delete) => essence(inner(self.kv.delete_range(delete).await)),
-                Ask::Txn(txn) => essence(inner(self.kv.txn(txn).await)),
-                Ask::Compact(compact) => essence(inner(self.kv.compact(compact).await)),
-                Ask::Grant(grant) => essence(inner(self.lease.lease_grant(grant).await)),
-                Ask::Revoke(id) => essence(inner(self.lease.lease_revoke(LeaseRevokeRequest { id }).await)),
+                Ask::Put(put) => essence(inner(self.kv.put(with(&token, put)).await)),
+                Ask::Delete(delete) => essence(inner(self.kv.delete_range(with(&token, delete)).await)),
+                Ask::Txn(txn) => essence(inner(self.kv.txn(with(&token, txn)).await)),
+                Ask::Compact(compact) => essence(inner(self.kv.compact(with(&token, compact)).await)),
+                Ask::Grant(grant) => essence(inner(self.lease.lease_grant(with(&token, grant)).await)),
+                Ask::Revoke(id) => {
+                    let revoke = with(&token, LeaseRevokeRequest { id });
+                    essence(inner(self.lease.lease_revoke(revoke).await))
+                }
+                Ask::Auth(ask) => auth::answer(&mut self.auth, &token, ask).await,
                 Ask::KeepAlive(id) => self.keep_alive(id).await,
                 Ask::Malformed { path, message } => self.send_raw(path, message).await,
                 read => self.reader().read(read).await,
             }
         };
         in_time(answered).await
+    }
+
+    /// The token of whoever logs in.
+    pub async fn login(&mut self, login: AuthenticateRequest) -> Result<MetadataValue<Ascii>, Essence> {
+        let late = |_| Status::deadline_exceeded("no answer");
+        let answered = timeout(PATIENCE, self.auth.authenticate(login)).await.map_err(late);
+        let answer = answered.and_then(inner).map_err(|status| refusal(&status))?;
+        answer.token.parse().map_err(|_| Essence { text: "no token".to_owned(), revision: None })
     }
 
     async fn keep_alive(&mut self, id: i64) -> Essence {
@@ -91,7 +111,7 @@ impl Side {
             return refusal(&Status::unavailable(error.to_string()));
         }
         let path = PathAndQuery::from_static(path);
-        match self.raw.unary(tonic::Request::new(message), path, RawCodec).await {
+        match self.raw.unary(Request::new(message), path, RawCodec).await {
             Ok(_) => Essence { text: "accepted".to_owned(), revision: None },
             Err(status) => code_alone(&status),
         }
@@ -101,15 +121,21 @@ impl Side {
 pub struct Reader {
     kv: KvClient<Channel>,
     lease: LeaseClient<Channel>,
+    token: Option<MetadataValue<Ascii>>,
 }
 
 impl Reader {
     pub async fn read(mut self, ask: Ask) -> Essence {
+        let token = self.token.clone();
         let answered = async {
             match ask {
-                Ask::Range(range) => essence(inner(self.kv.range(range).await)),
-                Ask::TimeToLive(request) => essence(inner(self.lease.lease_time_to_live(request).await)),
-                Ask::Leases => essence(inner(self.lease.lease_leases(LeaseLeasesRequest {}).await)),
+                Ask::Range(range) => essence(inner(self.kv.range(with(&token, range)).await)),
+                Ask::TimeToLive(request) => {
+                    essence(inner(self.lease.lease_time_to_live(with(&token, request)).await))
+                }
+                Ask::Leases => {
+                    essence(inner(self.lease.lease_leases(with(&token, LeaseLeasesRequest {})).await))
+                }
                 other => panic!("not a read: {other:?}"),
             }
         };
@@ -117,7 +143,16 @@ impl Reader {
     }
 }
 
-fn inner<T>(outcome: Result<Response<T>, Status>) -> Result<T, Status> {
+/// The request of whoever holds this token.
+pub fn with<T>(token: &Option<MetadataValue<Ascii>>, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token.clone());
+    }
+    request
+}
+
+pub fn inner<T>(outcome: Result<Response<T>, Status>) -> Result<T, Status> {
     outcome.map(Response::into_inner)
 }
 

@@ -49,11 +49,16 @@ enum Step {
 }
 
 impl Backup {
-    /// Walks the view once to know how long it will be.
-    pub fn begin(view: Arc<StoreView>, taken: Taken, chunk_bytes: usize) -> Result<Backup, Error> {
+    /// Walks the view once to know how long it will be, and may rest after each chunk.
+    pub fn begin(
+        view: Arc<StoreView>,
+        taken: Taken,
+        chunk_bytes: usize,
+        rest: &mut dyn FnMut(),
+    ) -> Result<Backup, Error> {
         let meta = Meta::read(&*view)?;
         let chunks = Chunks::new(view, chunk_bytes);
-        let extent = chunks.measure();
+        let extent = chunks.measure(rest);
         let frames = head::BYTES + extent.bytes + LENGTH_BYTES * (extent.chunks + 1);
         let total_bytes = frames.next_multiple_of(PAGE_BYTES) + DIGEST_BYTES as u64;
         let head = Head { taken, meta, chunks: extent.chunks, total_bytes };

@@ -7,10 +7,10 @@ pub mod pulse;
 #[cfg(test)]
 mod tests;
 
-use crate::actor::Actor;
+use crate::actor::{Actor, RegionId};
 use crate::hlc::Stamp;
 use crate::key::Key;
-use crate::marks::Marks;
+use crate::marks::{Marks, REGIONS_MAX};
 use crate::query::Query;
 use crate::request::{Reply, Write};
 use crate::ring::Partition;
@@ -56,6 +56,8 @@ pub enum Frame {
     Forwarded {
         ask: Ask,
         reply: Box<Reply>,
+        /// Other regions that have what was written.
+        reached: Vec<RegionId>,
     },
     /// A record, or a delta of one, to be made durable.
     Store {
@@ -246,9 +248,14 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 1, ask);
             write.encode(out);
         }
-        Frame::Forwarded { ask, reply } => {
+        Frame::Forwarded { ask, reply, reached } => {
             begin(out, 2, ask);
             reply.encode(out);
+            // Nodes of before know of none.
+            if !reached.is_empty() {
+                put_varint(out, reached.len() as u64);
+                reached.iter().for_each(|region| put_varint(out, u64::from(region.0)));
+            }
         }
         Frame::Store { ask, key, record, why } => {
             begin(out, 3, ask);
@@ -359,12 +366,20 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
     }
 }
 
+fn reached(reader: &mut Reader) -> Option<Vec<RegionId>> {
+    if reader.is_empty() {
+        return Some(Vec::new());
+    }
+    let count = reader.count().filter(|count| (1..=REGIONS_MAX).contains(count))?;
+    (0..count).map(|_| Some(RegionId(u32::try_from(reader.varint()?).ok()?))).collect()
+}
+
 fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
     let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
     Some(match number {
         1 => Frame::Forward { ask, write: Box::new(Write::decode(reader)?) },
-        2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?) },
+        2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
         3 => {
             let why = if reader.bool()? { Why::Repair } else { Why::Write };
             Frame::Store { ask, key: key(reader)?, record: reader.bytes()?, why }

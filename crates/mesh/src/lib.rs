@@ -39,6 +39,7 @@ pub mod rows;
 pub mod session;
 pub mod set;
 pub mod siblings;
+pub mod steward;
 pub mod stream;
 pub mod tally;
 pub mod tidings;

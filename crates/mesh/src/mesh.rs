@@ -5,6 +5,7 @@
 
 mod abroad;
 mod adopt;
+mod bundle;
 mod custom;
 mod exchange;
 mod forward;
@@ -43,7 +44,7 @@ use crate::request::{Reply, Request};
 use crate::rows::{self, Row, Rows};
 use crate::topology::Topology;
 use abroad::Abroad;
-use base::limits::{MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
+use base::limits::{MESH_FLUSH_LOG_BYTES, MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
@@ -55,7 +56,7 @@ use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows in memory that are worth a flush before its time.
-const FLUSH_BYTES: usize = 16 * 1024 * 1024;
+const FLUSH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Everything that a step has at hand.
 struct Turn<'a> {
@@ -168,6 +169,8 @@ pub struct Mesh {
     flush_at: Instant,
     /// With the end of this turn.
     flush_due: bool,
+    /// Bytes of rows that went to the log and to no flush yet.
+    unflushed_bytes: u64,
 }
 
 impl Mesh {
@@ -215,6 +218,7 @@ impl Mesh {
             script: Box::new(NoScript),
             flush_at: Instant::ZERO,
             flush_due: false,
+            unflushed_bytes: 0,
             params,
         }
     }
@@ -255,6 +259,7 @@ impl Mesh {
         }
         if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
             out.flush = Some(self.overlay.freeze(self.seq));
+            self.unflushed_bytes = 0;
         }
     }
 
@@ -277,7 +282,8 @@ impl Mesh {
         self.step_purge(t);
         self.step_streams(t);
         self.step_pulses(t);
-        if t.now.at >= self.flush_at || self.overlay.bytes() > FLUSH_BYTES {
+        let full = self.overlay.bytes() > FLUSH_BYTES || self.unflushed_bytes > MESH_FLUSH_LOG_BYTES;
+        if t.now.at >= self.flush_at || full {
             self.flush_at = t.now.at.after(self.params.flush_every);
             self.flush_due = true;
         }
@@ -327,7 +333,7 @@ impl Mesh {
         }
         match frame {
             Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
-            Frame::Forwarded { ask, reply } => self.step_forwarded(t, from, ask, *reply),
+            Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
@@ -412,6 +418,7 @@ impl Mesh {
     }
 
     fn put_row(&mut self, key: Bytes, value: Option<Bytes>) {
+        self.unflushed_bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
         let row = Row { key, value };
         self.overlay.put(&row, self.next_seq());
         self.gathering.push(row);
@@ -431,7 +438,13 @@ impl Mesh {
                 let reply = self.present(t, reply);
                 t.out.replies.push((token, reply));
             }
-            Client::Peer(node, ask) => self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply) }),
+            Client::Peer(node, ask) => {
+                let reached = match &reply {
+                    Reply::Written(record) => self.abroad.reached(record.header.dot),
+                    _ => Vec::new(),
+                };
+                self.send(t, node, Frame::Forwarded { ask, reply: Box::new(reply), reached });
+            }
             Client::Part(batch, idx) => {
                 let reply = self.present(t, reply);
                 if let Some((token, replies)) = self.batches.finish(batch, idx, reply) {

@@ -61,7 +61,8 @@ pub struct Birth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub full: Record,
-    pub delta: Record,
+    /// None for a last write, whose delta is the whole.
+    pub delta: Option<Record>,
 }
 
 /// Applies an operation where the write is born.
@@ -101,10 +102,10 @@ pub fn apply(
     let recent: Vec<Recent> = recent.into_iter().collect();
     full.recent = join_recent(&full.recent, &recent);
     if full.kind.is_last_write_wins() {
-        return Ok(Written { delta: full.clone(), full });
+        return Ok(Written { delta: None, full });
     }
     let delta = Record { body, context: seen, recent, ..full.clone() };
-    Ok(Written { full, delta })
+    Ok(Written { full, delta: Some(delta) })
 }
 
 /// The state that the operation is done on. What has expired is gone; what is deleted may come back as another kind.

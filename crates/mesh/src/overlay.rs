@@ -47,8 +47,12 @@ const ROW_OVERHEAD_BYTES: usize = 128;
 
 impl Overlay {
     pub fn put(&mut self, row: &Row, seq: Seq) {
-        self.growing_bytes += ROW_OVERHEAD_BYTES + row.key.len() + row.value.as_ref().map_or(0, Bytes::len);
-        self.growing.insert(row.key.clone(), Cell { value: row.value.clone(), seq });
+        let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        self.growing_bytes += len(&row.value);
+        match self.growing.insert(row.key.clone(), Cell { value: row.value.clone(), seq }) {
+            Some(replaced) => self.growing_bytes -= len(&replaced.value),
+            None => self.growing_bytes += ROW_OVERHEAD_BYTES + row.key.len(),
+        }
     }
 
     pub fn bytes(&self) -> usize {

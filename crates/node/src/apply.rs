@@ -157,8 +157,9 @@ pub struct Counts {
 
 /// While something is being swept and little else is to be written, flushes come so many times as often.
 const SWEEPS_PER_INTERVAL: u32 = 8;
-/// That much waiting for its flush is not little: requests come first, and the sweep takes its time.
-const SWEEPS_YIELD_BYTES: usize = 256 * 1024;
+/// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
+/// the flushes that there are anyway, and twice as much with each.
+const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
 
 impl Apply {
     /// Starts from what the store holds.
@@ -428,10 +429,14 @@ impl Apply {
     /// When there will be something to flush, if nothing more comes in until then.
     pub fn next_flush(&self) -> Option<Instant> {
         let something_new = self.applied.index > self.flushed.index || self.can_sweep();
-        let is_calm = self.can_sweep() && self.overlay.bytes() < SWEEPS_YIELD_BYTES;
         // Little at a time and often: who sweeps much at once keeps everybody waiting.
-        let interval = self.params.flush_interval / if is_calm { SWEEPS_PER_INTERVAL } else { 1 };
+        let often = if self.can_sweep() && self.is_calm() { SWEEPS_PER_INTERVAL } else { 1 };
+        let interval = self.params.flush_interval / often;
         (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
+    }
+
+    fn is_calm(&self) -> bool {
+        self.overlay.bytes() < SWEEPS_YIELD_BYTES
     }
 
     /// Something that was compacted can be removed: nobody reads it any more.
@@ -441,6 +446,7 @@ impl Apply {
 
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
     fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
+        let sweep_lines = SWEEP_LINES_PER_FLUSH * if self.is_calm() { 1 } else { 2 };
         self.flushes += 1;
         self.last_flush = now;
         self.flushed = self.applied;
@@ -461,7 +467,7 @@ impl Apply {
         }
         if let Some(view) = view.filter(|_| self.can_sweep()) {
             let window = self.window();
-            let swept = self.state.sweep(view, window, SWEEP_LINES_PER_FLUSH, &mut |table, key, value| {
+            let swept = self.state.sweep(view, window, sweep_lines, &mut |table, key, value| {
                 self.counts.versions_swept += u64::from(table == Table::Versions);
                 emit(table, key, value);
             });

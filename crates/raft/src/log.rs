@@ -6,7 +6,7 @@
 use crate::config::Config;
 use base::limits::{LOG_BYTES_MAX, LOG_HOLD_BYTES, LOG_KEEP_BYTES};
 use base::{Index, Position, Term};
-use raft_rs::eraftpb::{Entry, EntryType, HardState, Snapshot};
+use raft_rs::eraftpb::{Entry, HardState, Snapshot};
 use raft_rs::{Error, GetEntriesContext, RaftState, Storage, StorageError, util};
 use std::collections::VecDeque;
 
@@ -108,15 +108,6 @@ impl Log {
             return None;
         }
         self.entries.get((index - self.first()) as usize).map(|entry| entry.term)
-    }
-}
-
-impl Log {
-    /// The first change of the cluster behind this index.
-    pub fn change_behind(&self, index: u64) -> Option<u64> {
-        let known = usize::try_from((index + 1).saturating_sub(self.first())).unwrap_or(usize::MAX);
-        let changes = |entry: &&Entry| entry.entry_type == EntryType::EntryConfChangeV2;
-        self.entries.iter().skip(known).find(changes).map(|entry| entry.index)
     }
 }
 

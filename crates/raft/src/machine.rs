@@ -35,6 +35,9 @@ pub struct Params {
     /// The end of the log was cut at the last start. It held nothing that this member vouched for, unless
     /// the disk lied; so it neither votes nor stands until it has caught up or nobody else leads.
     pub tail_was_cut: bool,
+    /// Nobody can have used this id before this start, for it was given out in answer to the question that this very start
+    /// asked. So there is nothing that a member could have forgotten.
+    pub is_new: bool,
 }
 
 /// Everything that can happen to a raft member. There is no other way in.
@@ -130,8 +133,6 @@ pub struct Raft {
     persist_seq: u64,
     /// The number of the last ready that the library gave out.
     last_ready: u64,
-    /// Elections that this member has sat out for a change of the cluster that it has not applied.
-    sat_out: usize,
     /// That the cluster was changed is to be durable soon, and not only with the next entries.
     records_commit: bool,
     /// What this member would come back in, if it crashed now.
@@ -166,7 +167,8 @@ enum Doubt {
     /// The end of the log was cut. Almost always it was never acknowledged to anybody.
     TailCut,
     /// The data directory is empty. Either the cluster is new, and then so is everybody's log; or this member
-    /// takes the place of one whose disk is gone, and has forgotten its votes and entries.
+    /// takes the place of one whose disk is gone, and has forgotten its votes and entries. One that has just been given a
+    /// new id doubts nothing.
     Empty,
 }
 
@@ -212,7 +214,7 @@ impl Raft {
         let silence = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&library, log, &silence).expect("the parameters were checked");
         let doubt = match restored.boot {
-            Boot(0) => Some(Doubt::Empty),
+            Boot(0) => (!params.is_new).then_some(Doubt::Empty),
             _ => params.tail_was_cut.then_some(Doubt::TailCut),
         };
         let abstention = doubt.filter(|_| !alone).map(|why| Abstention {
@@ -220,13 +222,12 @@ impl Raft {
             ticks_left: params.election_ticks * why.elections(),
             until: None,
         });
-        let mut raft = Raft {
+        Raft {
             node,
             params,
             round: 0,
             persist_seq: 0,
             last_ready: 0,
-            sat_out: 0,
             records_commit: false,
             durable_term: restored.term,
             in_flight: VecDeque::new(),
@@ -234,9 +235,7 @@ impl Raft {
             freed: Vec::new(),
             abstention,
             last_note: None,
-        };
-        raft.commit_alone();
-        raft
+        }
     }
 
     pub fn status(&self) -> Status {
@@ -279,7 +278,7 @@ impl Raft {
             }
             Input::Transfer(to) if self.is_leader() => self.node.transfer_leader(to.0),
             Input::Transfer(_) => return false,
-            Input::Campaign => return self.may_stand_now() && self.node.campaign().is_ok(),
+            Input::Campaign => return self.may_stand() && self.node.campaign().is_ok(),
         }
         true
     }
@@ -287,8 +286,7 @@ impl Raft {
     fn step_tick(&mut self) {
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
-        let is_about_to_stand = !self.is_leader() && self.node.raft.election_elapsed + 1 >= timeout;
-        if !self.may_stand() || is_about_to_stand && self.waits_for_change() {
+        if !self.may_stand() {
             self.node.raft.election_elapsed = 0;
         }
         if let Some(abstention) = &mut self.abstention {
@@ -329,7 +327,7 @@ impl Raft {
     fn step_received(&mut self, message: Message) -> bool {
         let Some(message) = guard::admit(&self.node, message) else { return false };
         let drops = match message.kind() {
-            MessageType::MsgTimeoutNow => !self.may_stand_now(),
+            MessageType::MsgTimeoutNow => !self.may_stand(),
             MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
                 self.doubts(Doubt::Empty) && message.0.index > 0
             }
@@ -401,7 +399,6 @@ impl Raft {
         }
         self.node.raft.mut_store().set_config(config);
         self.records_commit = true;
-        self.commit_alone();
     }
 
     /// A learner has nearly all that this leader has, by etcd's measure.
@@ -462,7 +459,7 @@ impl Raft {
     fn step_lost(&mut self, peer: NodeId) {
         if self.is_leader() {
             self.node.report_unreachable(peer.0);
-        } else if self.node.raft.leader_id == peer.0 && self.may_stand_now() {
+        } else if self.node.raft.leader_id == peer.0 && self.may_stand() {
             let delay = self.draw() % (self.params.election_ticks as u64 / 10 + 1);
             let timeout = self.election_timeout();
             let raft = &mut self.node.raft;

@@ -5,6 +5,7 @@
 use crate::config::Config;
 use crate::entry::Entry;
 use crate::record::Record;
+use base::mutant::{Mutant, planted};
 use base::{Boot, Index, NodeId, Position, Term};
 
 /// Gathers records as they are replayed.
@@ -105,7 +106,7 @@ impl Restoring {
         Ok(Restored {
             vote: self.vote.filter(|_| term == self.term),
             term,
-            commit: self.commit.max(store.index).min(self.last_index()),
+            commit: self.commit.max(store.index).max(self.vouched_for()).min(self.last_index()),
             base: self.base,
             entries: self.entries,
             boot: self.boot,
@@ -113,6 +114,15 @@ impl Restoring {
             to_record,
             config: None,
         })
+    }
+
+    /// Up to here the log itself says that it is committed. A leader orders a change of the cluster only when it has applied
+    /// the one before it; so whoever has both knows that the first is committed, and counts by it before it stands for
+    /// election. Its majorities then meet those of everybody who counts by anything later (ADR 35).
+    fn vouched_for(&self) -> Index {
+        let changes = self.entries.iter().rev().filter(|entry| entry.reconfigures);
+        let before_the_last = changes.skip(1).find(|_| !planted(Mutant::StandsOnOldConfig));
+        before_the_last.map_or(Index::ZERO, |entry| entry.at.index)
     }
 
     /// A base whose term is unknown cannot be matched against a leader; move it up to the first entry, or to
@@ -158,6 +168,21 @@ mod tests {
         assert_eq!(restored.entries.last().unwrap().at, at(2, 3));
         assert_eq!(restored.entries.len(), 3);
         assert_eq!(restored.commit, Index(2), "what the store applied was committed");
+    }
+
+    #[test]
+    fn a_change_of_the_cluster_vouches_for_the_one_before_it() {
+        let change = |index| Entry { at: at(1, index), data: Bytes::new(), reconfigures: true };
+        let restored = restore(vec![entries(1, 1..=1), Record::Entries(vec![change(2)])], at(1, 1)).unwrap();
+        assert_eq!(restored.commit, Index(1), "nothing is known of the last");
+        let log = vec![
+            Record::Entries(vec![change(1), change(2)]),
+            entries(1, 3..=4),
+            Record::Entries(vec![change(5)]),
+        ];
+        assert_eq!(restore(log, Position::ORIGIN).unwrap().commit, Index(2));
+        let replaced = vec![Record::Entries(vec![change(1), change(2)]), entries(2, 2..=3)];
+        assert_eq!(restore(replaced, Position::ORIGIN).unwrap().commit, Index::ZERO);
     }
 
     #[test]

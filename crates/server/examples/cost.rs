@@ -269,6 +269,7 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
         seed: 1,
         log_keep_entries: 1_000,
         tail_was_cut: false,
+        is_new: false,
     };
     let nowhere = Position { term: Term::ZERO, index: Index(0) };
     let restored = Restoring::default().finish(nowhere).expect("an empty log has no gap");

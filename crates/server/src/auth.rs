@@ -4,6 +4,9 @@
 
 mod badge;
 mod password;
+mod signed;
+
+pub use signed::SignedTokens;
 
 use crate::handle::Handle;
 use base::{Code, Instant, KeyRange};
@@ -23,10 +26,12 @@ const AUTH_ON: &[u8] = b"on";
 /// How often a request is admitted anew because something about auth has changed meanwhile.
 const ADMISSIONS_MAX: usize = 16;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// How long a token lives after its last use.
+    /// How long a token lives after its last use, if it is not a signed one.
     pub token_ttl: Duration,
+    /// Tokens are signed instead of remembered.
+    pub signed: Option<SignedTokens>,
     /// How much work it is to try a password: two to this power.
     pub bcrypt_cost: u32,
 }
@@ -34,7 +39,7 @@ pub struct AuthConfig {
 impl Default for AuthConfig {
     /// As in etcd.
     fn default() -> AuthConfig {
-        AuthConfig { token_ttl: Duration::from_secs(300), bcrypt_cost: 10 }
+        AuthConfig { token_ttl: Duration::from_secs(300), signed: None, bcrypt_cost: 10 }
     }
 }
 
@@ -54,6 +59,7 @@ pub(crate) struct AuthDesk {
     revision: AtomicU64,
     auth: RwLock<Arc<Auth>>,
     tokens: Mutex<Tokens>,
+    signed: Option<SignedTokens>,
     hashing: Hashing,
 }
 
@@ -63,6 +69,7 @@ impl AuthDesk {
             revision: AtomicU64::new(0),
             auth: RwLock::default(),
             tokens: Mutex::new(Tokens::new(config.token_ttl)),
+            signed: config.signed,
             hashing: Hashing::new(config.bcrypt_cost),
         }
     }
@@ -133,6 +140,9 @@ impl Handle {
     /// The handle of whoever holds this token; without one, nobody's.
     pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
         let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };
+        if let Some(signed) = &self.desk().signed {
+            return self.admit_signed(signed, token).await;
+        }
         // A token carries the index of the entry that made it, and this member may not be there yet.
         if index_of(token).is_some_and(|index| index > self.status().applied.0) {
             self.catch_up().await?;
@@ -157,7 +167,10 @@ impl Handle {
         let mut handle = self.clone();
         for _ in 0..ADMISSIONS_MAX {
             match (ask(handle.clone()).await, &handle.asking.token) {
-                (Err(Code::AuthOldRevision), Some(token)) => handle = self.admit(Some(token)).await?,
+                // What a signed token says does not change.
+                (Err(Code::AuthOldRevision), Some(token)) if self.desk().signed.is_none() => {
+                    handle = self.admit(Some(token)).await?;
+                }
                 (answer, _) => return answer,
             }
         }
@@ -224,11 +237,14 @@ impl Handle {
     pub async fn authenticate(&self, user: String, password: String) -> Result<(Reply, String), Code> {
         let member = self.as_member();
         for _ in 0..ADMISSIONS_MAX {
-            self.catch_up().await?;
+            let agreed = self.agreed().await?;
             let auth = self.desk().current();
             let hash = auth.password_of(&user)?.clone();
             if !self.desk().hashing.fits(password.clone(), hash, self.shared.request_timeout).await? {
                 return Err(Code::AuthFailed);
+            }
+            if let Some(signed) = &self.desk().signed {
+                return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
             }
             let secret = password::secret()?;
             let command = AuthCommand::Authenticate { user: user.clone(), revision: auth.revision(), secret };
@@ -244,9 +260,13 @@ impl Handle {
 
     /// Waits until this member has everything that was agreed when it was asked.
     pub async fn catch_up(&self) -> Result<(), Code> {
+        self.agreed().await.map(drop)
+    }
+
+    async fn agreed(&self) -> Result<Reply, Code> {
         // It looks at no key.
         let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
-        self.wait_for(Work::Read(Request::Range(nothing), Caller::Member)).await.map(drop)
+        self.wait_for(Work::Read(Request::Range(nothing), Caller::Member)).await
     }
 
     fn desk(&self) -> &AuthDesk {

@@ -13,7 +13,8 @@ use disk::StoreView;
 use engine::Backup;
 use engine::backup::Taken;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
@@ -23,8 +24,10 @@ const PIECES_AHEAD: usize = 2;
 const FLUSH_POLL: Duration = Duration::from_millis(10);
 /// How long that may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
-/// A moment for others after each piece: what is saved is not urgent, and requests are.
-const BREATH: Duration = Duration::from_micros(200);
+/// After each piece others have the processor for as long as that took, within these bounds: what is saved is not urgent,
+/// and requests are.
+const REST_MIN: Duration = Duration::from_micros(200);
+const REST_MAX: Duration = Duration::from_millis(20);
 
 /// One piece of a backup.
 #[derive(Clone, Debug)]
@@ -54,7 +57,13 @@ impl Handle {
         let identity = self.identity();
         let at_millis = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64);
         let taken = Taken { cluster: identity.cluster, member: identity.member, at_millis };
-        let begin = move || Backup::begin(view, taken, SNAPSHOT_CHUNK_BYTES);
+        let begin = move || {
+            let mut start = Instant::now();
+            Backup::begin(view, taken, SNAPSHOT_CHUNK_BYTES, &mut || {
+                thread::sleep(rest_after(start));
+                start = Instant::now();
+            })
+        };
         let backup = tokio::task::spawn_blocking(begin).await.map_err(|_| Code::Stopped)?;
         // A row that cannot be read ends the process wherever it is met; here it would have been the first.
         let backup = backup.map_err(|_| Code::Stopped)?;
@@ -78,6 +87,10 @@ impl Pieces {
             None => Err(Code::Timeout),
         }
     }
+}
+
+fn rest_after(start: Instant) -> Duration {
+    start.elapsed().clamp(REST_MIN, REST_MAX)
 }
 
 /// The store as it is on the disk, once that is as far as what was applied.
@@ -104,17 +117,18 @@ async fn send(mut backup: Backup, to: mpsc::Sender<Piece>, seat: OwnedSemaphoreP
     let idle_max = Duration::from_millis(BACKUP_IDLE_MILLIS_MAX);
     loop {
         let read = tokio::task::spawn_blocking(move || {
+            let start = Instant::now();
             let bytes = backup.next();
-            (backup, bytes)
+            (backup, bytes, rest_after(start))
         });
-        let Ok((same, Some(bytes))) = read.await else { break };
+        let Ok((same, Some(bytes), rest)) = read.await else { break };
         backup = same;
         let piece = Piece { bytes, left_bytes: backup.left_bytes() };
         if !matches!(timeout(idle_max, to.send(piece)).await, Ok(Ok(()))) {
             tracing::warn!(left_bytes = backup.left_bytes(), "a backup was not taken to its end");
             break;
         }
-        sleep(BREATH).await;
+        sleep(rest).await;
     }
     drop(seat);
 }

@@ -1,5 +1,5 @@
-//! The memory that answers read in pieces may take, all of them together.
-//! Whoever wants to read a piece reserves its bytes first, in turn with the others; they are given back when the
+//! The memory that large answers may take, all of them together.
+//! Whoever wants to read a piece, or an answer that comes whole, reserves its bytes first, in turn with the others; they are given back when the
 //! client has taken it. No one waits for ever: a member whose clients take nothing refuses.
 
 use base::Code;
@@ -39,6 +39,10 @@ impl Budget {
         let reserved = timeout(RESERVE_TIMEOUT, self.room.clone().acquire_many_owned(permits)).await;
         let permit = reserved.map_err(|_| Code::TooManyRequests)?.expect("it is never closed");
         Ok(Share { permit })
+    }
+
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     pub fn reserved_bytes(&self) -> usize {

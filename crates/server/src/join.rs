@@ -19,6 +19,8 @@ const FORMAT: u8 = 1;
 const KNOWN: u8 = 1;
 const REFUSED: u8 = 2;
 const KNOWN_NODE: u8 = 3;
+/// As `KNOWN`, and it is this question that has added the node. An older node cannot read it and asks again.
+const ADDED: u8 = 4;
 /// With so many votes a cluster has enough of them: who joins keeps data alone.
 const VOTERS_ENOUGH: usize = 5;
 /// For one member to answer, and for the whole search.
@@ -32,6 +34,8 @@ pub(crate) struct Place {
     pub members: Members,
     /// It keeps data, and is no member.
     pub data_only: bool,
+    /// Its id was given out just now, to this process: nobody can have voted under it.
+    pub is_new: bool,
 }
 
 /// What a node wants that asks.
@@ -71,28 +75,33 @@ pub(crate) fn find_place(config: &Config, join: &Join, tls: Option<&tls::Peers>)
 
 fn ask(address: &str, question: &[u8], config: &Config, tls: Option<&tls::Peers>) -> Result<Place, String> {
     let answer = question::ask(address, question, ANSWER_TIMEOUT, tls).map_err(|error| error.to_string())?;
-    let (cluster, node, members) = decode(answer)?;
+    let Answered { cluster, node, members, is_new } = decode(answer)?;
     let own = |url: &String| place(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);
     let Some(me) = node.or(me) else { return Err("it does not know this node's peer address".to_owned()) };
     let identity = Identity { cluster, member: me, name: config.name.clone() };
-    Ok(Place { identity, members, data_only: node.is_some() })
+    Ok(Place { identity, members, data_only: node.is_some(), is_new })
 }
 
-/// The cluster, this node's id if it keeps data alone, and the members.
-type Answered = (ClusterId, Option<NodeId>, Members);
+struct Answered {
+    cluster: ClusterId,
+    /// The asker's id, if it keeps data alone.
+    node: Option<NodeId>,
+    members: Members,
+    is_new: bool,
+}
 
 fn decode(answer: Bytes) -> Result<Answered, String> {
-    let known = |mut reader: Reader, node_only: bool| {
+    let known = |mut reader: Reader, kind: u8| {
         let cluster = ClusterId(reader.u64()?);
-        let node = if node_only { Some(NodeId(reader.u64()?)) } else { None };
-        Some((cluster, node, Members::decode(reader.rest())?))
+        let node = if kind == KNOWN_NODE { Some(NodeId(reader.u64()?)) } else { None };
+        let members = Members::decode(reader.rest())?;
+        Some(Answered { cluster, node, members, is_new: kind == ADDED })
     };
     let illegible = || "its answer cannot be read".to_owned();
     let mut reader = Reader::new(answer);
     match reader.u8() {
-        Some(KNOWN) => known(reader, false).ok_or_else(illegible),
-        Some(KNOWN_NODE) => known(reader, true).ok_or_else(illegible),
+        Some(kind @ (KNOWN | KNOWN_NODE | ADDED)) => known(reader, kind).ok_or_else(illegible),
         Some(REFUSED) => Err(String::from_utf8_lossy(&reader.rest()).into_owned()),
         _ => Err(illegible()),
     }
@@ -106,8 +115,13 @@ pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
     };
     let mut out = Vec::new();
     match admitted {
-        Ok(node) => {
-            out.push(if node.is_some() { KNOWN_NODE } else { KNOWN });
+        Ok(admitted) => {
+            let (kind, node) = match admitted {
+                Admitted::Known => (KNOWN, None),
+                Admitted::Added => (ADDED, None),
+                Admitted::DataOnly(node) => (KNOWN_NODE, Some(node)),
+            };
+            out.push(kind);
             out.put_u64_le(handle.identity().cluster.0);
             node.into_iter().for_each(|node| out.put_u64_le(node.0));
             out.extend(handle.member_table().encode());
@@ -135,20 +149,26 @@ fn parse(question: Bytes) -> Option<(Wish, String)> {
     reader.is_empty().then_some((wish, peer_url))
 }
 
-/// The id of a node that keeps data alone; none for a member.
-fn admit(handle: &Handle, wish: Wish, peer_url: String) -> Result<Option<NodeId>, Code> {
+enum Admitted {
+    Known,
+    /// By this question.
+    Added,
+    DataOnly(NodeId),
+}
+
+fn admit(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted, Code> {
     let table = handle.member_table();
     if table.is_empty() {
         return Err(Code::NoLeader);
     }
     let is_known = |url: &String| place(url) == place(&peer_url);
     if wish == Wish::Known || table.iter().any(|member| member.peer_urls.iter().any(is_known)) {
-        return Ok(None);
+        return Ok(Admitted::Known);
     }
     if wish == Wish::DataOnly || table.voters().len() >= VOTERS_ENOUGH {
-        return handle.enrol_blocking(place(&peer_url)).map(Some);
+        return handle.enrol_blocking(place(&peer_url)).map(Admitted::DataOnly);
     }
     let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
     tracing::info!(peer = added.0, "added a node that asked to join");
-    Ok(None)
+    Ok(Admitted::Added)
 }

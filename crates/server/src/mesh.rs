@@ -7,6 +7,8 @@ pub(crate) mod board;
 mod decide;
 mod enrol;
 pub mod handle;
+pub(crate) mod homes;
+mod lane;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
@@ -20,6 +22,8 @@ use crate::queue::Queue;
 use crate::seat::Seat;
 use atlas::Atlas;
 use board::Board;
+use homes::Tenures;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// With more requests under way, taking them together is worth more than waking nobody.
@@ -28,12 +32,15 @@ const CALM_REQUESTS_MAX: usize = 4;
 /// The queues into the threads of the mesh, and what they show.
 pub(crate) struct Desk {
     pub seat: Seat<node::Loop>,
+    /// Somebody is on the way to the machine, and takes along what is queued until then.
+    errand: AtomicBool,
     pub log: Queue<log::Order>,
     pub store: Queue<mesh::overlay::Flush>,
     pub board: Board,
     /// News for whoever looks for other regions' nodes: the table may be another.
     pub scout: Queue<()>,
     pub atlas: Atlas,
+    pub tenures: Tenures,
     /// The name of the region that this cluster is.
     pub region: String,
     /// How long a request may take that does not say.
@@ -44,11 +51,13 @@ impl Desk {
     pub fn new(region: &str, timeout: Duration) -> Desk {
         Desk {
             seat: Seat::new(),
+            errand: AtomicBool::new(false),
             log: Queue::new(),
             store: Queue::new(),
             board: Board::new(),
             scout: Queue::new(),
             atlas: Atlas::default(),
+            tenures: Tenures::default(),
             region: region.to_owned(),
             timeout,
         }
@@ -62,5 +71,30 @@ impl Desk {
         let heard = self.seat.queue.push_unwoken(mail, bytes);
         self.seat.attend();
         heard
+    }
+
+    /// The same for tasks that serve clients: the first of those that have something to ask lets all others that are
+    /// ready on its thread ask first, and then takes the machine's turn for all of them, on this thread. See ADR 34.
+    pub async fn bring(&self, mail: node::Mail) {
+        self.seat.queue.push_unwoken(mail, 0);
+        if self.board.waiting() <= CALM_REQUESTS_MAX {
+            return self.seat.attend();
+        }
+        if !self.errand.swap(true, Ordering::AcqRel) {
+            let errand = Errand(self);
+            tokio::task::yield_now().await;
+            drop(errand);
+        }
+    }
+}
+
+/// Done when it is dropped, so that it is done whatever becomes of the task.
+struct Errand<'a>(&'a Desk);
+
+impl Drop for Errand<'_> {
+    fn drop(&mut self) {
+        // Before the machine is seen to: who queues something from now on goes again.
+        self.0.errand.store(false, Ordering::Release);
+        self.0.seat.attend();
     }
 }

@@ -3,9 +3,11 @@
 //! out, each under its share of the budget. All pieces show one revision.
 
 mod fill;
+mod room;
 
 use crate::apply::Mail;
 use crate::core::Core;
+use crate::fatal::AbortOnPanic;
 use base::limits::{RANGE_PIECE_BYTES, RANGE_PIECE_KEYS, RANGE_SURVEY_KEYS};
 use base::{Code, Instant, LeaseId};
 use bytes::Bytes;
@@ -248,7 +250,12 @@ impl Hold {
     /// Reads from the store where that holds up nobody else; only so many at a time.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Code> {
         let _seat = self.core.readers.acquire().await.expect("it is never closed");
-        tokio::task::spawn_blocking(read).await.map_err(|_| Code::Stopped)
+        // What is wrong there is wrong with the store: nothing may go on as if it were one client's bad luck.
+        let guarded = || {
+            let _guard = AbortOnPanic;
+            read()
+        };
+        tokio::task::spawn_blocking(guarded).await.map_err(|_| Code::Stopped)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::mesh::wire::{self, Assembled, Assembly, Message};
 use crate::peer::{Deliver, Event, Peers};
 use base::NodeId;
 use bytes::Bytes;
+use mesh::steward::Tenure;
 use node::{Frame, Input, Part};
 use std::sync::{Arc, Mutex};
 
@@ -68,7 +69,7 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     })
 }
 
-/// The same for nodes of other regions: all that they may say is frames of the mesh's machine.
+/// The same for nodes of other regions: all that they may say is frames of the mesh's machine, and words about homes.
 pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
     let assembly = Mutex::new(Assembly::default());
     Arc::new(move |event| match event {
@@ -90,6 +91,9 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {
             Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
+            Assembled::Message(Message::Word(word)) => {
+                core.mesh.seat.queue.push(MeshMail::Word { region, word });
+            }
             Assembled::Incomplete => {}
             Assembled::Message(_) | Assembled::Malformed => {
                 core.metrics.frames_malformed.inc();
@@ -146,8 +150,13 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
             Assembled::Message(Message::Document(name, document)) => {
                 core.mesh.seat.queue.push(MeshMail::Told(vec![(name, document)]));
             }
+            Assembled::Message(Message::Held(held)) => {
+                let now = core.clock.now();
+                let tenure = |(place, epoch, span)| Tenure { place, epoch, until: now.after(span) };
+                core.mesh.tenures.set(&held.into_iter().map(tenure).collect::<Vec<_>>());
+            }
             Assembled::Incomplete => {}
-            Assembled::Malformed => {
+            Assembled::Message(Message::Word(_)) | Assembled::Malformed => {
                 core.metrics.frames_malformed.inc();
             }
         }

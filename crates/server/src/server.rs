@@ -271,6 +271,8 @@ pub(crate) struct Roster {
     members: coord::Members,
     /// It keeps data, and is no member.
     data_only: bool,
+    /// Its id was given out in answer to this start.
+    is_new: bool,
 }
 
 impl Roster {
@@ -292,12 +294,12 @@ impl Roster {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
                 let members = coord::Members::default();
-                Ok(Roster { identity, founders: Vec::new(), members, data_only: false })
+                Ok(Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false })
             }
             None => {
-                let Place { identity, members, data_only } = join::find_place(config, join, tls)?;
+                let Place { identity, members, data_only, is_new } = join::find_place(config, join, tls)?;
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
-                Ok(Roster { identity, founders: Vec::new(), members, data_only })
+                Ok(Roster { identity, founders: Vec::new(), members, data_only, is_new })
             }
         }
     }
@@ -324,7 +326,8 @@ impl Roster {
             return Err(Error::NotAMember { name: name.to_owned() });
         }
         let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
-        Ok(Roster { identity, founders, members: coord::Members::default(), data_only: false })
+        let members = coord::Members::default();
+        Ok(Roster { identity, founders, members, data_only: false, is_new: false })
     }
 }
 
@@ -392,6 +395,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         log_keep_entries: config.log_keep_entries,
         // The engine knows once it has read the log.
         tail_was_cut: false,
+        is_new: roster.is_new,
     };
     engine::Params {
         consensus: node::consensus::Params { raft, retry_after: config.election },

@@ -1,7 +1,8 @@
 //! Clients that fight for a few locks, and write under them.
 //! Each has a lease that it keeps alive, asks for a lock through any member (and sometimes through two at once),
-//! waits, tries, gives up or is cut off, writes under its token while it holds, and releases. Some sleep beyond the
-//! end of their lease and then write as if nothing had happened. Members run the product's own call machine for
+//! waits, tries, gives up or is cut off, writes under its token while it holds, and releases. Some writes are numbered,
+//! sent again and delivered late. Some clients sleep beyond the end of their lease and then write as if nothing had
+//! happened. Members run the product's own call machine for
 //! them; whatever a client is told is put before the judge (`locked.rs`).
 
 use crate::host::Process;
@@ -11,7 +12,7 @@ use base::{Code, Instant, LeaseId, ProposalId, Revision, Rng, Token};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Put, Request};
-use coord::{Acquire, CheckFence, Command, Fenced, FencedBy, Grant, Release, Revoke};
+use coord::{Acquire, CheckFence, Command, Fenced, FencedBy, Grant, Once, Release, RequestId, Revoke};
 use node::lock_call::{self, Call, Next, Outcome};
 use node::waits::{self, News};
 use node::{Input, Question, WaitId, Work, apply};
@@ -50,16 +51,33 @@ struct Lease {
     ttl_us: u64,
     /// So many locks are taken with it at most.
     uses: u64,
+    /// Writes that were numbered under it.
+    numbered: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Doing {
     Idle,
     Granting,
-    Locking { lock: Bytes },
-    Holding { lock: Bytes, token: Revision, writes: u64 },
-    Writing { lock: Bytes, token: Revision, writes: u64 },
-    Releasing { lock: Bytes, token: Revision },
+    Locking {
+        lock: Bytes,
+    },
+    Holding {
+        lock: Bytes,
+        token: Revision,
+        writes: u64,
+    },
+    /// A write that has a number is sent again until it is answered.
+    Writing {
+        lock: Bytes,
+        token: Revision,
+        writes: u64,
+        numbered: Option<Box<Once>>,
+    },
+    Releasing {
+        lock: Bytes,
+        token: Revision,
+    },
 }
 
 /// What a member does for a contender.
@@ -153,8 +171,14 @@ impl World {
             Doing::Locking { lock } => self.look_after_call(contender, lock),
             Doing::Holding { lock, token, writes: 0 } => self.send_release(contender, lock, token),
             Doing::Holding { lock, token, writes } => self.send_write(contender, lock, token, writes),
+            Doing::Writing { lock, token, writes, numbered: Some(once) } => {
+                let command = Command::Once(once.as_ref().clone());
+                let doing = Doing::Writing { lock, token, writes, numbered: Some(once) };
+                self.pass_to(contender, doing, PATIENCE_US);
+                self.send_command(contender, &command);
+            }
             // No answer: the write may have happened, and may still happen.
-            Doing::Writing { lock, token, writes } => {
+            Doing::Writing { lock, token, writes, numbered: None } => {
                 self.pass_to(contender, Doing::Holding { lock, token, writes: writes - 1 }, 1_000);
             }
             Doing::Releasing { lock, token } => self.send_release(contender, lock, token),
@@ -190,7 +214,7 @@ impl World {
         let ttl = self.rng.between(1, 5);
         let uses = self.rng.between(1, 30);
         let me = &mut self.contenders.all[contender];
-        me.lease = Some(Lease { id, ttl_us: ttl * 1_000_000, uses });
+        me.lease = Some(Lease { id, ttl_us: ttl * 1_000_000, uses, numbered: 0 });
         me.given_up.clear();
         self.pass_to(contender, Doing::Granting, PATIENCE_US);
         self.send_command(contender, &Command::LeaseGrant(Grant { id, ttl: ttl as i64 }));
@@ -285,8 +309,30 @@ impl World {
         } else {
             Command::FenceCheck(CheckFence { resource: key, fence })
         };
-        self.pass_to(contender, Doing::Writing { lock, token, writes }, PATIENCE_US);
+        let numbered = self.number(contender, &command);
+        self.pass_to(
+            contender,
+            Doing::Writing { lock, token, writes, numbered: numbered.clone() },
+            PATIENCE_US,
+        );
+        let Some(once) = numbered else { return self.send_command(contender, &command) };
+        let command = Command::Once(*once);
         self.send_command(contender, &command);
+        // The network keeps a copy, which comes when the lock may be somebody else's.
+        if self.rng.chance(300_000) {
+            let delay = self.rng.between(100, 3_000_000);
+            self.send_command_later(contender, &command, delay);
+        }
+    }
+
+    /// Some writes may be sent again: they get a number in the session of their lease.
+    fn number(&mut self, contender: usize, command: &Command) -> Option<Box<Once>> {
+        let is_numbered = self.rng.chance(400_000);
+        let lease = self.contenders.all[contender].lease.as_mut().filter(|_| is_numbered)?;
+        let seq = lease.numbered + 1;
+        let once = Once::new(RequestId { session: lease.id, seq, low: seq }, command.clone())?;
+        lease.numbered = seq;
+        Some(Box::new(once))
     }
 
     fn send_release(&mut self, contender: usize, lock: Bytes, token: Revision) {
@@ -299,14 +345,18 @@ impl World {
     }
 
     fn send_command(&mut self, contender: usize, command: &Command) {
-        let turn = self.contenders.all[contender].turn;
-        self.send_job(Job::Command { contender, turn, work: propose(command) });
+        let delay = self.rng.between(100, 1_000);
+        self.send_command_later(contender, command, delay);
     }
 
-    fn send_job(&mut self, job: Job) {
+    fn send_command_later(&mut self, contender: usize, command: &Command, delay: u64) {
+        let turn = self.contenders.all[contender].turn;
+        self.send_job(Job::Command { contender, turn, work: propose(command) }, delay);
+    }
+
+    fn send_job(&mut self, job: Job, delay: u64) {
         let Some(host) = self.any_running_host() else { return };
         let life = self.hosts[host].life;
-        let delay = self.rng.between(100, 1_000);
         self.agenda.after(delay, Event::Job { host, life, job });
     }
 
@@ -319,7 +369,8 @@ impl World {
             return Ok(());
         }
         self.agenda.after(held.ttl_us / 3, Event::Renew { contender, lease });
-        self.send_job(Job::KeepAlive { contender, lease });
+        let delay = self.rng.between(100, 1_000);
+        self.send_job(Job::KeepAlive { contender, lease }, delay);
         Ok(())
     }
 
@@ -492,8 +543,12 @@ impl World {
                 self.agenda.after(300_000, renewal);
                 self.pass_to(contender, Doing::Idle, 1_000);
             }
-            (Doing::Writing { lock, token, writes }, Ok(body)) => {
+            (Doing::Writing { lock, token, writes, .. }, Ok(body)) => {
                 self.tally.fenced += u64::from(matches!(body, Body::Fenced(_)));
+                self.pass_to(contender, Doing::Holding { lock, token, writes: writes - 1 }, 500);
+            }
+            // Its session is over, and with it what was known of the write.
+            (Doing::Writing { lock, token, writes, .. }, Err(Code::SessionUnknown)) => {
                 self.pass_to(contender, Doing::Holding { lock, token, writes: writes - 1 }, 500);
             }
             // Given back, or not its own any more.

@@ -25,6 +25,7 @@ mod operators;
 pub mod oracle;
 mod permits;
 mod readers;
+pub mod regions;
 mod registers;
 mod remembered;
 pub mod ring;

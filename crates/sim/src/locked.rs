@@ -9,7 +9,7 @@ use crate::world::Checked;
 use base::{Code, Index, LeaseId, ProposalId, Revision};
 use bytes::Bytes;
 use coord::reply::{Body, FenceRefusal, Holder, LockReply, PutReply, Reply};
-use coord::{Acquire, CheckFence, Command, FencedBy, Grant, Leave, Release, Revoke};
+use coord::{Acquire, CheckFence, Command, FencedBy, Grant, Leave, Once, Release, RequestId, Revoke};
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,11 +25,15 @@ pub struct Locked {
     fences: BTreeMap<Bytes, Revision>,
     /// The last token under which each fenced key was written.
     written: BTreeMap<Bytes, Revision>,
-    answers: BTreeMap<ProposalId, Result<Reply, Code>>,
+    /// What the last numbered write of each lease was answered.
+    numbered: BTreeMap<LeaseId, (u64, Answer)>,
+    answers: BTreeMap<ProposalId, Answer>,
     /// Every token that ever held a lock.
     held: BTreeSet<(Bytes, Revision)>,
     pub handed_over: u64,
 }
+
+type Answer = Result<Reply, Code>;
 
 struct Place {
     lease: LeaseId,
@@ -53,8 +57,10 @@ impl Locked {
                 continue;
             }
             let Some(command) = Command::decode(proposal.command) else { continue };
-            let answer = self.carry_out(entry, &command);
-            let answer = answer.map(|body| Reply { revision: Revision(self.revision), body });
+            let answer = match &command {
+                Command::Once(once) => self.carry_out_once(entry, once),
+                command => self.answer(entry, command),
+            };
             self.answers.insert(proposal.id, answer);
             self.note_holders()?;
         }
@@ -62,7 +68,7 @@ impl Locked {
     }
 
     /// A client was answered. Refusals that do not come from the state tell nothing.
-    pub fn answered(&mut self, id: ProposalId, answer: &Result<Reply, Code>) -> Checked {
+    pub fn answered(&mut self, id: ProposalId, answer: &Answer) -> Checked {
         if let Err(Code::TooManyRequests | Code::Timeout | Code::NoLeader | Code::Stopped) = answer {
             return Ok(());
         }
@@ -108,6 +114,28 @@ impl Locked {
         Ok(())
     }
 
+    /// A write that has a number happens once; a client that has sent the next one will not ask for it again.
+    fn carry_out_once(&mut self, entry: &Entry, once: &Once) -> Answer {
+        let RequestId { session, seq, .. } = once.id;
+        if !self.leases.contains_key(&session) {
+            return Err(Code::SessionUnknown);
+        }
+        match self.numbered.get(&session) {
+            Some((last, answer)) if *last == seq => answer.clone(),
+            Some((last, _)) if *last > seq => Err(Code::RequestForgotten),
+            _ => {
+                let answer = self.answer(entry, once.command());
+                self.numbered.insert(session, (seq, answer.clone()));
+                answer
+            }
+        }
+    }
+
+    fn answer(&mut self, entry: &Entry, command: &Command) -> Answer {
+        let body = self.carry_out(entry, command)?;
+        Ok(Reply { revision: Revision(self.revision), body })
+    }
+
     fn carry_out(&mut self, entry: &Entry, command: &Command) -> Result<Body, Code> {
         match command {
             Command::LeaseGrant(Grant { id, ttl }) => {
@@ -134,6 +162,7 @@ impl Locked {
             return Err(Code::LeaseNotFound);
         }
         self.leases.remove(&revoke.id);
+        self.numbered.remove(&revoke.id);
         let places = self.queues.values().flatten().filter(|place| place.lease == revoke.id).count();
         self.queues.values_mut().for_each(|queue| queue.retain(|place| place.lease != revoke.id));
         self.revision += i64::from(places > 0);

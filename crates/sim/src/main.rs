@@ -6,6 +6,7 @@
 
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
+use sim::regions;
 use sim::ring;
 use sim::run::Report;
 use sim::scenario::{self, Scenario};
@@ -29,6 +30,7 @@ Usage: sim [OPTIONS]
   --locks         every world is about locks, not every fourth
   --auth          every world has auth on, and users with few permissions
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
+  --regions       worlds of two or three regions of the data plane; with the same
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
   --scenario NAME a world with a bias; the run must meet what it is about
@@ -40,6 +42,7 @@ Examples:
   cargo run --release -p sim -- --seed 76
   cargo run --release -p sim -- --mutants --seeds 2000
   cargo run --release -p sim -- --mesh --seeds 500
+  cargo run --release -p sim -- --regions --seeds 300
 ";
 
 fn main() -> ExitCode {
@@ -60,7 +63,10 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     if options.mesh {
-        return mesh(&options);
+        return mesh(&options, "--mesh", ring::campaign, Mutant::OF_RING);
+    }
+    if options.regions {
+        return mesh(&options, "--regions", regions::campaign, Mutant::OF_REGIONS);
     }
     if options.mutants {
         return hunt_all(&options);
@@ -85,6 +91,7 @@ struct Options {
     scenario: &'static Scenario,
     scenarios: bool,
     mesh: bool,
+    regions: bool,
     help: bool,
 }
 
@@ -101,6 +108,7 @@ impl Options {
             scenario: &scenario::STORM,
             scenarios: false,
             mesh: false,
+            regions: false,
             help: false,
         };
         let mut seeds_given = false;
@@ -121,6 +129,7 @@ impl Options {
                 "--scenario" => options.scenario = named(&value()?)?,
                 "--scenarios" => options.scenarios = true,
                 "--mesh" => options.mesh = true,
+                "--regions" => options.regions = true,
                 "--locks" => options.scenario = &scenario::LOCKS,
                 "--auth" => options.scenario = &scenario::AUTH,
                 "--help" | "-h" => options.help = true,
@@ -221,7 +230,7 @@ fn hunt_all(options: &Options) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING];
+    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING, Mutant::OF_REGIONS];
     let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);
@@ -240,28 +249,31 @@ fn hunt_all(options: &Options) -> ExitCode {
     if escaped == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// First seed, how many, threads, and what is planted.
+type Campaign = fn(u64, u64, usize, Option<Mutant>) -> ring::Summary;
+
 /// The worlds of the data plane.
-fn mesh(options: &Options) -> ExitCode {
+fn mesh(options: &Options, flag: &str, campaign: Campaign, mutants: &[Mutant]) -> ExitCode {
     if options.mutants {
-        return hunt_mesh(options);
+        return hunt_mesh(options, campaign, mutants);
     }
     let (first, seeds) = options.seed.map_or((options.first, options.seeds), |seed| (seed, 1));
-    let summary = ring::campaign(first, seeds, options.threads, options.mutant);
+    let summary = campaign(first, seeds, options.threads, options.mutant);
     for report in &summary.violations {
         println!("seed {}: {}", report.seed, report.violation.as_deref().unwrap_or_default());
-        println!("replay with: cargo run --release -p sim -- --mesh --seed {}", report.seed);
+        println!("replay with: cargo run --release -p sim -- {flag} --seed {}", report.seed);
     }
     println!("seeds: {}, {:?}", summary.seeds, summary.tally);
     println!("violations: {}", summary.violations.len());
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn hunt_mesh(options: &Options) -> ExitCode {
+fn hunt_mesh(options: &Options, campaign: Campaign, mutants: &[Mutant]) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");
-    for mutant in Mutant::OF_RING {
-        let summary = ring::campaign(options.first, options.seeds, options.threads, Some(*mutant));
+    for mutant in mutants {
+        let summary = campaign(options.first, options.seeds, options.threads, Some(*mutant));
         let found = summary.violations.first().and_then(|report| report.violation.as_deref());
         let by = found.map_or("nothing", |text| text.split(':').next().unwrap_or(text));
         escaped += u64::from(found.is_none());

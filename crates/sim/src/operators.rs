@@ -30,6 +30,8 @@ pub struct Operators {
     /// A member whose machine is gone for ever, and that is still in the table.
     lost: Option<NodeId>,
     pub changes: u64,
+    /// Of these, decided while a member was down.
+    pub changes_short: u64,
 }
 
 impl Operators {
@@ -132,6 +134,8 @@ impl World {
         {
             return Ok(());
         }
+        let is_down = |host: usize| self.hosts[host].process.is_none();
+        self.operators.changes_short += u64::from(self.member_hosts().into_iter().any(is_down));
         self.operators.table = members.clone();
         self.operators.changes += 1;
         self.operators.lost = self.operators.lost.filter(|lost| members.get(*lost).is_some());

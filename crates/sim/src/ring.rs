@@ -8,7 +8,10 @@ mod host;
 mod nemesis;
 mod world;
 
+pub(crate) use campaign::campaign_of;
 pub use campaign::{Summary, campaign};
+pub(crate) use host::{Host, ROUND, TIMEOUT};
+pub(crate) use world::PATIENCE;
 
 use base::mutant::{self, Mutant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +32,9 @@ pub struct Tally {
     pub moves: u64,
     pub splits: u64,
     pub disk_troubles: u64,
+    /// Losers that were noted, and regions that went for good; of worlds with several regions.
+    pub conflicts: u64,
+    pub evictions: u64,
 }
 
 pub struct Report {
@@ -48,11 +54,17 @@ impl Tally {
         self.moves += other.moves;
         self.splits += other.splits;
         self.disk_troubles += other.disk_troubles;
+        self.conflicts += other.conflicts;
+        self.evictions += other.evictions;
     }
 }
 
 /// One seed. An assertion of the product that fails is a finding like any other.
 pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
+    caught(seed, planted, play)
+}
+
+pub(crate) fn caught(seed: u64, planted: Option<Mutant>, play: fn(u64) -> Report) -> Report {
     mutant::plant(planted);
     let ran = catch_unwind(AssertUnwindSafe(|| play(seed)));
     mutant::plant(None);

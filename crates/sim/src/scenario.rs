@@ -154,7 +154,7 @@ pub static AUTH: Scenario = Scenario {
     met: |world| world.guests.served.min(world.guests.refused),
 };
 
-pub static ALL: [Scenario; 15] = [
+pub static ALL: [Scenario; 16] = [
     Scenario {
         name: "c5-progress-of-slow-streams",
         about: "progress is reported before the events it stands for (etcd 15220)",
@@ -321,6 +321,18 @@ pub static ALL: [Scenario; 15] = [
             ..UNBIASED
         },
         met: |world| world.tally.rounds,
+    },
+    Scenario {
+        name: "c24-changes-with-one-down",
+        about: "a cluster that has its quorum cannot be changed while a member is down (etcd 3.6)",
+        bias: Bias {
+            members: &[3, 5],
+            faults: &[(2, Fault::Kill), (3, Fault::PowerCut), (1, Fault::Transfer)],
+            fault_pause: (500_000, 2_000_000),
+            change_pause: (300_000, 1_500_000),
+            ..UNBIASED
+        },
+        met: |world| world.operators.changes_short,
     },
     Scenario {
         name: "c28-dead-watchers",

@@ -126,6 +126,7 @@ impl Settings {
             seed: host as u64,
             log_keep_entries: self.log_keep_entries,
             tail_was_cut: false,
+            is_new: host >= self.members && hosts[host].life == 0,
         };
         Params {
             consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },

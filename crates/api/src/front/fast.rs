@@ -5,7 +5,7 @@
 //! functions, and whatever is in any way unusual is left to them.
 
 use crate::figures::{Figures, Method};
-use crate::grpc::{etcd_lock, kv, who};
+use crate::grpc::{breadth, etcd_lock, kv, who};
 use base::Code;
 use bytes::{Buf, Bytes};
 use coord::reply::{Body, Reply};
@@ -86,6 +86,10 @@ impl Fast {
         }
         body.advance(PREFIX_BYTES);
         let Some(parsed) = parse(call, body) else { return Asked::Unusual };
+        // There must be room for its answer, which may have to be waited for.
+        if parsed.as_ref().is_ok_and(breadth::is_wide) {
+            return Asked::Unusual;
+        }
         let leader_required = head.get(who::REQUIRE_LEADER).is_some_and(|value| value == "true");
         let checked = parsed.and_then(|ask| {
             ask.validate(&self.limits)?;

@@ -3,7 +3,7 @@
 //! that could have been refused here.
 
 use crate::grpc::pieces::{self, Large, Protobuf, Shape};
-use crate::grpc::{fence, kv, once, refusal, who};
+use crate::grpc::{breadth, fence, kv, once, refusal, who};
 use base::{Code, Revision};
 use coord::reply::{Body, RangeReply, Reply};
 use coord::request::{Limits, Range, Request as Ask};
@@ -14,7 +14,7 @@ use proto::etcdserverpb::{
     CompactionRequest, CompactionResponse, DeleteRangeRequest, DeleteRangeResponse, PutRequest, PutResponse,
     RangeRequest, RangeResponse, RangeStreamResponse, ResponseHeader, TxnRequest, TxnResponse,
 };
-use server::pieces::{Encode, Keep, Pieces, Whole};
+use server::pieces::{Encode, Keep, Pieces, Share, Whole};
 use server::{Handle, Need};
 use std::sync::Arc;
 use tonic::codegen::{BoxStream, tokio_stream};
@@ -70,6 +70,24 @@ impl KvService {
         }
     }
 
+    /// The same for what may also show much: its share of the budget comes with the answer.
+    async fn submit_wide(
+        &self,
+        metadata: &MetadataMap,
+        ask: Ask,
+    ) -> Result<(ResponseHeader, Body, Option<Share>), Status> {
+        let share = match breadth::is_wide(&ask) {
+            true => {
+                ask.validate(&self.limits).map_err(refusal::render)?;
+                let room = self.handle.room_for(breadth::shown(&ask), &Encoding::protobuf().0).await;
+                room.map_err(refusal::render)?
+            }
+            false => None,
+        };
+        let (header, body) = self.submit_change(metadata, ask).await?;
+        Ok((header, body, share))
+    }
+
     /// A large answer is read at the revision that it was found at. Should that be compacted before it is held,
     /// a client that asked for the newest state is none the wiser.
     async fn read(
@@ -120,7 +138,7 @@ impl Kv for KvService {
                 let Whole { reply, share } =
                     large.pieces.whole(large.total).await.map_err(refusal::render)?;
                 let header = large.head.header.unwrap_or_default();
-                Ok(pieces::pack_share(share, Response::new(kv::render_range(header, reply))))
+                Ok(pieces::pack_share(Some(share), Response::new(kv::render_range(header, reply))))
             }
             Read::Large(large) => {
                 large.check_size()?;
@@ -144,18 +162,22 @@ impl Kv for KvService {
     ) -> Result<Response<DeleteRangeResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let delete = kv::parse_delete(wire).map_err(refusal::render)?;
-        match self.submit_change(&metadata, Ask::Delete(delete)).await? {
-            (header, Body::Delete(reply)) => Ok(Response::new(kv::render_delete(header, reply))),
-            (_, other) => unreachable!("a delete is answered by a delete, not {other:?}"),
+        match self.submit_wide(&metadata, Ask::Delete(delete)).await? {
+            (header, Body::Delete(reply), share) => {
+                Ok(pieces::pack_share(share, Response::new(kv::render_delete(header, reply))))
+            }
+            (_, other, _) => unreachable!("a delete is answered by a delete, not {other:?}"),
         }
     }
 
     async fn txn(&self, request: Request<TxnRequest>) -> Result<Response<TxnResponse>, Status> {
         let (metadata, _, wire) = request.into_parts();
         let txn = kv::parse_txn(wire).map_err(refusal::render)?;
-        match self.submit_change(&metadata, Ask::Txn(txn)).await? {
-            (header, Body::Txn(reply)) => Ok(Response::new(kv::render_txn(header, reply))),
-            (_, other) => unreachable!("a transaction is answered by a transaction, not {other:?}"),
+        match self.submit_wide(&metadata, Ask::Txn(txn)).await? {
+            (header, Body::Txn(reply), share) => {
+                Ok(pieces::pack_share(share, Response::new(kv::render_txn(header, reply))))
+            }
+            (_, other, _) => unreachable!("a transaction is answered by a transaction, not {other:?}"),
         }
     }
 

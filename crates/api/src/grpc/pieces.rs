@@ -73,8 +73,11 @@ impl Large {
     }
 }
 
-pub fn pack_share<T>(share: Share, mut response: tonic::Response<T>) -> tonic::Response<T> {
-    response.extensions_mut().insert(Kept(Arc::new(share)));
+/// Without a share it is as it was.
+pub fn pack_share<T>(share: Option<Share>, mut response: tonic::Response<T>) -> tonic::Response<T> {
+    if let Some(share) = share {
+        response.extensions_mut().insert(Kept(Arc::new(share)));
+    }
     response
 }
 

@@ -3,6 +3,7 @@
 
 use super::Rest;
 use super::clock;
+use super::home;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::session;
@@ -11,14 +12,14 @@ use crate::grpc::fence;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::CONTENT_LENGTH;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use base::Code;
 use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
 use mesh::key::Key;
 use mesh::record::Fence;
 use mesh::request::{Level, request_hash};
-use mesh::{Attributes, Context, Session, namespaces};
+use mesh::{Attributes, Context, RegionId, Session, namespaces};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
@@ -94,11 +95,16 @@ impl Asked {
     }
 
     pub fn header(&self, name: &str) -> Option<&[u8]> {
-        self.headers.get(name).map(|value| value.as_bytes())
+        self.find(name).map(HeaderValue::as_bytes)
+    }
+
+    /// To look for a name costs more than to see that there is none.
+    fn find(&self, name: &str) -> Option<&HeaderValue> {
+        if self.headers.is_empty() { None } else { self.headers.get(name) }
     }
 
     fn text_header(&self, name: &str, bytes_max: usize) -> Result<Option<&str>, Refusal> {
-        let Some(value) = self.headers.get(name) else { return Ok(None) };
+        let Some(value) = self.find(name) else { return Ok(None) };
         let text = value.to_str().ok().filter(|text| (1..=bytes_max).contains(&text.len()));
         let refusal = || Refusal::bad(format!("{name} must be plain text of 1 to {bytes_max} bytes"));
         text.map(Some).ok_or_else(refusal)
@@ -168,20 +174,18 @@ impl Asked {
         self.header(name).map(|word| clock::parse(name, word)).transpose()
     }
 
-    fn fence(&self) -> Result<Option<Fence>, Refusal> {
-        match (self.space.home, self.header(fence::HEADER)) {
-            (None, None) => Ok(None),
-            (None, Some(value)) => parse_fence(value).map(Some),
-            (Some(home), None) => home.admit(self.space.here).map(Some).map_err(|code| {
-                let message = format!(
-                    "another region is the home of namespace `{0}`; GET /v1/namespaces/{0}/home tells which",
-                    self.space.name
-                );
-                Refusal::new(code, message).with("home_epoch", home.epoch)
-            }),
+    /// What a write of the key must carry, and whose the key is, where it is somebody's.
+    fn fence(&self, rest: &Rest, key: &Key) -> Result<(Option<Fence>, Option<RegionId>), Refusal> {
+        match (self.space.homes.find(&self.space.name, &key.name()), self.header(fence::HEADER)) {
+            (None, None) => Ok((None, None)),
+            (None, Some(value)) => Ok((Some(parse_fence(value)?), None)),
+            (Some((place, title)), None) => {
+                let fence = home::admit(rest, self.space.here, place, title)?;
+                Ok((Some(fence), Some(title.home.region)))
+            }
             (Some(_), Some(_)) => Err(Refusal::new(
                 Code::BadFence,
-                "the namespace has a home region, whose epoch is its fence; X-Fence cannot be another",
+                "the key has a home region, whose epoch is its fence; X-Fence cannot be another",
             )),
         }
     }
@@ -191,7 +195,7 @@ impl Asked {
     }
 
     /// What comes with a write, as far as headers say it. `part` tells the writes of one request apart.
-    pub fn attributes(&self, part: Option<usize>) -> Result<Attributes, Refusal> {
+    pub fn attributes(&self, rest: &Rest, key: &Key, part: Option<usize>) -> Result<Attributes, Refusal> {
         let request = self.request_id()?.map(|id| match part {
             None => request_hash(id.as_bytes()),
             Some(part) => request_hash(format!("{part}:{id}").as_bytes()),
@@ -201,7 +205,8 @@ impl Asked {
             None => self.clock("X-Vector-Clock")?,
         };
         let (level, after) = (self.level()?, self.session()?.unwrap_or_default().latest());
-        Ok(Attributes { context: seen, fence: self.fence()?, request, level, after, ..Attributes::default() })
+        let (fence, home) = self.fence(rest, key)?;
+        Ok(Attributes { context: seen, fence, home, request, level, after, ..Attributes::default() })
     }
 }
 

@@ -26,6 +26,15 @@ pub fn word_of(context: &Context) -> String {
     STANDARD.encode(bytes)
 }
 
+/// The same word, behind what is in `out`.
+pub fn put_word(context: &Context, out: &mut Vec<u8>) {
+    let mut bytes = vec![VERSION];
+    context.encode(&mut bytes);
+    let at = out.len();
+    out.resize(at + bytes.len().div_ceil(3) * 4, 0);
+    STANDARD.encode_slice(bytes, &mut out[at..]).expect("base64 takes four bytes for three");
+}
+
 /// Reads what `header_of` made; `name` is the header that it came in.
 pub fn parse(name: &str, word: &[u8]) -> Result<Context, Refusal> {
     decode(word).ok_or_else(|| {
@@ -60,6 +69,9 @@ mod tests {
         let context = Context::of_dot(Dot { actor, counter: 42 });
         let word = word_of(&context);
         assert_eq!(parse("X-If-Vector-Clock", word.as_bytes()).unwrap(), context);
+        let mut out = b"x: ".to_vec();
+        put_word(&context, &mut out);
+        assert_eq!(out, format!("x: {word}").into_bytes());
         let (cut, long) = (&word.as_bytes()[..4], "A".repeat(WORD_BYTES_MAX + 4));
         for nonsense in [&b""[..], b"!", b"AAAA", cut, long.as_bytes()] {
             assert!(parse("X-If-Vector-Clock", nonsense).is_err());

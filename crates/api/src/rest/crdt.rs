@@ -142,7 +142,7 @@ pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, 
 }
 
 async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Result<Response, Refusal> {
-    let write = plain(asked, key, kind, op, None)?;
+    let write = plain(rest, asked, key, (kind, op), None)?;
     let record = perform(rest, asked, write).await?;
     let mut response = json(&render(rest, &record));
     data::head_of_write(rest, asked, &record, &mut response).await?;

@@ -127,7 +127,7 @@ pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> 
 
 pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&DELETE_PARAMS)?;
-    let write = write::plain(&asked, asked.key()?, Kind::Register, Op::Delete, None)?;
+    let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
     commit(&rest, &asked, write, "deleted").await
 }
 
@@ -156,7 +156,7 @@ pub async fn head_of_write(
 ) -> Result<(), Refusal> {
     let headers = response.headers_mut();
     headers.insert("x-vector-clock", clock::header_of(&record.context));
-    headers.insert("x-served-from", served_from(rest));
+    headers.insert("x-served-from", rest.served_from().clone());
     if let Some(regions) = replicated_to(rest, asked, record).await? {
         let word = serde_json::to_string(&regions).expect("names can be written as JSON");
         headers
@@ -168,8 +168,8 @@ pub async fn head_of_write(
     Ok(())
 }
 
-/// The other regions that are known to have a write when it is answered. Who waited for them all has been told of all;
-/// otherwise only the node that gave the write its name knows, and says so if it is this one.
+/// The other regions that are known to have a write when it is answered. Only the node that gave the write its name
+/// knows; it tells a node that has passed the write on to it.
 async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Option<Vec<String>>, Refusal> {
     if asked.level()? != Level::GlobalQuorum {
         return Ok(Some(Vec::new()));
@@ -180,8 +180,4 @@ async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Op
     }
     let reached = rest.mesh().reached(record.header.dot).await?;
     Ok((!reached.is_empty()).then(|| reached.into_iter().map(|region| rest.region_name(region)).collect()))
-}
-
-fn served_from(rest: &Rest) -> HeaderValue {
-    HeaderValue::try_from(rest.region()).unwrap_or(HeaderValue::from_static("unnamed"))
 }

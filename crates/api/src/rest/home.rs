@@ -1,19 +1,22 @@
-//! `/v1/namespaces/{ns}/home`: the region that owns a namespace, where one does. Writes elsewhere are refused and told
-//! where to go; writes of the owner carry its epoch, so that those of an earlier owner lose wherever they arrive.
-//! Each region keeps its own word on it: who hands a namespace over tells both.
+//! `/v1/namespaces/{ns}/home`: the region that owns a namespace, or the keys below a prefix, where one does. Writes
+//! elsewhere are refused and told where to go; writes of the owner carry its epoch, so that those of an earlier owner
+//! lose wherever they arrive. Regions tell each other; with a lease a home passes on by itself when its region is gone.
 
-use super::asked::{Whole, parse_json};
+use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
 use super::{Rest, json};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Response;
 use base::Code;
-use mesh::homes::{DOCUMENT, Homes};
-use mesh::{Home, RegionId};
+use mesh::RegionId;
+use mesh::homes::{DOCUMENT, Homes, LEASE_MS_MAX, LEASE_MS_MIN, PREFIX_BYTES_MAX, Place, Title, Transfer};
+use mesh::record::Fence;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 
-const RIGHT: &str = r#"{"region": "eu-west"}, and "epoch": N to say which"#;
+const RIGHT: &str =
+    r#"{"region": "eu-west"}, with "prefix", "lease_ms" (0 for none) and "epoch" where they matter"#;
+pub const PARAMS: [&str; 1] = ["prefix"];
 /// How often a change is tried that others' changes get in the way of.
 const ATTEMPTS: usize = 8;
 
@@ -21,41 +24,69 @@ const ATTEMPTS: usize = 8;
 #[serde(deny_unknown_fields)]
 struct Given {
     region: String,
+    #[serde(default)]
+    prefix: String,
     epoch: Option<u64>,
+    lease_ms: Option<u64>,
 }
 
-pub async fn get(State(rest): State<Rest>, Path(ns): Path<String>) -> Result<Response, Refusal> {
-    let space = rest.spaces().find(rest.handle(), &ns).await?;
-    let home = now(&rest).await?.1.get(&space.name);
-    Ok(json(&render(&rest, &space.name, home)))
+pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+    asked.query.only(&PARAMS)?;
+    let place = Place::new(&asked.space.name, asked.query.get("prefix").unwrap_or(""));
+    let homes = now(&rest).await?.1;
+    let mut shown = render(&rest, &place, homes.get(&place));
+    if place.prefix.is_empty() {
+        let parts = homes.iter().filter(|(part, _)| part.namespace == place.namespace && **part != place);
+        shown["parts"] = parts.map(|(part, title)| render(&rest, part, Some(title))).collect();
+    }
+    Ok(json(&shown))
 }
 
-pub async fn put(
-    State(rest): State<Rest>,
-    Path(ns): Path<String>,
-    Whole(body): Whole,
-) -> Result<Response, Refusal> {
-    let space = rest.spaces().find(rest.handle(), &ns).await?;
+pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     let given: Given = parse_json(&body, RIGHT)?;
-    let region = RegionId::of(&given.region);
-    if rest.mesh().region_name(region).as_deref() != Some(given.region.as_str()) {
+    let to = RegionId::of(&given.region);
+    if rest.mesh().region_name(to).as_deref() != Some(given.region.as_str()) {
         let message =
             format!("region `{}` is not listed here; GET /v1/regions tells which are", given.region);
         return Err(Refusal::new(Code::UnknownRegion, message));
     }
+    let place = Place::new(&asked.space.name, &given.prefix);
+    let transfer = Transfer { to, epoch: given.epoch, lease_ms: given.lease_ms };
     for _ in 0..ATTEMPTS {
         let (version, mut homes) = now(&rest).await?;
-        let home = homes.pass(&space.name, region, given.epoch).map_err(|code| match code {
-            Code::FencePassed => Refusal::new(code, "an epoch is later than the last; GET tells that"),
-            code => code.into(),
-        })?;
+        let title = homes.pass(&place, transfer).map_err(refusal)?;
         match rest.handle().set_document(DOCUMENT, version, homes.encode()).await {
-            Ok(_) => return Ok(json(&render(&rest, &space.name, Some(home)))),
+            Ok(_) => return Ok(json(&render(&rest, &place, Some(title)))),
             Err(Code::DocumentChanged) => {}
             Err(code) => return Err(code.into()),
         }
     }
     Err(Refusal::new(Code::TooManyRequests, "others change the homes all the time; try again"))
+}
+
+fn refusal(code: Code) -> Refusal {
+    match code {
+        Code::FencePassed => Refusal::new(code, "an epoch is later than the last; GET tells that"),
+        Code::BadRequest => Refusal::bad(format!(
+            "lease_ms is 0 or from {LEASE_MS_MIN} to {LEASE_MS_MAX}, a prefix has at most {PREFIX_BYTES_MAX} bytes"
+        )),
+        Code::TooManyOps => Refusal::new(code, "there are too many homes"),
+        code => code.into(),
+    }
+}
+
+/// What a write of the place must carry; refused unless this region owns it, and its lease runs.
+pub fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fence, Refusal> {
+    let owner = || rest.region_name(title.home.region);
+    let told = |refusal: Refusal| refusal.with("home_region", owner()).with("home_epoch", title.home.epoch);
+    let fence = title.home.admit(here).map_err(|code| {
+        let message = format!("region `{}` is the home of this key; write it there", owner());
+        told(Refusal::new(code, message))
+    })?;
+    if title.lease_ms > 0 && !(title.settled && rest.mesh().holds(place, title.home.epoch)) {
+        return Err(told(Refusal::from(Code::HomeUnconfirmed)));
+    }
+    Ok(fence)
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
@@ -68,10 +99,16 @@ async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
     }
 }
 
-fn render(rest: &Rest, namespace: &str, home: Option<Home>) -> Value {
+fn render(rest: &Rest, place: &Place, title: Option<Title>) -> Value {
+    let here = RegionId::of(rest.region());
+    let writable = title.is_some_and(|title| admit(rest, here, place, title).is_ok());
     object!({
-        "namespace": namespace,
-        "home_region": home.map(|home| rest.region_name(home.region)),
-        "epoch": home.map(|home| home.epoch),
+        "namespace": place.namespace,
+        "prefix": place.prefix,
+        "home_region": title.map(|title| rest.region_name(title.home.region)),
+        "epoch": title.map(|title| title.home.epoch),
+        "lease_ms": title.map(|title| title.lease_ms),
+        "settled": title.map(|title| title.settled),
+        "writable_here": title.is_none() || writable,
     })
 }

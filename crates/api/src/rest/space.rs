@@ -5,9 +5,9 @@
 use super::refusal::Refusal;
 use base::Code;
 use bytes::Bytes;
+use mesh::RegionId;
 use mesh::homes::{self, Homes};
 use mesh::namespaces::{self, Namespace, Namespaces};
-use mesh::{Home, RegionId};
 use server::Handle;
 use std::sync::{Arc, Mutex};
 
@@ -17,8 +17,8 @@ pub struct Space {
     pub name: String,
     pub id: u32,
     pub wants: Namespace,
-    /// Who owns it, where somebody does.
-    pub home: Option<Home>,
+    /// Who owns which keys, where somebody does.
+    pub homes: Arc<Homes>,
     /// The region that is asked.
     pub here: RegionId,
 }
@@ -36,8 +36,8 @@ impl Spaces {
     }
 
     fn named(&self, handle: &Handle, name: &str, wants: Namespace) -> Space {
-        let home = self.homes(handle).get(name);
-        Space { name: name.to_owned(), id: namespaces::id_of(name), wants, home, here: self.here }
+        let homes = self.homes(handle);
+        Space { name: name.to_owned(), id: namespaces::id_of(name), wants, homes, here: self.here }
     }
 
     /// Who owns what, as far as this member has applied.

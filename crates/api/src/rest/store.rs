@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub const PUT_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "ttl"];
 pub const GET_PARAMS: [&str; 5] = ["r", "timeout_ms", "explain", "raw", "key"];
 pub const DELETE_PARAMS: [&str; 5] = ["w", "sloppy", "timeout_ms", "explain", "key"];
-const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata and type may be added"#;
+pub const RIGHT: &str = r#"{"key": "user_1", "value": "Alice"}; ttl, metadata and type may be added"#;
 
 /// A key with its value, as a body holds them.
 #[derive(Debug, Deserialize)]
@@ -77,7 +77,7 @@ pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> 
 /// A tombstone is written whether or not the key is there: it may be on its way.
 pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&DELETE_PARAMS)?;
-    let write = write::plain(&asked, asked.key()?, Kind::Register, Op::Delete, None)?;
+    let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
     done(&rest, &asked, asked.key_text()?, write, "deleted").await
 }
 

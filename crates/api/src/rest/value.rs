@@ -98,12 +98,16 @@ pub fn show(record: &Record) -> (Shown<'_>, Option<&'static str>) {
 pub fn show_bytes<'a>(bytes: &'a Bytes, content_type: Option<&str>) -> (Shown<'a>, Option<&'static str>) {
     let text = content_type.is_some_and(|kind| kind.starts_with("text/"));
     match std::str::from_utf8(bytes) {
-        Ok(json) if content_type.is_none() && serde_json::from_str::<&RawValue>(json).is_ok() => {
+        Ok(json) if content_type.is_none() && is_json(bytes) => {
             (Shown::Json(serde_json::from_str(json).expect("it was read just now")), None)
         }
         Ok(plain) if text => (Shown::Text(plain.into()), None),
         _ => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
     }
+}
+
+pub fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<&RawValue>(bytes).is_ok()
 }
 
 /// The one that was written last.

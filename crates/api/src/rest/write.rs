@@ -72,12 +72,18 @@ pub fn expectation(asked: &Asked) -> Result<Option<Context>, Refusal> {
 }
 
 /// A write that says nothing of its own yet.
-pub fn plain(asked: &Asked, key: Key, kind: Kind, op: Op, part: Option<usize>) -> Result<Write, Refusal> {
+pub fn plain(
+    rest: &Rest,
+    asked: &Asked,
+    key: Key,
+    (kind, op): (Kind, Op),
+    part: Option<usize>,
+) -> Result<Write, Refusal> {
     Ok(Write {
+        attributes: asked.attributes(rest, &key, part)?,
         key,
         kind,
         op,
-        attributes: asked.attributes(part)?,
         expect: expectation(asked)?,
         w: asked.w()?,
         sloppy: asked.query.flag("sloppy")?,
@@ -90,7 +96,7 @@ pub fn of_body(rest: &Rest, asked: &Asked, key: Key, body: &Bytes) -> Result<Wri
         Content::Json => of_given(rest, asked, key, super::asked::parse_json(body, RIGHT)?, None),
         Content::Raw(content_type) => {
             check_size(rest, body.len())?;
-            let mut write = plain(asked, key, Kind::Register, Op::Put(body.clone()), None)?;
+            let mut write = plain(rest, asked, key, (Kind::Register, Op::Put(body.clone())), None)?;
             let ttl = asked.query.number("ttl", 0, u64::MAX)?;
             write.attributes.expires_ms = super::asked::expiry(ttl)?;
             write.attributes.metadata = vec![(CONTENT_TYPE_NAME.into(), content_type.into())];
@@ -109,12 +115,13 @@ pub fn of_given(
     let kind = kind_of(asked, given.kind.as_deref())?;
     check_size(rest, given.value.get().len())?;
     let op = op_of(kind, given.value)?;
-    let mut write = plain(asked, key, kind, op, part)?;
+    let mut write = plain(rest, asked, key, (kind, op), part)?;
     write.attributes.expires_ms = super::asked::expiry(given.ttl)?;
     write.attributes.metadata = metadata_of(given.metadata)?;
     write.attributes.schema = given.schema_version.unwrap_or(0);
     write.attributes.handler = handler_of(kind, given.handler)?;
-    write.attributes.home = given.home_region.map(|name| RegionId::of(&name));
+    let home = given.home_region.map(|name| RegionId::of(&name));
+    write.attributes.home = home.or(write.attributes.home);
     Ok(write)
 }
 

@@ -5,6 +5,7 @@
 use crate::config::gather::NONE;
 use crate::config::setting::{Id, Kind};
 use crate::config::tls::{self, ClientTls};
+use crate::config::tokens::TokenOptions;
 use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
@@ -63,8 +64,14 @@ pub fn check(values: &Values) -> Result<Checked, Problems> {
     if !misshapen.is_empty() {
         return Err(Problems(misshapen));
     }
-    let checked = assemble(values);
-    let problems = check_together(values, &checked.config);
+    let mut checked = assemble(values);
+    let mut problems = check_together(values, &checked.config);
+    match TokenOptions::parse(values.text(Id::AuthToken)).expect("checked to be options").load() {
+        Ok(signed) => checked.config.auth.signed = signed,
+        Err(problem) => {
+            problems.push(format!("auth-token (from {}): {problem}", values.get(Id::AuthToken).origin));
+        }
+    }
     if problems.is_empty() { Ok(checked) } else { Err(Problems(problems)) }
 }
 
@@ -96,6 +103,7 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
         Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
         Kind::Choice(words) => words.contains(&text),
+        Kind::Tokens => TokenOptions::parse(text).is_some(),
         Kind::LogFilter => !text.is_empty() && EnvFilter::try_new(text).is_ok(),
     }
 }
@@ -161,6 +169,7 @@ fn assemble(values: &Values) -> Checked {
         drain_timeout: ms(Id::DrainTimeoutMs),
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),
+            signed: None,
             bcrypt_cost: u32::try_from(values.number(Id::BcryptCost)).expect("bounded by the table"),
         },
         mesh: Mesh {

@@ -42,6 +42,8 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// A level, or directives as `info,server=debug`.
     LogFilter,
+    /// `simple`, or `jwt` with its keys.
+    Tokens,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -162,8 +164,10 @@ settings! {
         "Log entries kept behind the flushed state; a follower further behind is sent a snapshot.";
     WatchProgressIntervalMs "watch-progress-interval-ms" ms(100, 86_400_000), Count(600_000),
         "After so long without an event, a watch that asked for it is told how far it is.";
+    AuthToken "auth-token" Kind::Tokens, Value("simple"),
+        "How users are known after they have logged in: by a token that members remember, or by one that is signed.";
     AuthTokenTtlMs "auth-token-ttl-ms" ms(1_000, 31_536_000_000), Count(300_000),
-        "How long a token lives that nobody uses.";
+        "How long a simple token lives that nobody uses.";
     BcryptCost "bcrypt-cost" number("doublings", 4, 31), Count(10),
         "How much work it is to hash a password.";
     CertFile "cert-file" Kind::FileOrNothing, Value(""),
@@ -222,6 +226,7 @@ impl Setting {
             Kind::Number { .. } => "N",
             Kind::Choice(_) => "WORD",
             Kind::LogFilter => "LEVEL",
+            Kind::Tokens => "simple|jwt,OPTION=VALUE,...",
         }
     }
 
@@ -245,6 +250,9 @@ impl Setting {
             Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::LogFilter => "a level or a list of directives, as info or info,server=debug".to_owned(),
+            Kind::Tokens => "simple, or jwt with sign-method, pub-key, priv-key and ttl, as \
+                             jwt,pub-key=tokens.pub,priv-key=tokens.key,sign-method=RS256,ttl=10m"
+                .to_owned(),
         }
     }
 

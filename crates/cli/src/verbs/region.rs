@@ -18,6 +18,11 @@ const REMOVE_EXAMPLE: &str = "\
 Example: a region is gone for good; nothing is kept for it any more
   althing region remove us-east";
 
+const HOME_EXAMPLE: &str = "\
+Example: eu-west alone writes the namespace shop, until it is not heard of for ten seconds
+  althing region home shop eu-west --lease-ms 10000
+  althing region home shop                       who owns it now";
+
 #[derive(Subcommand)]
 pub enum Region {
     /// Lists the other regions: whether each is heard of, and how far it is behind
@@ -43,6 +48,21 @@ pub enum Region {
         #[command(flatten)]
         options: RestOptions,
     },
+    /// Shows which region owns a namespace, or hands it to one
+    #[command(after_help = HOME_EXAMPLE)]
+    Home {
+        namespace: String,
+        /// The region that is to own it
+        region: Option<String>,
+        /// Only the keys that begin so
+        #[arg(long, default_value = "")]
+        prefix: String,
+        /// How long the owner may be silent before a majority of regions chooses another; 0 for ever
+        #[arg(long, requires = "region")]
+        lease_ms: Option<u64>,
+        #[command(flatten)]
+        options: RestOptions,
+    },
 }
 
 const HEADS: [&str; 6] = ["REGION", "HEALTHY", "LAG OUT MS", "LAG IN MS", "ACKNOWLEDGED", "LAST"];
@@ -59,6 +79,25 @@ impl Region {
             Region::Remove { name, options } => {
                 let call = Call::of_key("DELETE", "/v1/regions/", name);
                 say(options, &options.ask_json(call).await?, &format!("region {name} is evicted\n"))
+            }
+            Region::Home { namespace, region, prefix, lease_ms, options } => {
+                let path = format!("/v1/namespaces/{namespace}/home");
+                let call = match region {
+                    None => Call::of_key("GET", &format!("{path}?prefix="), prefix),
+                    Some(region) => {
+                        let mut wanted = json!({ "region": region, "prefix": prefix });
+                        if let Some(lease_ms) = lease_ms {
+                            wanted["lease_ms"] = json!(lease_ms);
+                        }
+                        Call::new("PUT", &path).json(&wanted)
+                    }
+                };
+                let answer = options.ask_json(call).await?;
+                let text = match &answer["home_region"] {
+                    Value::Null => "no region owns it\n".to_owned(),
+                    region => format!("{}, epoch {}\n", plain(region), answer["epoch"]),
+                };
+                say(options, &answer, &text)
             }
         }
     }

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
 /// Passwords are hashed cheaply: the tests are not about that.
-const CHEAP: [&str; 2] = ["--bcrypt-cost", "4"];
+pub const CHEAP: [&str; 2] = ["--bcrypt-cost", "4"];
 
 /// One step: who asks (nobody, `root`, `u1`, or a token as it stands), the path below `/v3/`, and the body.
 type Step = (&'static str, &'static str, &'static str);
@@ -116,7 +116,7 @@ fn ask(server: Rest, (who, path, body): &Step, root: &str, u1: &str) -> String {
     format!("{who} {path} {body}: {} {json}", answer.status)
 }
 
-fn v3(server: Rest, token: &str, path: &str, body: &str) -> Answer {
+pub fn v3(server: Rest, token: &str, path: &str, body: &str) -> Answer {
     let path = format!("/v3/{path}");
     match token {
         "" => server.call("POST", &path, &[], body.as_bytes()),
@@ -124,20 +124,24 @@ fn v3(server: Rest, token: &str, path: &str, body: &str) -> Answer {
     }
 }
 
-fn token_of(server: Rest, user: &str, password: &str) -> String {
+pub fn token_of(server: Rest, user: &str, password: &str) -> String {
     let body = format!(r#"{{"name":"{user}","password":"{password}"}}"#);
     let answer = v3(server, "", "auth/authenticate", &body).json();
     answer["token"].as_str().unwrap_or_else(|| panic!("{user} got {answer}")).to_owned()
 }
 
-fn gate(member: &Member) -> Rest {
+pub fn gate(member: &Member) -> Rest {
     Rest(member.client)
 }
 
 /// Auth is on, and `u1` may read and write `a`.
-fn with_auth(member: &Member) {
+pub fn with_auth(member: &Member) {
+    open_with_auth(gate(member));
+}
+
+pub fn open_with_auth(server: Rest) {
     for step in OPENING {
-        ask(gate(member), step, "", "");
+        ask(server, step, "", "");
     }
 }
 

@@ -3,6 +3,7 @@
 //! gone for good. `REGIONS`, `REGION_NODES` and `REGIONS_CUT_SECONDS` make it larger and longer.
 
 mod cable;
+mod homes;
 mod load;
 mod world;
 

@@ -24,6 +24,8 @@ pub const GROUP_PAGES: u64 = PAGE / 4;
 
 pub struct Backend {
     file: Box<dyn File>,
+    /// Held to look one up or to note one, never while one is computed: whoever reads the whole store in the background
+    /// would otherwise sooner or later lose its processor with everybody waiting for it.
     sums: Mutex<Sums>,
 }
 
@@ -75,18 +77,14 @@ impl Backend {
 }
 
 impl Sums {
-    /// Page 0 is the engine's own affair, and a page never written has nothing to be compared with.
-    fn check(&self, page: u64, bytes: &[u8]) -> io::Result<()> {
-        match self.by_page.get(page as usize) {
-            None | Some(0) => Ok(()),
-            Some(sum) if *sum == page_sum(page, bytes) => Ok(()),
-            Some(_) => Err(damaged(page)),
-        }
+    fn of(&self, page: u64) -> u32 {
+        self.by_page.get(page as usize).copied().unwrap_or(0)
     }
 
-    fn note(&mut self, page: u64, bytes: &[u8]) {
+    /// Page 0 is the engine's own affair.
+    fn note(&mut self, page: u64, sum: u32) {
         if page > 0 {
-            self.by_page[page as usize] = page_sum(page, bytes);
+            self.by_page[page as usize] = sum;
             self.dirty_groups.insert(page / GROUP_PAGES);
         }
     }
@@ -129,9 +127,9 @@ impl StorageBackend for Backend {
             if run.offset < PAGE {
                 continue;
             }
-            let sums = self.sums();
             for (page, bytes) in (run.offset / PAGE..).zip(part.chunks(PAGE as usize)) {
-                sums.check(page, whole_page(page, run.offset, bytes)?)?;
+                let sum = self.sums().of(page);
+                check(page, sum, whole_page(page, run.offset, bytes)?)?;
             }
         }
         Ok(())
@@ -163,9 +161,9 @@ impl StorageBackend for Backend {
             if run.offset < PAGE {
                 continue;
             }
-            let mut sums = self.sums();
             for (page, bytes) in (run.offset / PAGE..).zip(part.chunks(PAGE as usize)) {
-                sums.note(page, whole_page(page, run.offset, bytes)?);
+                let sum = page_sum(page, whole_page(page, run.offset, bytes)?);
+                self.sums().note(page, sum);
             }
         }
         Ok(())
@@ -203,6 +201,11 @@ fn whole_page(page: u64, run_offset: u64, bytes: &[u8]) -> io::Result<&[u8]> {
         return Ok(bytes);
     }
     Err(io::Error::other(format!("the engine asked for a part of page {page}")))
+}
+
+/// A page never written has nothing to be compared with.
+fn check(page: u64, sum: u32, bytes: &[u8]) -> io::Result<()> {
+    if sum == 0 || sum == page_sum(page, bytes) { Ok(()) } else { Err(damaged(page)) }
 }
 
 fn page_sum(page: u64, bytes: &[u8]) -> u32 {

@@ -29,8 +29,8 @@ impl Chunks {
     }
 
     /// How many chunks there will be, and how long they are together: found by walking the rows, without
-    /// building them.
-    pub fn measure(&self) -> Extent {
+    /// building them. After each there may be a rest.
+    pub fn measure(&self, rest: &mut dyn FnMut()) -> Extent {
         let mut extent = Extent::default();
         let mut open_bytes = HEAD_BYTES;
         for table in Table::ALL {
@@ -39,6 +39,7 @@ impl Chunks {
                 if open_bytes > HEAD_BYTES && open_bytes + row > self.chunk_bytes {
                     extent.add(open_bytes);
                     open_bytes = HEAD_BYTES;
+                    rest();
                 }
                 open_bytes += row;
                 true

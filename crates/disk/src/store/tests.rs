@@ -306,7 +306,7 @@ fn a_snapshot_travels_in_chunks_and_replaces_the_store() {
     let old_view = old.view().unwrap();
     let mut staging = Staging::begin(Arc::new(disk.clone()), "incoming", CACHE).unwrap();
     let cut = Chunks::new(Arc::new(source.view().unwrap()), 1000);
-    let measured = cut.measure();
+    let measured = cut.measure(&mut || ());
     let chunks: Vec<Bytes> = cut.collect();
     let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     assert_eq!(measured, chunk::Extent { chunks: chunks.len() as u64, bytes });
@@ -460,4 +460,24 @@ fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
     assert_eq!(before.get(Table::Log, &[1]).map(|value| value.len()), Some(400_000));
     let view = store.view().unwrap();
     assert!((1..40).all(|n| view.get(Table::Log, &[n]).is_some_and(|value| value[..] == [n; 400_000])));
+}
+
+/// Why the store waits below the engine instead of opening it anew (ADR 25).
+#[test]
+fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew() {
+    let disk = SimDisk::new(6);
+    let store = open(&disk);
+    let rows = |n: u8| [row(Table::Log, &[n], Some(&[n; 400_000]))];
+    // More than its cache holds.
+    (0..8).for_each(|n| write(&store, &rows(n)).unwrap());
+    let view = store.view().unwrap();
+    disk.set_space(0);
+    let failed = (8..40).find(|n| write(&store, &rows(*n)).is_err()).expect("the disk is full");
+    assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "what no cache holds is refused");
+    disk.set_space(u64::MAX);
+    assert!(write(&store, &rows(failed)).is_err(), "nor does room help it");
+    assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err());
+    let anew = open(&disk);
+    assert_eq!(contents(&anew.view().unwrap()).len(), failed as usize, "what was committed is there");
+    assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "whoever holds a view has lost it");
 }

@@ -71,7 +71,7 @@ fn taken() -> Taken {
 
 fn backup_of(disk: &SimDisk) -> Vec<u8> {
     let store = Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap();
-    let mut backup = Backup::begin(Arc::new(store.view().unwrap()), taken(), 600).unwrap();
+    let mut backup = Backup::begin(Arc::new(store.view().unwrap()), taken(), 600, &mut || ()).unwrap();
     let mut bytes = Vec::new();
     let total = backup.left_bytes();
     while let Some(piece) = backup.next() {

@@ -59,7 +59,7 @@ fn frames() -> Vec<Frame> {
     let mut frames: Vec<Frame> =
         ops.into_iter().map(|op| Frame::Forward { ask, write: Box::new(write(op)) }).collect();
     let replies = [Reply::Indeterminate { acks: 1, needed: 2 }, Reply::Refused(Code::FencePassed)];
-    frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply) }));
+    frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     frames.extend([
         Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },
         Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },

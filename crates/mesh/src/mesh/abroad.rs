@@ -21,7 +21,7 @@ use base::limits::MESH_REPLICATION_LOG_BYTES_MAX;
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How often a region is asked for its topology while it is not known, and told that this node lives.
@@ -30,6 +30,8 @@ const PULSE_INTERVAL: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Nodes of other regions whose position is remembered.
 const POSITIONS_MAX: usize = 4_096;
+/// Writes that were passed on and may be asked about a moment later.
+const REACHED_MAX: usize = 256;
 
 pub(super) struct Abroad {
     me: Actor,
@@ -48,6 +50,8 @@ pub(super) struct Abroad {
     pub positions: BTreeMap<Actor, Pulse>,
     /// Writes of this node that wait until other regions have them, by their place in the log.
     pub awaited: BTreeMap<u64, Ask>,
+    /// Writes that were passed on and came back, the last ones first.
+    reached_of_others: VecDeque<(Dot, Vec<RegionId>)>,
     /// Reads that wait for more of another region's log.
     pub waiting: BTreeSet<Ask>,
     /// Over everything that this node holds, as of late.
@@ -122,6 +126,7 @@ impl Abroad {
             log_bytes_max: MESH_REPLICATION_LOG_BYTES_MAX,
             positions: BTreeMap::new(),
             awaited: BTreeMap::new(),
+            reached_of_others: VecDeque::new(),
             waiting: BTreeSet::new(),
             digest: 0,
             digest_at: Instant::ZERO,
@@ -155,8 +160,20 @@ impl Abroad {
         }
     }
 
-    /// Regions that have a write of this node already: it is being asked for again.
+    /// What the node that a write was passed on to knew of it.
+    pub fn remember_reached(&mut self, dot: Dot, reached: Vec<RegionId>) {
+        if reached.is_empty() {
+            return;
+        }
+        self.reached_of_others.truncate(REACHED_MAX - 1);
+        self.reached_of_others.push_front((dot, reached));
+    }
+
+    /// Regions that have a write of this node, or one that it passed on lately.
     pub fn reached(&self, dot: Dot) -> Vec<RegionId> {
+        if let Some((_, reached)) = self.reached_of_others.iter().find(|(other, _)| *other == dot) {
+            return reached.clone();
+        }
         let has = |other: &Other| dot.actor == self.me && other.stream.has(dot.counter);
         self.others.iter().filter(|(_, other)| has(other)).map(|(region, _)| *region).collect()
     }

@@ -29,11 +29,16 @@ impl Mesh {
         Some(value)
     }
 
-    /// A write to a custom value replaces all that is here by what its handler makes of it and the new value.
-    pub(super) fn with_handler(&self, t: &mut Turn<'_>, local: Option<&Record>, write: &Write) -> Write {
-        let (Kind::Custom, Op::Put(new)) = (write.kind, &write.op) else { return write.clone() };
-        let local = local.filter(|local| local.kind == Kind::Custom && local.is_live(t.now.wall_ms));
-        let Some(local) = local else { return write.clone() };
+    /// A write to a custom value replaces all that is here by what its handler makes of it and the new value. None if
+    /// the write is to be done as it is.
+    pub(super) fn with_handler(
+        &self,
+        t: &mut Turn<'_>,
+        local: Option<&Record>,
+        write: &Write,
+    ) -> Option<Write> {
+        let (Kind::Custom, Op::Put(new)) = (write.kind, &write.op) else { return None };
+        let local = local.filter(|local| local.kind == Kind::Custom && local.is_live(t.now.wall_ms))?;
         let named = write.attributes.handler.clone().or_else(|| handler_of(local));
         let name = named.clone().unwrap_or_default();
         let here = self.fold(t, &name, &local.body);
@@ -41,7 +46,7 @@ impl Mesh {
         let merged = handler.zip(here).and_then(|(handler, here)| handler.merge(&*self.script, &here, new));
         let context = Some(local.context.clone());
         let attributes = Attributes { context, handler: named, ..write.attributes.clone() };
-        Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() }
+        Some(Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() })
     }
 
     /// What a client is shown.

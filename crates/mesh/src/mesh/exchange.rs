@@ -21,8 +21,10 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Exchanges that a node has begun at a time.
-const UNDER_WAY_MAX: usize = 4;
+/// Exchanges that a node has begun at a time: most find two equal roots, and go together in few frames.
+const UNDER_WAY_MAX: usize = 16;
+/// Of these, walks that bring records; while there are so many, none is begun.
+const WALKS_MAX: usize = 4;
 /// Entries of the plan that one tick looks at.
 const LOOKS_PER_TICK: usize = 256;
 /// Keys on a page, rows looked at for one, and bytes of records in an answer.
@@ -40,6 +42,7 @@ pub(super) struct Exchanges {
     plan: Vec<Plan>,
     cursor: usize,
     under_way: usize,
+    walks: usize,
     floor_at: Instant,
     /// From whom everything of a shard was taken since the last move began.
     sources: BTreeMap<Shard, BTreeSet<NodeId>>,
@@ -99,6 +102,13 @@ impl Exchanges {
     }
 }
 
+impl Exchanging {
+    /// Counts against the budget of walks; those abroad have their own.
+    fn walks(&self) -> bool {
+        self.region.is_none() && self.buckets.is_some()
+    }
+}
+
 impl Mesh {
     /// After a change of topology: who compares with whom.
     pub(super) fn plan_exchanges(&mut self, begins: bool, lost: Vec<Shard>) {
@@ -151,7 +161,7 @@ impl Mesh {
     /// Begins those that are due, as far as the budget goes.
     fn begin_exchanges(&mut self, t: &mut Turn<'_>) {
         for _ in 0..LOOKS_PER_TICK.min(self.exchanges.plan.len()) {
-            if self.exchanges.under_way >= UNDER_WAY_MAX {
+            if self.exchanges.under_way >= UNDER_WAY_MAX || self.exchanges.walks >= WALKS_MAX {
                 return;
             }
             let nth = self.exchanges.cursor % self.exchanges.plan.len();
@@ -194,6 +204,11 @@ impl Mesh {
     /// What this node vouches for towards a peer; another region is told of marks only.
     fn vouched(&self, shard: Shard, peer: NodeId) -> Known {
         if self.abroad.home(peer).is_some() { Vec::new() } else { self.known(shard) }
+    }
+
+    fn end_count(&mut self, exchanging: &Exchanging) {
+        self.count_exchange(exchanging.region, -1);
+        self.exchanges.walks -= usize::from(exchanging.walks());
     }
 
     /// Counts what is under way with each region, this one or another; one that was evicted meanwhile has no count.
@@ -252,9 +267,13 @@ impl Mesh {
         }
         let Some(exchanging) = self.exchanging(from, ask) else { return };
         (exchanging.their_known, exchanging.their_marks) = (known, marks);
+        let walked = exchanging.walks();
         exchanging.at_end = differing.is_none();
         exchanging.buckets = differing;
-        match exchanging.at_end {
+        let (at_end, walks) = (exchanging.at_end, exchanging.walks());
+        self.exchanges.walks += usize::from(walks);
+        self.exchanges.walks -= usize::from(walked);
+        match at_end {
             true => self.after(t, self.horizon(), Then::Exchanged(ask)),
             false => self.send_page(t, ask),
         }
@@ -424,8 +443,9 @@ impl Mesh {
         let Some(Operation::Exchange(done)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
+        self.end_count(&done);
+        let walked = done.walks();
         let Exchanging { shard, peer, region, known, marks, their_known, their_marks, records, .. } = *done;
-        self.count_exchange(region, -1);
         self.send(t, peer, Frame::Settled { shard, known, marks });
         if let Some(region) = region {
             self.settle_abroad(region, shard, &their_marks);
@@ -434,7 +454,7 @@ impl Mesh {
             let is_awaited = self.is_awaited(shard);
             self.exchanges.sources.entry(shard).or_default().insert(peer);
             self.report_filled(t, shard);
-            if is_awaited {
+            if is_awaited || walked {
                 self.begin_exchanges(t);
             }
         }
@@ -462,8 +482,8 @@ impl Mesh {
     }
 
     pub(super) fn expire_exchange(&mut self, t: &mut Turn<'_>, exchanging: Exchanging) {
+        self.end_count(&exchanging);
         let Exchanging { shard, peer, region, .. } = exchanging;
-        self.count_exchange(region, -1);
         self.peers.silent(peer, t.now.at);
         if region.is_none() && self.is_awaited(shard) {
             let soon = t.now.at.after(RETRY_AFTER);

@@ -3,6 +3,7 @@
 //! take. What the network repeats is carried out once.
 
 use super::{Client, Mesh, Operation, Turn};
+use crate::actor::RegionId;
 use crate::frame::{Ask, Frame};
 use crate::moves::majority;
 use crate::request::{Reply, Write};
@@ -74,7 +75,17 @@ impl Mesh {
         }
     }
 
-    pub(super) fn step_forwarded(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, reply: Reply) {
+    pub(super) fn step_forwarded(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        reply: Reply,
+        reached: Vec<RegionId>,
+    ) {
+        if let Reply::Written(record) = &reply {
+            self.abroad.remember_reached(record.header.dot, reached);
+        }
         self.time(t, from, ask);
         let expected = matches!(
             self.operations.get(&ask).map(|pending| &pending.operation),

@@ -5,6 +5,7 @@ use super::{Mesh, Then, Turn};
 use crate::hlc::Stamp;
 use crate::rows;
 use base::codec::{Reader, put_varint};
+use base::mutant::{Mutant, planted};
 use bytes::Bytes;
 
 const VERSION: u8 = 1;
@@ -46,7 +47,10 @@ impl Mesh {
         self.promised = floor;
         let identity = Identity { incarnation: self.params.actor.incarnation, dots, floor };
         self.put_row(Bytes::from_static(rows::IDENTITY), Some(identity.encode()));
-        let seq = self.next_seq();
-        self.after(t, seq, Then::Identity { dots, floor });
+        let then = Then::Identity { dots, floor };
+        if planted(Mutant::IdentityNotDurable) {
+            return self.perform(t, then);
+        }
+        self.after(t, self.next_seq(), then);
     }
 }

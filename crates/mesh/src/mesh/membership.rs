@@ -11,6 +11,7 @@ use crate::moves::{Report, majority};
 use crate::ring::Partition;
 use crate::rows;
 use crate::topology::{Phase, Topology};
+use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +111,7 @@ impl Mesh {
         if self.has_heard_enough() {
             self.wakening.awake = true;
             t.out.notes.push(Note::Awake);
-            return t.out.reports.push(Report::At(self.topology.epoch));
+            return self.report_epoch(t);
         }
         if t.now.at >= self.wakening.hello_at {
             self.wakening.hello_at = t.now.at.after(HELLO_INTERVAL);
@@ -166,8 +167,16 @@ impl Mesh {
         self.plan_exchanges(begins, lost);
         self.reroute_writes(t);
         self.reroute_reads(t);
-        let (seq, epoch) = (self.next_seq(), self.topology.epoch);
-        self.after(t, seq, Then::Report(Report::At(epoch)));
+        self.report_epoch(t);
+    }
+
+    /// Others count on it that a node which says so never again goes by an older topology, crash or not.
+    fn report_epoch(&mut self, t: &mut Turn<'_>) {
+        let report = Report::At(self.topology.epoch);
+        if planted(Mutant::TopologyNotDurable) {
+            return t.out.reports.push(report);
+        }
+        self.after(t, self.horizon(), Then::Report(report));
     }
 
     /// It has nothing to keep, to compare or to report.

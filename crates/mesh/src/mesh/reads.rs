@@ -58,11 +58,18 @@ impl Mesh {
         let Some(copies) = self.topology.copies(key.space()) else {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         };
-        let mut list = self.route(key.partition(), copies).read.clone();
-        let needed = r.map_or(majority(list.len()), usize::from);
-        if needed == 0 || needed > list.len() {
+        let route = self.route(key.partition(), copies);
+        let needed = r.map_or(majority(route.read.len()), usize::from);
+        if needed == 0 || needed > route.read.len() {
             return self.reply(t, client, Reply::Refused(Code::BadQuorum));
         }
+        if needed == 1 && route.read.contains(&self.me) && self.is_serving() {
+            let local = self.load(t, &key);
+            if local.seq <= self.durable {
+                return self.reply(t, client, Reply::Found(local.record.map(Box::new)));
+            }
+        }
+        let mut list = route.read.clone();
         self.peers.order(&mut list);
         // This node itself is the quickest of all.
         list.sort_by_key(|node| *node != self.me);

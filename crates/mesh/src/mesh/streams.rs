@@ -1,9 +1,10 @@
 //! Sending this node's log to the other regions: an entry leaves when it is durable, to a node there that keeps its
-//! key, within a window; what is not acknowledged in time is sent again, to whoever answers. Entries that every
+//! key, within a window and bundled by keys; what is not acknowledged in time is sent again, to whoever answers. Entries that every
 //! region has are removed. What no longer fits is removed too, and those who lack it are left to comparing, which
 //! runs always.
 
 use super::abroad::Other;
+use super::bundle::{Bundle, bundles};
 use super::{Mesh, Operation, Then, Turn};
 use crate::actor::RegionId;
 use crate::frame::{Ask, Frame, Outcome, Shard};
@@ -12,7 +13,7 @@ use crate::key::Key;
 use crate::log::{Entry, operation};
 use crate::record::Record;
 use crate::rows;
-use crate::stream::{WINDOW_BYTES, WINDOW_ENTRIES};
+use crate::stream::{Stream, WINDOW_BYTES, WINDOW_ENTRIES};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
@@ -32,7 +33,7 @@ const LOOKS_PER_TICK: usize = 64;
 #[derive(Debug)]
 pub(super) struct Replicating {
     region: RegionId,
-    seq: u64,
+    seqs: Vec<u64>,
     to: NodeId,
 }
 
@@ -103,15 +104,27 @@ impl Mesh {
             bytes += value.len();
             entries.len() < room && bytes < WINDOW_BYTES
         });
+        let mut leaving = Vec::new();
         for bytes in entries {
             let entry = Entry::decode(bytes.clone()).expect("a row that we wrote can be read");
-            let Some(to) = self.abroad.keeper(&mut self.peers, t.now.at, region, &entry.key) else { return };
+            let keeper = self.abroad.keeper(&mut self.peers, t.now.at, region, &entry.key);
             let Some(other) = self.abroad.others.get_mut(&region) else { return };
-            if !other.stream.has_room() {
-                return;
+            if keeper.is_none() || !other.stream.has_room() {
+                break;
             }
             other.stream.sent(entry.seq, entry.prev, entry.stamp, bytes.len());
-            self.replicate(t, Replicating { region, seq: entry.seq, to }, bytes);
+            leaving.push((entry, bytes));
+        }
+        self.send_entries(t, region, leaving);
+    }
+
+    /// What cannot be sent now is tried again a little later.
+    fn send_entries(&mut self, t: &mut Turn<'_>, region: RegionId, entries: Vec<(Entry, Bytes)>) {
+        for Bundle { seqs, bytes, first, .. } in bundles(entries) {
+            match self.abroad.keeper(&mut self.peers, t.now.at, region, &first.key) {
+                Some(to) => self.replicate(t, Replicating { region, seqs, to }, bytes),
+                None => self.again(region, &seqs, t.now.at.after(AGAIN_AFTER)),
+            }
         }
     }
 
@@ -126,22 +139,24 @@ impl Mesh {
         let Some(Operation::Replicate(done)) = self.finish(ask).map(|pending| pending.operation) else {
             return;
         };
-        let Some(other) = self.abroad.others.get_mut(&done.region) else { return };
-        if other.stream.landed(done.seq) {
-            self.write_reached(t, done.region, done.seq, outcome);
+        for seq in done.seqs {
+            let Some(other) = self.abroad.others.get_mut(&done.region) else { return };
+            if other.stream.landed(seq) {
+                self.write_reached(t, done.region, seq, outcome);
+            }
         }
         self.pump(t, done.region);
     }
 
     pub(super) fn decline_replicate(&mut self, t: &mut Turn<'_>, ask: Ask) {
         if let Some(Operation::Replicate(failed)) = self.finish(ask).map(|pending| pending.operation) {
-            self.again(failed.region, failed.seq, t.now.at.after(AGAIN_AFTER));
+            self.again(failed.region, &failed.seqs, t.now.at.after(AGAIN_AFTER));
         }
     }
 
     pub(super) fn expire_replicate(&mut self, t: &mut Turn<'_>, replicating: Replicating) {
         self.peers.silent(replicating.to, t.now.at);
-        self.again(replicating.region, replicating.seq, t.now.at);
+        self.again(replicating.region, &replicating.seqs, t.now.at);
     }
 
     /// The connection to a node broke: entries on their way to it are sent again, to whoever answers, without waiting
@@ -157,9 +172,9 @@ impl Mesh {
         }
     }
 
-    fn again(&mut self, region: RegionId, seq: u64, at: Instant) {
+    fn again(&mut self, region: RegionId, seqs: &[u64], at: Instant) {
         if let Some(other) = self.abroad.others.get_mut(&region) {
-            other.stream.failed(seq, at);
+            seqs.iter().for_each(|seq| other.stream.failed(*seq, at));
         }
     }
 
@@ -178,21 +193,25 @@ impl Mesh {
 
     fn send_again(&mut self, t: &mut Turn<'_>, region: RegionId) {
         let Some(other) = self.abroad.others.get_mut(&region) else { return };
+        let mut entries = Vec::new();
         for seq in other.stream.overdue(t.now.at) {
-            let entry = self.overlay.get(t.rows, &rows::log(seq)).0;
-            let key = entry.clone().and_then(Entry::decode).map(|entry| entry.key);
-            let to = key.and_then(|key| self.abroad.keeper(&mut self.peers, t.now.at, region, &key));
-            match (entry, to) {
-                (Some(entry), Some(to)) => self.replicate(t, Replicating { region, seq, to }, entry),
-                _ => self.again(region, seq, t.now.at.after(AGAIN_AFTER)),
+            let bytes = self.overlay.get(t.rows, &rows::log(seq)).0;
+            match bytes.and_then(|bytes| Some((Entry::decode(bytes.clone())?, bytes))) {
+                Some(found) => entries.push(found),
+                None => self.again(region, &[seq], t.now.at.after(AGAIN_AFTER)),
             }
         }
+        self.send_entries(t, region, entries);
     }
 
     /// Removes what every region has, and what is too much.
     fn trim(&mut self, t: &mut Turn<'_>) {
         let acked = self.abroad.others.values().map(|other| other.stream.acked()).min();
-        let upto = acked.unwrap_or(self.abroad.log.last);
+        let upto = match planted(Mutant::LogCutInSilence) {
+            true => self.abroad.others.values().map(|other| other.stream.cursor()).max(),
+            false => acked,
+        };
+        let upto = upto.unwrap_or(self.abroad.log.last);
         let mut head = self.abroad.log;
         let mut found = Vec::new();
         let (first, end) = (rows::log(head.trimmed + 1), rows::log(self.abroad.durable + 1));
@@ -213,7 +232,10 @@ impl Mesh {
         found.into_iter().for_each(|row| self.put_row(row, None));
         (self.abroad.log, self.abroad.is_dirty) = (head, true);
         for other in self.abroad.others.values_mut() {
-            other.stream.skip(head.trimmed, head.trimmed_stamp);
+            match planted(Mutant::LogCutInSilence) {
+                true => other.stream = Stream::resume(head.trimmed, None),
+                false => other.stream.skip(head.trimmed, head.trimmed_stamp),
+            }
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Route {
 #[derive(Debug)]
 pub(super) struct Writing {
     client: Client,
-    write: Write,
+    write: Arc<Write>,
     route: Arc<Route>,
     stage: Stage,
     /// What the others are sent.
@@ -108,7 +108,7 @@ impl Mesh {
         let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };
         let writing = Writing {
             client,
-            write,
+            write: Arc::new(write),
             route,
             stage,
             record: Bytes::new(),
@@ -274,17 +274,15 @@ impl Mesh {
             stamp: stamp.max(after),
             wall_ms: t.now.wall_ms,
         };
-        let write = &self.with_handler(t, local.record.as_ref(), write);
+        let folded = self.with_handler(t, local.record.as_ref(), write);
+        let write = folded.as_ref().unwrap_or(write);
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
         let full = written.full.encode();
         let before = local.bytes.as_ref().map_or(0, Bytes::len);
         if full.len() > MESH_RECORD_BYTES_MAX && full.len() > before {
             return Err(Code::RequestTooLarge);
         }
-        let delta = match written.full.kind.is_last_write_wins() {
-            true => full.clone(),
-            false => written.delta.encode(),
-        };
+        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
         let seq = self.save(&write.key, shard, &local, &written.full, full);
         let (before, after) = (local.record.as_ref(), &written.full);
         self.append(t, &Change { key: &write.key, before, after, delta: &delta });
@@ -382,8 +380,8 @@ impl Mesh {
                 return self.restamp(t, ask, stamp);
             }
             writing.answered = true;
-            let (client, result) = (writing.client, writing.result.clone());
-            let result = result.expect("what is stored was made here");
+            let (client, result) = (writing.client, writing.result.take());
+            let result = result.expect("what is stored was made here, and is told once");
             self.abroad.awaited.remove(&result.header.dot.counter);
             self.reply(t, client, Reply::Written(result));
         }

@@ -71,3 +71,17 @@ proptest! {
         prop_assert_eq!(seen, expected);
     }
 }
+
+#[test]
+fn a_row_that_is_written_again_takes_memory_once() {
+    let mut overlay = Overlay::default();
+    let mut put = |value: Option<&'static [u8]>| {
+        let row = Row { key: Bytes::from_static(b"key"), value: value.map(Bytes::from_static) };
+        overlay.put(&row, Seq(1));
+        overlay.bytes()
+    };
+    let once = put(Some(b"long value"));
+    assert_eq!(put(Some(b"LONG VALUE")), once);
+    assert_eq!(put(None), once - 10);
+    assert_eq!(put(Some(b"long value")), once);
+}

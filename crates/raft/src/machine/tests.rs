@@ -2,7 +2,6 @@
 
 mod changes;
 
-use super::changing::CHANGE_ELECTIONS;
 use super::*;
 use crate::restore::Restoring;
 use std::collections::BTreeMap;
@@ -10,16 +9,21 @@ use std::collections::BTreeMap;
 const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
 const ELECTION_TICKS: usize = 10;
 
-fn member(id: NodeId, voters: &[NodeId], tail_was_cut: bool) -> Raft {
-    let params = Params {
+fn params(id: NodeId, voters: &[NodeId]) -> Params {
+    Params {
         id,
         voters: voters.to_vec(),
         heartbeat_ticks: 1,
         election_ticks: ELECTION_TICKS,
         seed: 7,
         log_keep_entries: 0,
-        tail_was_cut,
-    };
+        tail_was_cut: false,
+        is_new: false,
+    }
+}
+
+fn member(id: NodeId, voters: &[NodeId], tail_was_cut: bool) -> Raft {
+    let params = Params { tail_was_cut, ..params(id, voters) };
     let mut restoring = Restoring::default();
     if tail_was_cut {
         restoring.add(Record::Boot(Boot(1)));
@@ -212,48 +216,42 @@ fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
     assert!(out.send.iter().any(|message| message.kind() == MessageType::MsgAppend));
 }
 
-/// Comes back with a change of the cluster in its log that it has not applied.
-fn back_with_a_change(voters: &[NodeId]) -> Raft {
+/// Comes back with changes of the cluster in its log, at these indexes, of which it has applied none.
+fn back_with_changes(changes: &[u64]) -> Raft {
     let mut restoring = Restoring::default();
-    let at = |index| Position { term: Term(1), index: Index(index) };
-    let entry = |index, reconfigures| Entry { at: at(index), data: data("x"), reconfigures };
+    let entry = |index| Entry {
+        at: Position { term: Term(1), index: Index(index) },
+        data: data("x"),
+        reconfigures: changes.contains(&index),
+    };
     restoring.add(Record::Boot(Boot(1)));
     restoring.add(Record::Vote { term: Term(1), vote: Some(NodeId(1)), commit: Index(1) });
-    restoring.add(Record::Entries(vec![entry(1, false), entry(2, true), entry(3, false)]));
-    let params = Params {
-        id: NodeId(1),
-        voters: voters.to_vec(),
-        heartbeat_ticks: 1,
-        election_ticks: ELECTION_TICKS,
-        seed: 7,
-        log_keep_entries: 0,
-        tail_was_cut: false,
-    };
-    Raft::new(params, restoring.finish(Position::ORIGIN).unwrap())
+    restoring.add(Record::Entries((1..=5).map(entry).collect()));
+    Raft::new(params(NodeId(1), &MEMBERS), restoring.finish(Position::ORIGIN).unwrap())
 }
 
 #[test]
-fn who_has_a_change_in_its_log_that_it_does_not_count_by_lets_others_stand_first() {
-    let mut raft = back_with_a_change(&MEMBERS);
-    assert!(!raft.step(Input::Campaign));
-    let mut out = Output::default();
-    let mut ticks = 0;
-    while out.persist.is_empty() && out.send.is_empty() {
-        raft.step(Input::Tick);
-        raft.collect(&mut out);
-        ticks += 1;
-    }
-    assert!(ticks > CHANGE_ELECTIONS * ELECTION_TICKS, "it stood after {ticks} ticks");
-}
-
-#[test]
-fn what_the_only_voter_has_on_its_disk_is_committed_up_to_the_next_change() {
-    let mut raft = back_with_a_change(&[NodeId(1)]);
+fn who_comes_back_with_two_changes_counts_by_the_first_before_it_stands() {
+    let mut raft = back_with_changes(&[2, 4]);
     let mut out = Output::default();
     raft.collect(&mut out);
     let committed: Vec<u64> = out.committed.iter().map(|entry| entry.at.index.0).collect();
     assert_eq!(committed, [1, 2]);
-    assert!(!raft.step(Input::Campaign), "it counts by the change first");
+    let stands = |raft: &mut Raft| {
+        raft.step(Input::Campaign);
+        raft.status().role == Role::Candidate
+    };
+    assert!(!stands(&mut raft), "the first change is committed and not applied");
+    raft.step(Input::Configure(Config { voters: MEMBERS[..2].to_vec(), ..Config::default() }));
+    raft.step(Input::Applied(Index(2)));
+    assert!(stands(&mut raft), "of the second it knows nothing");
+}
+
+#[test]
+fn a_change_of_which_nothing_is_known_keeps_nobody_from_standing() {
+    let mut raft = back_with_changes(&[4]);
+    raft.step(Input::Campaign);
+    assert_eq!(raft.status().role, Role::Candidate);
 }
 
 #[test]
@@ -321,6 +319,27 @@ fn a_member_that_lost_its_disk_does_not_elect_one_that_lacks_what_it_vouched_for
     cluster.tick_all(&MEMBERS, ELECTION_TICKS * 4);
     assert!(cluster.members[&NodeId(1)].is_leader());
     assert!(cluster.committed[&NodeId(2)].iter().any(|entry| entry.data == "acknowledged by 1 and 2"));
+}
+
+#[test]
+fn a_member_whose_id_is_new_elects_whoever_it_is_asked_to() {
+    let with_entries = || {
+        let mut restoring = Restoring::default();
+        let at = Position { term: Term(1), index: Index(1) };
+        restoring.add(Record::Boot(Boot(1)));
+        restoring.add(Record::Entries(vec![Entry { at, data: data("x"), reconfigures: false }]));
+        restoring.finish(Position::ORIGIN).unwrap()
+    };
+    for is_new in [true, false] {
+        let pair = [NodeId(1), NodeId(2)];
+        let mut cluster = Cluster::new();
+        cluster.members.insert(NodeId(1), Raft::new(params(NodeId(1), &pair), with_entries()));
+        let empty = Restoring::default().finish(Position::ORIGIN).unwrap();
+        let joins = Params { is_new, ..params(NodeId(2), &[]) };
+        cluster.members.insert(NodeId(2), Raft::new(joins, empty));
+        cluster.tick_all(&pair, ELECTION_TICKS * 3);
+        assert_eq!(cluster.members[&NodeId(1)].is_leader(), is_new);
+    }
 }
 
 #[test]

@@ -50,7 +50,8 @@ impl Hashing {
         self.run(patience, fits).await
     }
 
-    async fn run<T: Send + 'static>(
+    /// Work that takes long, as hashing does.
+    pub async fn run<T: Send + 'static>(
         &self,
         patience: Duration,
         work: impl FnOnce() -> T + Send + 'static,

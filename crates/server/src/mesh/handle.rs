@@ -3,10 +3,12 @@
 
 use crate::core::Core;
 use crate::mesh::board::Admission;
+use crate::mesh::lane::{self, Asker, Lane};
 use crate::mesh::node::Mail;
 use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
 use base::{Code, NodeId};
+use mesh::homes::Place;
 use mesh::op::Op;
 use mesh::request::{Reply, Request, Write};
 use mesh::{Dot, Region, RegionId, RegionState, Topology};
@@ -31,11 +33,20 @@ pub struct Abroad {
 #[derive(Clone)]
 pub struct MeshHandle {
     core: Arc<Core>,
+    /// Where answers gather for the thread that asks.
+    lane: Option<Lane>,
 }
 
 impl MeshHandle {
     pub(crate) fn new(core: Arc<Core>) -> MeshHandle {
-        MeshHandle { core }
+        MeshHandle { core, lane: None }
+    }
+
+    /// The same for whoever serves all its clients on one thread, and the work of handing out the answers there.
+    pub fn in_lane(mut self) -> (MeshHandle, impl Future<Output = ()>) {
+        let lane = Lane::default();
+        self.lane = Some(lane.clone());
+        (self, lane::deliver(lane))
     }
 
     /// Asks, and waits for as long as is said or the usual time. `Reply::Refused` comes as an error.
@@ -45,8 +56,8 @@ impl MeshHandle {
         }
         let admission = Admission::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
         let deadline = self.core.clock.now().after(timeout.unwrap_or(self.core.mesh.timeout));
-        let (asker, answer) = oneshot::channel();
-        self.core.mesh.tell(Mail::Request { deadline, request, asker, admission }, 0);
+        let (asker, answer) = Asker::new(self.lane.clone());
+        self.core.mesh.bring(Mail::Request { deadline, request, asker, admission }).await;
         // Nobody answers any more when the node has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))
     }
@@ -86,6 +97,11 @@ impl MeshHandle {
         let (asker, answer) = oneshot::channel();
         self.core.mesh.tell(Mail::Reached { dot, asker }, 0);
         answer.await.map_err(|_| Code::Stopped)
+    }
+
+    /// Whether this region may write keys with a leased home of its own now, as the owner of this epoch.
+    pub fn holds(&self, place: &Place, epoch: u64) -> bool {
+        self.core.mesh.tenures.holds(place, epoch, self.core.clock.now())
     }
 
     /// The name of a region, if this node knows it.

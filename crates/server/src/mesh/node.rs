@@ -7,6 +7,8 @@ use crate::core::Core;
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::decide::Decider;
+use crate::mesh::homes::Keeper;
+use crate::mesh::lane::Asker;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
 use crate::mesh::scout;
@@ -24,6 +26,7 @@ use mesh::mesh::Note;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
+use mesh::steward::Word;
 use mesh::tidings::Tidings;
 use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
 use script::Scripts;
@@ -32,8 +35,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
-/// How often the machine looks at the clock.
+/// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
+const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
@@ -41,7 +45,7 @@ pub(crate) enum Mail {
     Request {
         deadline: Instant,
         request: Request,
-        asker: oneshot::Sender<Result<Reply, Code>>,
+        asker: Asker,
         admission: Admission,
     },
     /// Which other regions have a write?
@@ -62,6 +66,11 @@ pub(crate) enum Mail {
     Tidings {
         from: NodeId,
         tidings: Tidings,
+    },
+    /// From whoever leads another region.
+    Word {
+        region: RegionId,
+        word: Word,
     },
     /// What the cluster has agreed on, from a member that holds it.
     Told(Vec<(String, Document)>),
@@ -104,7 +113,7 @@ struct Waiting {
 }
 
 struct Caller {
-    asker: oneshot::Sender<Result<Reply, Code>>,
+    asker: Asker,
     asked: Asked,
     began: Instant,
     _admission: Admission,
@@ -131,6 +140,7 @@ pub(crate) struct Loop {
     out: Output,
     cutter: Cutter,
     decider: Decider,
+    keeper: Keeper,
     counts: Counts,
     /// Of the documents that the machine has been told.
     regions_version: u64,
@@ -158,6 +168,8 @@ impl Loop {
         let kept = kept_topology(&replayed, &view);
         let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
         let decider = Decider::new(core.clone(), &settings, life.life().incarnation);
+        let start = u64::from(life.life().incarnation) << 32 ^ life.life().boot;
+        let keeper = Keeper::new(core.clone(), settings.me, settings.region, start);
         let new = Loop {
             peers,
             machine: None,
@@ -174,6 +186,7 @@ impl Loop {
             out: Output::default(),
             cutter: Cutter::default(),
             decider,
+            keeper,
             counts: Counts::default(),
             regions_version: 0,
             handlers_version: 0,
@@ -185,12 +198,16 @@ impl Loop {
 
     fn run_turn(&mut self, mail: &mut Vec<Mail>) {
         let now = self.now();
+        let is_idle = mail.is_empty() && self.callers.is_empty();
         for item in mail.drain(..) {
             self.take_in(now, item);
         }
         if self.next_tick <= now.at {
-            self.next_tick = now.at.after(TICK);
             self.tick(now);
+            self.next_tick = now.at.after(IDLE_TICK);
+        }
+        if !is_idle {
+            self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         let Some(machine) = &mut self.machine else { return };
         machine.collect(&mut self.out);
@@ -236,6 +253,7 @@ impl Loop {
                 }
             }
             Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
+            Mail::Word { region, word } => self.keeper.hear(now.at, region, word),
             Mail::Told(documents) => {
                 if self.decider.be_told(documents) {
                     self.read_documents(now);
@@ -271,8 +289,7 @@ impl Loop {
         let took = self.core.clock.now().since(caller.began);
         self.core.metrics.mesh.answered(caller.asked, &reply, took);
         self.counts.count(caller.asked, &reply);
-        // A caller that has gone away does not hear it.
-        let _ = caller.asker.send(match reply {
+        caller.asker.tell(match reply {
             Reply::Refused(code) => Err(code),
             reply => Ok(reply),
         });
@@ -286,6 +303,7 @@ impl Loop {
         }
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
+        self.keeper.tick(now.at, &self.peers);
         if self.show_at <= now.at {
             self.show_at = now.at.after(SHOW_EVERY);
             self.show();

@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::mesh::node::Settings;
 use base::checksum::hash64;
+use base::limits::MESH_SEGMENT_BYTES;
 use disk::RealDisk;
 use engine::{MeshFiles, MeshParams};
 use mesh::{Region, RegionId, Regions};
@@ -16,8 +17,9 @@ use std::time::SystemTime;
 pub(crate) const DIR: &str = "mesh";
 /// The store keeps this much of its file in memory.
 pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
-/// Its log is short: everything is flushed within moments.
-const SEGMENT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
+/// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
+const FLUSH_INTERVALS: u32 = 20;
 
 /// The mesh has a directory of its own below the member's.
 pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
@@ -25,7 +27,7 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
     let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
     let disk = RealDisk::open(path.clone()).map_err(trouble)?;
     let params = MeshParams {
-        log_segment_bytes: config.wal_segment_bytes.min(SEGMENT_BYTES_MAX),
+        log_segment_bytes: (2 * config.wal_segment_bytes).min(MESH_SEGMENT_BYTES),
         cache_bytes: CACHE_BYTES,
         fresh_incarnation: fresh_incarnation(),
     };
@@ -67,7 +69,7 @@ pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
         abroad,
         regions: founded(&region, &region_peers),
         timeout,
-        flush_every: config.flush_interval,
+        flush_every: config.flush_interval * FLUSH_INTERVALS,
         round_every,
         drift_max,
     }

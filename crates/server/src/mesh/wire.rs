@@ -2,14 +2,18 @@
 //! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
 //! or not at all; what does not fit together is dropped, and the machine's own time-outs see to it.
 
-use base::NodeId;
+use crate::mesh::homes::{decode_held, encode_held};
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
+use base::{Instant, NodeId};
 use bytes::Bytes;
 use coord::Document;
 use mesh::frame::Envelope;
+use mesh::homes::Place;
+use mesh::steward::{Tenure, Word};
 use mesh::tidings::Tidings;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The first byte of every frame of the mesh is at least this; those of `node` are below.
 pub(super) const FIRST_KIND: u8 = 64;
@@ -17,6 +21,8 @@ const ENVELOPE: u8 = 64;
 const PIECE: u8 = 65;
 const TIDINGS: u8 = 66;
 const DOCUMENT: u8 = 67;
+const WORD: u8 = 68;
+const HELD: u8 = 69;
 
 /// Longer frames are cut.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -31,6 +37,10 @@ pub(crate) enum Message {
     Tidings(Tidings),
     /// What the cluster has agreed on, for nodes that hold nothing of coord.
     Document(String, Document),
+    /// To whoever leads another region, of homes.
+    Word(Word),
+    /// What the region may write, and for how long still.
+    Held(Vec<(Place, u64, Duration)>),
 }
 
 pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
@@ -63,6 +73,16 @@ impl Cutter {
 
 pub(super) fn tidings_frame(tidings: &Tidings) -> Bytes {
     headed(TIDINGS, &tidings.encode())
+}
+
+pub(super) fn word_frame(word: &Word) -> Bytes {
+    headed(WORD, &word.encode())
+}
+
+pub(super) fn held_frame(held: &[Tenure], now: Instant) -> Bytes {
+    let mut out = vec![HELD];
+    encode_held(held, now, &mut out);
+    out.into()
 }
 
 /// One for each.
@@ -126,6 +146,8 @@ impl Assembly {
             Some(DOCUMENT) => {
                 decode_document(reader).map(|(name, document)| Message::Document(name, document))
             }
+            Some(WORD) => Word::decode(reader.rest()).map(Message::Word),
+            Some(HELD) => decode_held(reader.rest()).map(Message::Held),
             Some(PIECE) => match self.add_piece(from, reader) {
                 Some(Some(bytes)) => Envelope::decode(bytes).map(Message::Envelope),
                 Some(None) => return Assembled::Incomplete,
@@ -227,7 +249,9 @@ mod tests {
             piece.push(1);
             assert!(matches!(assembly.add(NodeId(1), piece.into()), Assembled::Malformed));
         }
-        for junk in [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[DOCUMENT]] {
+        for junk in
+            [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[DOCUMENT], &[WORD, 1], &[HELD]]
+        {
             assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(junk)), Assembled::Malformed));
         }
     }

@@ -242,3 +242,35 @@ fn what_is_sorted_is_read_at_once_and_counts_all_the_same() {
     assert_eq!(found.reply, expected);
     assert!(found.share.bytes() <= BUDGET_BYTES);
 }
+
+#[test]
+fn what_comes_whole_waits_for_room() {
+    let world = filled(2_000, 60);
+    let encode: Arc<dyn Encode> = Arc::new(Plain);
+    let handle = world.handle(0);
+    world.block_on(async {
+        let one = Range { keys: KeyRange::single("key-00001".into()), ..everything() };
+        assert!(
+            handle.room_for(vec![one.clone()], &encode).await.unwrap().is_none(),
+            "small answers need none"
+        );
+        // Of the future, or compacted: whoever reads them refuses them.
+        let future = Range { revision: Revision(1_000_000), ..everything() };
+        assert!(handle.room_for(vec![future], &encode).await.unwrap().is_none());
+        let part = Range { limit: 400, ..everything() };
+        let share = handle.room_for(vec![one, part.clone()], &encode).await.unwrap().unwrap();
+        assert!(
+            share.bytes() > 2 * RANGE_WHOLE_BYTES_MAX && share.bytes() < BUDGET_BYTES,
+            "{}",
+            share.bytes()
+        );
+        let waiting = tokio::spawn({
+            let (handle, encode) = (handle.clone(), encode.clone());
+            async move { handle.room_for(vec![everything()], &encode).await.unwrap().unwrap().bytes() }
+        });
+        tokio::task::yield_now().await;
+        drop(share);
+        assert_eq!(waiting.await.unwrap(), BUDGET_BYTES, "more than everything is everything");
+    });
+    assert!(handle.metrics().contains("althing_response_reserved_bytes 0\n"));
+}

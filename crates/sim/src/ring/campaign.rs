@@ -1,4 +1,4 @@
-//! Many seeds of the mesh's world, handed out in order to all cores.
+//! Many seeds of a world of the mesh, handed out in order to all cores.
 
 use super::{Report, Tally, run};
 use base::mutant::Mutant;
@@ -15,6 +15,16 @@ pub struct Summary {
 
 /// With a bug planted it ends when that is found.
 pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<Mutant>) -> Summary {
+    campaign_of(run, first, seeds, threads, planted)
+}
+
+pub(crate) fn campaign_of(
+    run: fn(u64, Option<Mutant>) -> Report,
+    first: u64,
+    seeds: u64,
+    threads: usize,
+    planted: Option<Mutant>,
+) -> Summary {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let done: Mutex<Summary> =
         Mutex::new(Summary { seeds: 0, tally: Tally::default(), violations: Vec::new() });

@@ -12,7 +12,7 @@ use mesh::overlay::Flush;
 use mesh::plan::Plan;
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use mesh::{Actor, Epoch, Input, Mesh, Now, Output, Params, RegionId, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,7 @@ const SEGMENT_BYTES: u64 = 64 * 1024;
 
 pub struct Host {
     pub node: NodeId,
+    pub region: RegionId,
     pub disk: SimDisk,
     pub process: Option<Process>,
     /// Counts starts and ends, so that what was planned for an earlier process is not done to this one.
@@ -36,6 +37,8 @@ pub struct Host {
     pub was_ahead: bool,
     /// It has lost its disk and does not serve again yet.
     pub is_refilling: bool,
+    /// The newest topology that it has said to follow, on this disk.
+    pub reported: Epoch,
 }
 
 pub struct Process {
@@ -60,9 +63,10 @@ pub struct Process {
 }
 
 impl Host {
-    pub fn new(node: NodeId, seed: u64) -> Host {
+    pub fn new(node: NodeId, region: RegionId, seed: u64) -> Host {
         Host {
             node,
+            region,
             disk: SimDisk::new(seed),
             process: None,
             life: 0,
@@ -70,6 +74,7 @@ impl Host {
             skew_ms: 0,
             was_ahead: false,
             is_refilling: false,
+            reported: Epoch::default(),
         }
     }
 
@@ -99,7 +104,7 @@ impl Host {
             written: Vec::new(),
             flush: None,
             plan: None,
-            controller: Controller::new(RegionId::of("here")),
+            controller: Controller::new(self.region),
             tidings,
             tell_at: 0,
             callers: BTreeMap::new(),
@@ -109,6 +114,12 @@ impl Host {
 }
 
 impl Process {
+    /// The topology that the disk has.
+    pub fn kept_epoch(&self) -> Epoch {
+        let kept = self.waiting.as_ref().and_then(|(_, kept)| kept.as_ref());
+        kept.map_or_else(Epoch::default, |topology| topology.epoch)
+    }
+
     pub fn next_token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)

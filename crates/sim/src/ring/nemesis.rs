@@ -5,6 +5,7 @@ use super::host::Host;
 use super::world::{Event, MS, World};
 use base::NodeId;
 use disk::SimDisk;
+use mesh::Epoch;
 
 const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 const NODES_MAX: usize = 6;
@@ -63,7 +64,7 @@ impl World {
         self.tally.wipes += 1;
         let seed = self.rng.next_u64();
         let host: &mut Host = self.host(node);
-        (host.disk, host.is_refilling) = (SimDisk::new(seed), true);
+        (host.disk, host.is_refilling, host.reported) = (SimDisk::new(seed), true, Epoch::default());
         let away = self.rng.between(20 * MS, 1_500 * MS);
         self.after(away, Event::Start(node));
     }

@@ -9,18 +9,21 @@ use base::rng::mix;
 use base::{Instant, NodeId, Rng};
 use bytes::Bytes;
 use mesh::controller::Wanted;
-use mesh::frame::{Envelope, Shard};
+use mesh::frame::{Envelope, Frame, Shard, Why};
+use mesh::key::Key;
+use mesh::moves::Report;
 use mesh::plan::Plan;
+use mesh::record::Record;
 use mesh::request::{Reply, Request};
 use mesh::tidings::Tidings;
-use mesh::{Input, Output};
+use mesh::{Dot, Input, Output, RegionId, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const MS: u64 = 1_000;
 const TICK: u64 = 20 * MS;
 const TELL_EVERY: u64 = 300 * MS;
 /// When a client gives up on an answer.
-const PATIENCE: u64 = 3 * TIMEOUT.as_micros() as u64;
+pub const PATIENCE: u64 = 3 * TIMEOUT.as_micros() as u64;
 const FIRST_WALL_MS: u64 = 1_700_000_000_000;
 
 pub enum Event {
@@ -69,6 +72,8 @@ pub struct World {
     pub clients: Clients,
     /// Names lives of disks.
     n_lives: u32,
+    /// The writes that have left their nodes.
+    names: BTreeMap<Dot, (Key, Stamp)>,
     pub violation: Option<String>,
     pub tally: Tally,
     pub trace: u64,
@@ -93,6 +98,7 @@ impl World {
             is_calm: false,
             clients: Clients::default(),
             n_lives: 0,
+            names: BTreeMap::new(),
             violation: None,
             tally: Tally::default(),
             trace: 0,
@@ -107,7 +113,7 @@ impl World {
 
     pub fn add(&mut self, node: NodeId) {
         let seed = self.rng.next_u64();
-        self.hosts.insert(node, Host::new(node, seed));
+        self.hosts.insert(node, Host::new(node, RegionId::of("here"), seed));
         self.after(1, Event::Start(node));
     }
 
@@ -215,6 +221,7 @@ impl World {
 
     fn perform(&mut self, node: NodeId, out: Output) {
         for (to, envelope) in out.send {
+            self.note_name(&envelope);
             self.post(node, to, &envelope);
         }
         let life = self.hosts[&node].life;
@@ -234,6 +241,11 @@ impl World {
             out.reports.iter().for_each(|report| process.tidings.add(*report, machine.topology()));
             process.tell_at = 0;
         }
+        let reported = out.reports.iter().filter_map(|report| match report {
+            Report::At(epoch) => Some(*epoch),
+            _ => None,
+        });
+        let reported = reported.max();
         let answers: Vec<(usize, Reply)> = { out.replies.into_iter() }
             .filter_map(|(token, reply)| Some((process.callers.remove(&token)?, reply)))
             .collect();
@@ -242,6 +254,19 @@ impl World {
             self.after(span, event);
         }
         answers.into_iter().for_each(|(nth, reply)| self.hear(nth, &reply));
+        let host = self.host(node);
+        host.reported = host.reported.max(reported.unwrap_or_default());
+    }
+
+    /// Whatever leaves a node under a name must be the one write of that name, also if its node forgets it.
+    fn note_name(&mut self, envelope: &Envelope) {
+        let Frame::Store { key, record, why: Why::Write, .. } = &envelope.frame else { return };
+        let Some(header) = Record::decode(record.clone()).map(|record| record.header) else { return };
+        let named = self.names.entry(header.dot).or_insert_with(|| (key.clone(), header.stamp));
+        if *named != (key.clone(), header.stamp) {
+            self.violation =
+                Some(format!("dots: {:?} leaves its node as the name of two writes", header.dot));
+        }
     }
 
     fn hear(&mut self, nth: usize, reply: &Reply) {
@@ -337,6 +362,13 @@ impl World {
         host.life += 1;
         let (life, failed) = (host.life, host.disk.counters().syncs_failed);
         match host.open(fresh) {
+            Ok(process) if process.kept_epoch() < host.reported => {
+                let (reported, kept) = (host.reported.0, process.kept_epoch().0);
+                let forgot =
+                    format!("epochs: node {} said to follow {reported} and comes back at {kept}", node.0);
+                self.violation = Some(forgot);
+                return;
+            }
             Ok(process) => host.process = Some(process),
             Err(_) if host.disk.has_lost_power() || host.disk.counters().syncs_failed > failed => {
                 return self.die(node);

@@ -2,6 +2,7 @@
 //! repeat, and planted bugs that must be found.
 
 mod mesh;
+mod regions;
 
 use base::mutant::Mutant;
 use sim::campaign::{self, Plan, Summary};
@@ -75,7 +76,7 @@ fn the_same_seed_gives_the_same_run() {
 
 #[test]
 fn every_planted_bug_is_found() {
-    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING];
+    let groups = [Mutant::OF_MESH, Mutant::OF_ROOMS, Mutant::OF_RING, Mutant::OF_REGIONS];
     let elsewhere = |mutant: &&Mutant| groups.iter().any(|group| group.contains(mutant));
     for mutant in Mutant::ALL.iter().filter(|mutant| !elsewhere(mutant)) {
         let scenario = scenario::hunting_ground(*mutant);

@@ -76,7 +76,9 @@ pub fn schemas() -> Map<String, Value> {
         "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
         "Argument": schema(&[], object!({ "amount": 5 })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
-        "HomeWanted": schema(&["region"], object!({ "region": "eu-west", "epoch": 2 })),
+        "HomeWanted": schema(&["region"], object!({
+            "region": "eu-west", "prefix": "eu/", "lease_ms": 10_000, "epoch": 2,
+        })),
         "Script": schema(&["script"], object!({ "script": "larger(left, right)" })),
         "Wanted": schema(&[], object!({ "n": 3, "default_type": "lww_register", "conflict_policy": "LWW" })),
     });
@@ -113,8 +115,9 @@ pub fn schemas() -> Map<String, Value> {
         "Conflicts": schema(&["conflicts", "next_page", "nodes_missing"], object!({
             "conflicts": [], "next_page": null, "nodes_missing": [],
         })),
-        "Home": schema(&["namespace", "home_region", "epoch"], object!({
-            "namespace": "shop", "home_region": "eu-west", "epoch": 2,
+        "Home": schema(&["namespace", "prefix", "home_region", "epoch", "writable_here"], object!({
+            "namespace": "shop", "prefix": "", "home_region": "eu-west", "epoch": 2, "lease_ms": 10_000,
+            "settled": true, "writable_here": true,
         })),
         "Handler": schema(&["handler"], object!({ "handler": "widest", "script": "larger(left, right)" })),
         "Handlers": schema(&["handlers"], object!({ "handlers": [{ "handler": "max", "built_in": true }] })),

@@ -329,10 +329,15 @@ pub const OPERATIONS: &[Operation] = &[
         ..operation("delete", "/v1/namespaces/{ns}", "namespaces", "Deletes an empty namespace")
     },
     Operation {
-        params: &["{ns}"],
+        params: &["{ns}", "prefix"],
         answers: &[(200, "Home")],
         refusals: &[400, 404, 503],
-        ..operation("get", "/v1/namespaces/{ns}/home", "namespaces", "The region that owns a namespace")
+        ..operation(
+            "get",
+            "/v1/namespaces/{ns}/home",
+            "namespaces",
+            "The region that owns a namespace, or the keys of it below a prefix",
+        )
     },
     Operation {
         params: &["{ns}"],
@@ -343,7 +348,7 @@ pub const OPERATIONS: &[Operation] = &[
             "put",
             "/v1/namespaces/{ns}/home",
             "namespaces",
-            "Hands a namespace to a region: only that one writes it, and earlier owners lose; tell every region",
+            "Hands a namespace, or what lies below a prefix, to a region: only that one writes it, and earlier owners lose",
         )
     },
     Operation {

@@ -11,6 +11,7 @@ use crate::op::{Attributes, Op};
 use crate::record::Kind;
 use crate::request::{Get, Level, Reply, Write};
 use crate::session::Session;
+use crate::steward::tests::no_two_own_a_place;
 use crate::topology::Epoch;
 use base::NodeId;
 use base::mutant::Mutant;
@@ -387,7 +388,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
 }
 
 /// Scenes in which a rule between regions matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 12] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 14] = [
     ("a count is forgotten here", a_count_is_forgotten_here, Mutant::StreamedBeforePersist),
     ("entries overtake each other", entries_overtake_each_other, Mutant::HolesAcknowledged),
     ("the log was cut", the_log_was_cut, Mutant::GapVouched),
@@ -400,6 +401,8 @@ pub const SCENES: [(&str, super::Scene, Mutant); 12] = [
     ("a write for all", a_write_for_all, Mutant::RegionsNotCounted),
     ("a log forgets", a_log_forgets, Mutant::LastWriteSentEarly),
     ("two write what the other has not seen", two_write_unseen, Mutant::LoserNotKept),
+    ("an owner that is still there", no_two_own_a_place, Mutant::HomePromiseForgotten),
+    ("an owner that is cut off", no_two_own_a_place, Mutant::HomeUnconfirmed),
 ];
 
 #[test]

@@ -1,0 +1,227 @@
+//! WebSocket for the gateway, as etcd's proxy in front of its own has it: the messages of the client are the body of
+//! one request, and every line of the answer is a message back. So a page can watch, and renew leases.
+//! A connection that has just come goes in. One that is anything else goes back as it came; one that is a WebSocket is
+//! served until either side has had enough. Nothing waits without a deadline: who says nothing is asked, and dropped.
+
+mod frame;
+mod handshake;
+
+use axum::Router;
+use axum::body::{Body, BodyDataStream};
+use axum::http::Request;
+use bytes::{Bytes, BytesMut};
+use frame::{AWAY, BROKEN, Decoder, Event, NORMAL};
+use handshake::{Heard, Opening};
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, interval_at, timeout};
+use tonic::codegen::Service;
+use tonic::codegen::tokio_stream::StreamExt;
+use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
+
+/// How long the head of the first request may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often the other end is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(30);
+/// One that has said nothing for so long, not even an answer to that, is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(50);
+/// One that takes nothing for so long, too.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_BYTES: usize = 16 * 1024;
+/// Parts of messages that the call has not taken yet.
+const PARTS_MAX: usize = 4;
+/// Pings that are not answered yet; more are too many.
+const WORDS_MAX: usize = 16;
+/// The calls that take a stream of messages; others take one.
+const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
+
+/// What the reader has the writer say.
+enum Word {
+    Pong(Bytes),
+    Close(u16),
+}
+
+/// Serves the connection if it is a WebSocket's; else gives back what was read of it.
+pub async fn serve<S>(stream: &mut S, router: &Router) -> Option<Bytes>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let mut heard = BytesMut::new();
+    match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
+        Ok(Ok(Some(opening))) => {
+            // Whoever goes away in the middle has had enough.
+            let _ = converse(stream, heard, opening, router.clone()).await;
+            None
+        }
+        Ok(Ok(None)) => Some(heard.freeze()),
+        Ok(Err(_)) | Err(_) => None,
+    }
+}
+
+/// The opening of a WebSocket, with what came behind it left in `heard`; nothing if it is none.
+async fn hear<S: AsyncRead + Unpin>(stream: &mut S, heard: &mut BytesMut) -> io::Result<Option<Opening>> {
+    loop {
+        match handshake::hear(heard) {
+            Heard::Other => return Ok(None),
+            Heard::Upgrade { len, opening } => {
+                let _head = heard.split_to(len);
+                return Ok(Some(opening));
+            }
+            Heard::Unclear => {}
+        }
+        if stream.read_buf(heard).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn converse<S>(stream: &mut S, input: BytesMut, opening: Opening, router: Router) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    let (from, mut to) = tokio::io::split(stream);
+    let accepted = match opening.answer() {
+        Ok(accepted) => accepted,
+        Err(refusal) => return to.write_all(refusal.as_bytes()).await,
+    };
+    let (parts, body) = channel(PARTS_MAX);
+    let body = Body::from_stream(ReceiverStream::new(body).map(Ok::<Bytes, Infallible>));
+    let Some(request) = opening.request(body) else {
+        return to.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+    };
+    to.write_all(accepted.as_bytes()).await?;
+    let one_message = !STREAMS.contains(&request.uri().path());
+    let (words, to_say) = channel(WORDS_MAX);
+    let reader = read(from, input, parts, words, one_message);
+    let writer = async {
+        write(&mut to, router, request, to_say).await?;
+        to.shutdown().await
+    };
+    tokio::pin!(reader, writer);
+    let mut listening = true;
+    loop {
+        tokio::select! {
+            // What the reader has had said last is still to be written.
+            () = &mut reader, if listening => listening = false,
+            outcome = &mut writer => return outcome,
+        }
+    }
+}
+
+/// Hands on what the client says, until it closes, breaks the protocol, goes away or says nothing for too long.
+async fn read(
+    mut from: impl AsyncRead + Unpin,
+    mut input: BytesMut,
+    parts: Sender<Bytes>,
+    words: Sender<Word>,
+    one_message: bool,
+) {
+    let mut parts = Some(parts);
+    let mut decoder = Decoder::default();
+    let last = loop {
+        let event = match decoder.next(&mut input) {
+            Ok(Some(event)) => event,
+            Err(code) => break Some(code),
+            Ok(None) => {
+                input.reserve(READ_BYTES);
+                match timeout(SILENCE_MAX, from.read_buf(&mut input)).await {
+                    Ok(Ok(1..)) => continue,
+                    _ => break None,
+                }
+            }
+        };
+        match event {
+            // When the call is over nobody takes them, and the writer ends.
+            Event::Part(part) => {
+                if let Some(parts) = &parts {
+                    let _ = parts.send(part).await;
+                }
+            }
+            Event::End if one_message => parts = None,
+            Event::End => {
+                if let Some(parts) = &parts {
+                    let _ = parts.send(Bytes::from_static(b"\n")).await;
+                }
+            }
+            Event::Ping(payload) => {
+                if words.try_send(Word::Pong(payload)).is_err() {
+                    break Some(BROKEN);
+                }
+            }
+            Event::Pong => {}
+            Event::Close => break Some(NORMAL),
+        }
+    };
+    if let Some(code) = last {
+        let _ = words.send(Word::Close(code)).await;
+    }
+}
+
+/// Makes the call and sends what it answers, until it ends or the reader has heard the last word.
+async fn write(
+    to: &mut (impl AsyncWrite + Unpin),
+    mut router: Router,
+    request: Request<Body>,
+    mut to_say: Receiver<Word>,
+) -> io::Result<()> {
+    let mut pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
+    let mut answer = None;
+    let call = router.call(request);
+    tokio::pin!(call);
+    let mut is_within = false;
+    loop {
+        let bytes = tokio::select! {
+            word = to_say.recv() => match word {
+                Some(Word::Pong(payload)) => frame::pong(&payload),
+                Some(Word::Close(code)) => return send(to, &frame::close(code)).await,
+                None => return Ok(()),
+            },
+            _ = pings.tick() => frame::ping(),
+            response = &mut call, if answer.is_none() => {
+                let Ok(response) = response;
+                answer = Some(response.into_body().into_data_stream());
+                continue;
+            }
+            part = next(&mut answer), if answer.is_some() => match part {
+                Some(Ok(part)) => messages(&part, &mut is_within),
+                Some(Err(_)) => return send(to, &frame::close(AWAY)).await,
+                None => {
+                    let mut last = if is_within { frame::text(b"", false, true) } else { Vec::new() };
+                    last.extend(frame::close(NORMAL));
+                    return send(to, &last).await;
+                }
+            },
+        };
+        send(to, &bytes).await?;
+    }
+}
+
+async fn next(answer: &mut Option<BodyDataStream>) -> Option<Result<Bytes, axum::Error>> {
+    answer.as_mut()?.next().await
+}
+
+/// Frames for what has come of the answer: a message for each line, and an open one for what is no whole line yet.
+fn messages(part: &[u8], is_within: &mut bool) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for piece in part.split_inclusive(|byte| *byte == b'\n') {
+        let (line, ends) = match piece.strip_suffix(b"\n") {
+            Some(line) => (line, true),
+            None => (piece, false),
+        };
+        if !line.is_empty() || *is_within {
+            frames.extend(frame::text(line, !*is_within, ends));
+            *is_within = !ends;
+        }
+    }
+    frames
+}
+
+async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    timeout(WRITE_TIMEOUT, to.write_all(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The threads that serve the data API. Each is a lane: it accepts connections, keeps them, and takes the turns of the
+//! mesh for them, so that a request and its answer usually see no other thread. How many there are follows from the
+//! cores; what they count is counted together. See docs/adr/0034.
+
+use crate::door::{CONNECTIONS_MAX, Door};
+use crate::figures::Figures;
+use crate::front;
+use crate::serve::{Error, Port, RestSettings, described, rest_front};
+use server::Handle;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Builder;
+
+/// One core in two works for the lanes; the others work for peers, disks and clients of the other API.
+const CORES_PER_LANE: usize = 2;
+const LANES_MAX: usize = 16;
+/// A lane looks for new bytes after so many tasks; before that, all who are ready get to ask.
+const TASKS_PER_POLL: u32 = 256;
+
+/// Serves the REST API of the mesh until what `shutdown` makes for each lane ends, with probes and metrics beside it.
+/// Returns when all lanes have let their requests finish.
+pub fn serve_rest<S>(
+    handle: Handle,
+    port: Port,
+    settings: RestSettings,
+    shutdown: impl Fn() -> S,
+) -> Result<(), Error>
+where
+    S: Future<Output = ()> + Send,
+{
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let lanes = (cores / CORES_PER_LANE).clamp(1, LANES_MAX);
+    let Port { listener, tls } = port;
+    listener.set_nonblocking(true)?;
+    let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
+    let figures = Arc::new(Figures::new(&described(), false));
+    thread::scope(|scope| {
+        let lane = |ear: TcpListener| {
+            let (handle, settings) = (handle.clone(), settings.clone());
+            let (shutdown, figures, tls) = (shutdown(), figures.clone(), tls.clone());
+            let port = Port { listener: ear, tls };
+            move || serve_lane(handle, port, settings, figures, CONNECTIONS_MAX / lanes, shutdown)
+        };
+        let name = || thread::Builder::new().name("lane".to_owned());
+        let threads = ears.into_iter().map(|ear| name().spawn_scoped(scope, lane(ear)));
+        let threads = threads.collect::<Result<Vec<_>, _>>()?;
+        let outcomes = threads.into_iter().map(|thread| thread.join().expect("a lane does not panic"));
+        outcomes.fold(Ok(()), Result::and)
+    })
+}
+
+fn serve_lane(
+    handle: Handle,
+    port: Port,
+    settings: RestSettings,
+    figures: Arc<Figures>,
+    connections_max: usize,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Error> {
+    let runtime = Builder::new_current_thread().event_interval(TASKS_PER_POLL).enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(port.listener)?;
+        let door = Door::open(listener, connections_max, figures.traffic.clone());
+        front::serve(rest_front(handle, settings, figures, port.tls), door, shutdown).await
+    });
+    runtime.shutdown_timeout(Duration::ZERO);
+    outcome
+}

@@ -1,0 +1,190 @@
+//! The head of a plain request of HTTP/1.1: bytes in, what is wanted and where its parts lie out.
+//! Only the plainest heads are understood; about all others it is said that they are unusual, never what they mean.
+//! Whatever the bytes are, nothing panics and nothing is copied.
+
+use base::limits::MESH_NAME_BYTES_MAX;
+use std::ops::Range;
+
+/// What a plain request wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    StoreGet,
+    StorePost,
+    DataGet,
+    DataPut,
+}
+
+/// A plain request, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    pub what: What,
+    /// The key in its path; empty where the body names it.
+    pub key: Range<usize>,
+    pub head_bytes: usize,
+    pub body_bytes: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Not enough of it yet.
+    Part,
+    Plain(Plain),
+    Unusual,
+}
+
+const STORE_KEYS: &[u8] = b"/api/v1/store/keys";
+const STORE_KEY: &[u8] = b"/api/v1/store/keys/";
+const DATA_KEY: &[u8] = b"/v1/data/";
+const VERSION: &[u8] = b" HTTP/1.1";
+
+pub fn parse(bytes: &[u8]) -> Heard {
+    let Some(head_bytes) = end_of_head(bytes) else { return Heard::Part };
+    let plain = parse_head(&bytes[..head_bytes - 2]);
+    plain.map_or(Heard::Unusual, |(what, key, body_bytes)| {
+        Heard::Plain(Plain { what, key, head_bytes, body_bytes })
+    })
+}
+
+/// Behind the first empty line.
+fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += bytes[at..].iter().position(|byte| *byte == b'\n')? + 1;
+        if bytes[at..].starts_with(b"\r\n") && bytes[..at].ends_with(b"\r\n") {
+            return Some(at + 2);
+        }
+    }
+}
+
+/// What is wanted, the place of the key, and the length of the body; none if anything about it is unusual.
+fn parse_head(head: &[u8]) -> Option<(What, Range<usize>, usize)> {
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
+    let first = lines.next()?.strip_suffix(b"\r\n")?;
+    let (what, key) = parse_first(first)?;
+    let mut length = None;
+    for line in lines {
+        let line = line.strip_suffix(b"\r\n")?;
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        let plain = if is("host") || is("user-agent") || is("accept-encoding") {
+            true
+        } else if is("accept") {
+            matches!(value, b"*/*" | b"application/json")
+        } else if is("content-type") {
+            matches!(value, b"application/json" | b"application/x-www-form-urlencoded")
+        } else if is("connection") {
+            value.eq_ignore_ascii_case(b"keep-alive")
+        } else if is("content-length") {
+            length.replace(number(value)?).is_none()
+        } else {
+            false
+        };
+        if !plain || value.iter().any(u8::is_ascii_control) {
+            return None;
+        }
+    }
+    match (what, length) {
+        (What::StoreGet | What::DataGet, None | Some(0)) => Some((what, key, 0)),
+        (What::StorePost | What::DataPut, Some(length)) => Some((what, key, length)),
+        _ => None,
+    }
+}
+
+fn parse_first(line: &[u8]) -> Option<(What, Range<usize>)> {
+    let line = line.strip_suffix(VERSION)?;
+    let methods = [
+        (&b"GET "[..], STORE_KEY, What::StoreGet),
+        (b"GET ", DATA_KEY, What::DataGet),
+        (b"PUT ", DATA_KEY, What::DataPut),
+    ];
+    for (method, base, what) in methods {
+        let key = line.strip_prefix(method).and_then(|target| target.strip_prefix(base));
+        if let Some(key) = key.filter(|key| is_plain(key)) {
+            return Some((what, line.len() - key.len()..line.len()));
+        }
+    }
+    (line.strip_prefix(b"POST ")? == STORE_KEYS).then_some((What::StorePost, 0..0))
+}
+
+/// Digits and nothing else.
+fn number(text: &[u8]) -> Option<usize> {
+    let digits = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits?.parse().ok()
+}
+
+/// A key that stands in a path, and in JSON, as it is, and is not also the name of a route.
+pub fn is_plain(key: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:~".contains(byte);
+    (1..=MESH_NAME_BYTES_MAX).contains(&key.len()) && key.iter().all(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &str = "host: a\r\nUser-Agent: curl/8\r\naccept: */*\r\n";
+
+    fn wish(head: &str) -> Option<(What, &str, usize)> {
+        match parse(head.as_bytes()) {
+            Heard::Plain(Plain { what, key, head_bytes, body_bytes }) => {
+                assert_eq!(head_bytes, head.find("\r\n\r\n").unwrap() + 4);
+                Some((what, &head[key], body_bytes))
+            }
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn plain_requests_are_understood() {
+        let head = format!("GET /api/v1/store/keys/user_1 HTTP/1.1\r\n{HOST}\r\n");
+        assert_eq!(wish(&head), Some((What::StoreGet, "user_1", 0)));
+        let head = format!("GET /v1/data/user:12345 HTTP/1.1\r\n{HOST}\r\n");
+        assert_eq!(wish(&head), Some((What::DataGet, "user:12345", 0)));
+        let json = "content-type: application/json\r\nContent-Length: 17\r\n";
+        let head = format!("POST /api/v1/store/keys HTTP/1.1\r\n{HOST}{json}\r\n");
+        assert_eq!(wish(&head), Some((What::StorePost, "", 17)));
+        let head = format!("PUT /v1/data/k HTTP/1.1\r\n{HOST}{json}\r\n");
+        assert_eq!(wish(&head), Some((What::DataPut, "k", 17)));
+    }
+
+    #[test]
+    fn everything_else_goes_the_long_way() {
+        for line in [
+            "GET /api/v1/store/keys/a%2Fb HTTP/1.1",
+            "GET /api/v1/store/keys/a/b HTTP/1.1",
+            "GET /api/v1/store/keys/a?r=1 HTTP/1.1",
+            "GET /api/v1/store/keys/ HTTP/1.1",
+            "GET /api/v1/store/keys/a HTTP/1.0",
+            "GET  /api/v1/store/keys/a HTTP/1.1",
+            "HEAD /api/v1/store/keys/a HTTP/1.1",
+            "DELETE /api/v1/store/keys/a HTTP/1.1",
+            "GET /v1/ring HTTP/1.1",
+            "POST /api/v1/store/keys HTTP/1.1",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(parse(format!("{line}\r\n{HOST}\r\n").as_bytes()), Heard::Unusual, "{line}");
+        }
+        for header in [
+            "x-request-id: 1",
+            "accept: text/html",
+            "connection: close",
+            "transfer-encoding: chunked",
+            "content-length: 5",
+            "content-length: +0",
+            "content-length: 0\r\ncontent-length: 0",
+            "expect: 100-continue",
+            " folded: 1",
+            "host: a\nb: c",
+            "no colon",
+        ] {
+            let head = format!("GET /api/v1/store/keys/a HTTP/1.1\r\n{header}\r\n\r\n");
+            assert_eq!(parse(head.as_bytes()), Heard::Unusual, "{header}");
+        }
+        assert_eq!(parse(b"GET /api/v1/store/keys/a HTTP/1.1\r\nhost: a\r\n"), Heard::Part);
+        assert_eq!(parse(b"\xff\r\n\r\n"), Heard::Unusual);
+        assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\r\n\n\r\n"), Heard::Part);
+        assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\rb\r\n\r\n"), Heard::Unusual);
+    }
+}

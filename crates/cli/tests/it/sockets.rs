@@ -1,0 +1,166 @@
+//! WebSocket in front of the JSON gateway: watches and keep-alives as a page would have them, and as etcd has them.
+
+use crate::auth::{CHEAP, gate, token_of, with_auth};
+use crate::process::{PATIENCE, Plan, http_at, until};
+use differ::server::Server;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+/// A client of its own, so that nothing of ours vouches for ours.
+struct Socket(TcpStream);
+
+impl Socket {
+    /// The socket, or the status with which it was refused.
+    fn open(address: SocketAddr, target: &str, headers: &str) -> Result<Socket, String> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!(
+            "GET {target} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        let answer = String::from_utf8(answer).unwrap();
+        match answer.get(9..12) {
+            Some("101") => {
+                assert!(answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
+                Ok(Socket(stream))
+            }
+            status => Err(status.unwrap_or_default().to_owned()),
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.frame(0x81, text.as_bytes());
+    }
+
+    fn frame(&mut self, first: u8, payload: &[u8]) {
+        let mask = [7, 77, 177, 1];
+        let mut frame = vec![first];
+        match payload.len() {
+            len @ 0..126 => frame.push(0x80 | len as u8),
+            len => {
+                frame.push(0x80 | 126);
+                frame.extend((len as u16).to_be_bytes());
+            }
+        }
+        frame.extend(mask);
+        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.0.write_all(&frame).unwrap();
+    }
+
+    fn next_frame(&mut self) -> (u8, Vec<u8>) {
+        let mut head = [0; 2];
+        self.0.read_exact(&mut head).unwrap();
+        let len = match head[1] {
+            126 => {
+                let mut len = [0; 2];
+                self.0.read_exact(&mut len).unwrap();
+                usize::from(u16::from_be_bytes(len))
+            }
+            len => usize::from(len),
+        };
+        let mut payload = vec![0; len];
+        self.0.read_exact(&mut payload).unwrap();
+        (head[0], payload)
+    }
+
+    fn hear(&mut self) -> serde_json::Value {
+        let (first, payload) = self.next_frame();
+        assert_eq!(first, 0x81, "a whole text, not {}", String::from_utf8_lossy(&payload));
+        serde_json::from_slice(&payload).unwrap()
+    }
+}
+
+fn post(address: SocketAddr, path: &str, body: &str) {
+    let answer = http_at(address, "POST", path, body);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
+/// What is told, without what differs from server to server and from run to run.
+fn settled(mut told: serde_json::Value) -> String {
+    if let Some(header) = told["result"]["header"].as_object_mut() {
+        ["cluster_id", "member_id", "raft_term"].iter().for_each(|name| drop(header.remove(*name)));
+    }
+    told.to_string()
+}
+
+/// A watch with a change of mind, and a lease that is renewed.
+fn conversation(address: SocketAddr) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut watch = Socket::open(address, "/v3/watch?method=POST", "").unwrap();
+    let mut hear = |socket: &mut Socket| told.push(settled(socket.hear()));
+    watch.say(r#"{"create_request":{"key":"YQ==","range_end":"Yw=="}}"#);
+    hear(&mut watch);
+    for body in [r#"{"key":"YQ==","value":"MQ=="}"#, r#"{"key":"Yg==","value":"Mg=="}"#] {
+        post(address, "/v3/kv/put", body);
+        hear(&mut watch);
+    }
+    watch.say(r#"{"create_request":{"key":"YQ==","start_revision":"2"}}"#);
+    hear(&mut watch);
+    hear(&mut watch);
+    watch.say(r#"{"cancel_request":{"watch_id":"0"}}"#);
+    hear(&mut watch);
+    post(address, "/v3/lease/grant", r#"{"ID":"77","TTL":"1000"}"#);
+    let mut lease = Socket::open(address, "/v3/lease/keepalive?method=POST", "").unwrap();
+    for id in ["77", "78"] {
+        lease.say(&format!(r#"{{"ID":"{id}"}}"#));
+        hear(&mut lease);
+    }
+    told
+}
+
+#[test]
+fn a_socket_watches_and_keeps_alive_as_etcds_does() {
+    let member = Plan::single().start_ready();
+    let ours = conversation(member.client);
+    assert!(ours[0].contains("created") && ours[1].contains("events"), "{ours:#?}");
+    let Ok(binary) = std::env::var("ETCD") else {
+        let _ = writeln!(std::io::stderr(), "SKIPPED comparing sockets with etcd: set ETCD to a binary");
+        return;
+    };
+    let etcd = Server::etcd(Path::new(&binary)).unwrap();
+    until("etcd listens", || TcpStream::connect(etcd.address()).ok());
+    until("etcd leads", || {
+        (http_at(etcd.address(), "POST", "/v3/kv/range", r#"{"key":"YQ=="}"#).status == 200).then_some(())
+    });
+    assert_eq!(ours, conversation(etcd.address()));
+}
+
+#[test]
+fn a_socket_says_who_it_is_and_pages_of_others_are_kept_out() {
+    let mut member = Plan::single().with(&CHEAP).start_ready();
+    with_auth(&member);
+    let token = token_of(gate(&member), "u1", "pw");
+    let watch = |headers: &str| Socket::open(member.client, "/v3/watch?method=POST", headers);
+    let create = |key: &str| format!(r#"{{"create_request":{{"key":"{key}"}}}}"#);
+    let bearer = format!("Sec-WebSocket-Protocol: Bearer, {token}\r\n");
+    for (headers, key, allowed) in [("", "YQ==", false), (&bearer, "eg==", false), (&bearer, "YQ==", true)] {
+        let mut socket = watch(headers).unwrap();
+        socket.say(&create(key));
+        let told = socket.hear();
+        assert_eq!(told["result"]["canceled"] == true, !allowed, "{told}");
+    }
+    assert_eq!(watch("Origin: http://elsewhere.example\r\n").err().as_deref(), Some("403"));
+    assert!(watch(&format!("Origin: http://{}\r\n", member.client)).is_ok());
+    // A wrong method is told as it is without a socket.
+    let mut wrong = Socket::open(member.client, "/v3/watch", "").unwrap();
+    assert_eq!(wrong.next_frame(), (0x81, b"Method Not Allowed".to_vec()));
+    // What is not masked is not read; and who stops says so.
+    let mut rude = watch("").unwrap();
+    rude.0.write_all(&[0x81, 0x02, b'{', b'}']).unwrap();
+    assert_eq!(rude.next_frame(), (0x88, 1002u16.to_be_bytes().to_vec()));
+    let mut open = watch(&bearer).unwrap();
+    open.say(&create("YQ=="));
+    open.hear();
+    open.frame(0x89, b"there?");
+    assert_eq!(open.next_frame(), (0x8a, b"there?".to_vec()));
+    member.signal("TERM");
+    assert!(member.wait_exit().success(), "open sockets do not hold it up");
+}

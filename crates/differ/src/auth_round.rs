@@ -1,0 +1,158 @@
+//! A round with users: two fresh servers on which auth is turned on, and off, and on again, while users with few
+//! permissions, with old tokens and with none ask for keys and change users and roles. Every answer is compared.
+//! There are no watches in it: ours end with their permission, and etcd's do not (deviation 38).
+
+use crate::Difference;
+use crate::ask::Ask;
+use crate::auth::{AuthAsk, ROOT, USERS, add_user, grant_role};
+use crate::compare::Essence;
+use crate::dice::Dice;
+use crate::side::Side;
+use proto::etcdserverpb::request_op::Request as Op;
+use proto::etcdserverpb::{AuthenticateRequest, LeaseGrantRequest, PutRequest, RequestOp, TxnRequest};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tonic::metadata::{Ascii, MetadataValue};
+
+type Outcome<T> = Result<T, Box<Difference>>;
+type Token = MetadataValue<Ascii>;
+
+/// Leases live longer than any run.
+const LONG_TTL: i64 = 100_000;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+enum Who {
+    Nobody,
+    /// With the last token that this user got, however old.
+    User(String),
+    /// With a token that nobody gave out.
+    Nonsense,
+}
+
+struct AuthRound {
+    theirs: Side,
+    ours: Side,
+    dice: Dice,
+    seed: u64,
+    step: u64,
+    /// The last token of each user, on either side.
+    tokens: BTreeMap<String, (Token, Token)>,
+}
+
+pub async fn run(theirs: Side, ours: Side, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
+    let dice = Dice::new(seed);
+    let mut round = AuthRound { theirs, ours, dice, seed, step: 0, tokens: BTreeMap::new() };
+    for ask in [add_user(ROOT.to_owned(), ROOT, false), grant_role(ROOT, ROOT), AuthAsk::Enable] {
+        round.ask(&Who::Nobody, Ask::Auth(ask)).await?;
+    }
+    round.login(AuthenticateRequest { name: ROOT.to_owned(), password: ROOT.to_owned() }).await?;
+    for _ in 0..ops {
+        round.step += 1;
+        round.perform().await?;
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+impl AuthRound {
+    async fn perform(&mut self) -> Outcome<()> {
+        match self.dice.below(100) {
+            0..=9 => {
+                let login = self.dice.login();
+                self.login(login).await
+            }
+            10..=34 => {
+                // Most of what others than root ask here is refused.
+                let who = if self.dice.one_in(5) { self.anybody() } else { Who::User(ROOT.to_owned()) };
+                let ask = self.dice.auth();
+                self.ask(&who, Ask::Auth(ask)).await
+            }
+            // Only root may ask both (deviation 38).
+            35 => self.ask(&Who::User(ROOT.to_owned()), Ask::Auth(AuthAsk::Status)).await,
+            36..=38 => {
+                let grant = LeaseGrantRequest { ttl: LONG_TTL, id: self.dice.lease_id() };
+                self.ask(&Who::User(ROOT.to_owned()), Ask::Grant(grant)).await
+            }
+            _ => {
+                let who = self.anybody();
+                let ask = self.about_keys();
+                self.ask(&who, ask).await
+            }
+        }
+    }
+
+    fn anybody(&mut self) -> Who {
+        match self.dice.below(20) {
+            0 => Who::Nobody,
+            1 => Who::Nonsense,
+            n => Who::User(USERS[n as usize % USERS.len()].to_owned()),
+        }
+    }
+
+    fn about_keys(&mut self) -> Ask {
+        match self.dice.below(20) {
+            0..=7 => Ask::Range(self.dice.range()),
+            8..=13 => Ask::Put(self.dice.put()),
+            14..=15 => Ask::Delete(self.dice.delete()),
+            16 => Ask::Revoke(self.dice.lease_id()),
+            _ => Ask::Txn(plain(self.dice.txn(0))),
+        }
+    }
+
+    /// A token is what the next requests of this user are sent with.
+    async fn login(&mut self, login: AuthenticateRequest) -> Outcome<()> {
+        let (theirs, ours) = tokio::join!(self.theirs.login(login.clone()), self.ours.login(login.clone()));
+        let text = |outcome: &Result<Token, Essence>| match outcome {
+            Ok(_) => "a token".to_owned(),
+            Err(refused) => refused.text.clone(),
+        };
+        let (expected, found) = (text(&theirs), text(&ours));
+        if expected != found {
+            return Err(self.difference(&Who::Nobody, &login, expected, found));
+        }
+        if let (Ok(theirs), Ok(ours)) = (theirs, ours) {
+            self.tokens.insert(login.name, (theirs, ours));
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, who: &Who, ask: Ask) -> Outcome<()> {
+        (self.theirs.token, self.ours.token) = match who {
+            Who::Nobody => (None, None),
+            Who::Nonsense => {
+                let token = Token::from_static("abcdefghijklmnop.1");
+                (Some(token.clone()), Some(token))
+            }
+            Who::User(name) => self.tokens.get(name).cloned().unzip(),
+        };
+        let (expected, found) = tokio::join!(self.theirs.answer(ask.clone()), self.ours.answer(ask.clone()));
+        if expected != found {
+            return Err(self.difference(who, &ask, expected.text, found.text));
+        }
+        self.dice.now = self.dice.now.max(found.revision.unwrap_or(0));
+        Ok(())
+    }
+
+    fn difference(
+        &self,
+        who: &Who,
+        request: &dyn std::fmt::Debug,
+        theirs: String,
+        ours: String,
+    ) -> Box<Difference> {
+        let request = format!("{who:?}: {request:#?}");
+        Box::new(Difference { seed: self.seed, step: self.step, request, theirs, ours })
+    }
+}
+
+/// Within a transaction we also check the leases and the previous values of puts (deviation 38).
+fn plain(mut txn: TxnRequest) -> TxnRequest {
+    let settle = |op: &mut RequestOp| {
+        if let Some(Op::RequestPut(put)) = &mut op.request {
+            *put = PutRequest { lease: 0, prev_kv: false, ..std::mem::take(put) };
+        }
+    };
+    txn.success.iter_mut().chain(&mut txn.failure).for_each(settle);
+    txn
+}

@@ -1,0 +1,186 @@
+//! The keys of one method: those that tokens may be signed with, and the one that they are signed with here.
+//! Key files go in once, at the start, and everything that is wrong with them is told then. A file of public keys may
+//! hold several, so that tokens of the old key live on while a new one takes over.
+
+use crate::method::{Kind, Method};
+use crate::{der, pem};
+use ring::hmac;
+use ring::rand::SystemRandom;
+use ring::signature::{self as sig, KeyPair, UnparsedPublicKey};
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    #[error("neither a public nor a private key is given")]
+    NoKey,
+    #[error("{0} needs the secret that both sides share, as a private key")]
+    NoSecret(&'static str),
+    #[error("there is no public key for {0} in the file of public keys")]
+    BadPublic(&'static str),
+    #[error(
+        "there is no private key for {0} in the file of the private key, in a form that can be read \
+         (not encrypted, on curves with its public half, RSA with 2048 bits or more)"
+    )]
+    BadPrivate(&'static str),
+    #[error("the private key is not the other half of the public key")]
+    Mismatch,
+    #[error("there is no private key to sign with")]
+    VerifyOnly,
+    #[error("the kernel gives no random numbers")]
+    NoRandomness,
+}
+
+pub struct Keys {
+    method: Method,
+    material: Material,
+}
+
+enum Material {
+    Shared(hmac::Key),
+    Halves { public: Vec<Vec<u8>>, private: Option<Private> },
+}
+
+enum Private {
+    Rsa(sig::RsaKeyPair),
+    Curve(sig::EcdsaKeyPair),
+    Edwards(sig::Ed25519KeyPair),
+}
+
+/// What is in them is nobody's business.
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({})", self.method.name())
+    }
+}
+
+impl Keys {
+    /// Of the contents of key files. Without a private one, tokens can be read and none given out.
+    pub fn load(method: Method, public: Option<&[u8]>, private: Option<&[u8]>) -> Result<Keys, Error> {
+        let name = method.name();
+        if let Kind::Shared(algorithm) = method.kind() {
+            let secret = private.filter(|secret| !secret.is_empty()).ok_or(Error::NoSecret(name))?;
+            return Ok(Keys { method, material: Material::Shared(hmac::Key::new(algorithm, secret)) });
+        }
+        let mut halves = match public {
+            Some(file) => public_keys(file, method.kind()).ok_or(Error::BadPublic(name))?,
+            None => Vec::new(),
+        };
+        let private = match private {
+            Some(file) => Some(private_key(file, method.kind()).ok_or(Error::BadPrivate(name))?),
+            None => None,
+        };
+        match &private {
+            Some(private) if halves.is_empty() => halves.push(private.public()),
+            Some(private) if !halves.contains(&private.public()) => return Err(Error::Mismatch),
+            None if halves.is_empty() => return Err(Error::NoKey),
+            _ => {}
+        }
+        Ok(Keys { method, material: Material::Halves { public: halves, private } })
+    }
+
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    pub fn can_sign(&self) -> bool {
+        !matches!(&self.material, Material::Halves { private: None, .. })
+    }
+
+    pub(crate) fn signature_of(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        match &self.material {
+            Material::Shared(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
+            Material::Halves { private, .. } => {
+                private.as_ref().ok_or(Error::VerifyOnly)?.sign(self.method, message)
+            }
+        }
+    }
+
+    pub(crate) fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
+        match &self.material {
+            Material::Shared(key) => hmac::verify(key, message, signature).is_ok(),
+            Material::Halves { public, .. } => {
+                public.iter().any(|key| verify(self.method, key, message, signature))
+            }
+        }
+    }
+}
+
+fn verify(method: Method, key: &[u8], message: &[u8], signature: &[u8]) -> bool {
+    let verify = |algorithm: &'static dyn sig::VerificationAlgorithm| {
+        UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
+    };
+    match method.kind() {
+        Kind::Rsa { verify: algorithm, .. } => verify(algorithm),
+        Kind::Curve { verify: algorithm, .. } => verify(algorithm),
+        Kind::Edwards => verify(&sig::ED25519),
+        Kind::Shared(_) => false,
+    }
+}
+
+impl Private {
+    fn public(&self) -> Vec<u8> {
+        match self {
+            Private::Rsa(pair) => pair.public_key().as_ref().to_vec(),
+            Private::Curve(pair) => pair.public_key().as_ref().to_vec(),
+            Private::Edwards(pair) => pair.public_key().as_ref().to_vec(),
+        }
+    }
+
+    fn sign(&self, method: Method, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let random = SystemRandom::new();
+        match (self, method.kind()) {
+            (Private::Rsa(pair), Kind::Rsa { sign, .. }) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(sign, &random, message, &mut signature).map_err(|_| Error::NoRandomness)?;
+                Ok(signature)
+            }
+            (Private::Curve(pair), _) => {
+                let signature = pair.sign(&random, message).map_err(|_| Error::NoRandomness)?;
+                Ok(signature.as_ref().to_vec())
+            }
+            (Private::Edwards(pair), _) => Ok(pair.sign(message).as_ref().to_vec()),
+            (Private::Rsa(_), _) => unreachable!("a key is loaded for the method that it signs with"),
+        }
+    }
+}
+
+/// All of the file's. One that is for another method makes the file a wrong one.
+fn public_keys(file: &[u8], kind: Kind) -> Option<Vec<Vec<u8>>> {
+    let mut keys = Vec::new();
+    for block in pem::blocks(std::str::from_utf8(file).ok()?)? {
+        keys.push(match block.label.as_str() {
+            "PUBLIC KEY" => der::public_key(&block.bytes, kind)?,
+            "CERTIFICATE" => der::public_key(der::key_of_certificate(&block.bytes)?, kind)?,
+            "RSA PUBLIC KEY" if matches!(kind, Kind::Rsa { .. }) && der::is_rsa(&block.bytes) => block.bytes,
+            "EC PARAMETERS" => continue,
+            _ => return None,
+        });
+    }
+    (!keys.is_empty()).then_some(keys)
+}
+
+/// The first of the file's.
+fn private_key(file: &[u8], kind: Kind) -> Option<Private> {
+    let blocks = pem::blocks(std::str::from_utf8(file).ok()?)?;
+    let block = blocks.into_iter().find(|block| block.label.ends_with("PRIVATE KEY"))?;
+    let random = SystemRandom::new();
+    let bytes = &block.bytes[..];
+    match (block.label.as_str(), kind) {
+        ("PRIVATE KEY", Kind::Rsa { .. }) => sig::RsaKeyPair::from_pkcs8(bytes).ok().map(Private::Rsa),
+        ("RSA PRIVATE KEY", Kind::Rsa { .. }) => sig::RsaKeyPair::from_der(bytes).ok().map(Private::Rsa),
+        ("PRIVATE KEY", Kind::Curve { sign, .. }) => {
+            sig::EcdsaKeyPair::from_pkcs8(sign, bytes, &random).ok().map(Private::Curve)
+        }
+        ("EC PRIVATE KEY", Kind::Curve { sign, oid, .. }) => {
+            let (private, public) = der::curve_pair(bytes, oid)?;
+            let pair = sig::EcdsaKeyPair::from_private_key_and_public_key(sign, private, public, &random);
+            pair.ok().map(Private::Curve)
+        }
+        ("PRIVATE KEY", Kind::Edwards) => {
+            sig::Ed25519KeyPair::from_pkcs8_maybe_unchecked(bytes).ok().map(Private::Edwards)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+use super::*;
+use crate::Method;
+
+const NOW: Duration = Duration::from_secs(1_000_000);
+
+fn rsa() -> Keys {
+    Keys::load(Method::Rs256, None, Some(include_bytes!("../../keys/rs256.pem"))).unwrap()
+}
+
+fn ann() -> Claims {
+    Claims { user: "ann".to_owned(), revision: 7 }
+}
+
+/// A token with this header and these claims, signed as it should be.
+fn forge(keys: &Keys, header: &str, claims: &str) -> String {
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = keys.signature_of(signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+const HEADER: &str = r#"{"alg":"RS256","typ":"JWT"}"#;
+
+#[test]
+fn what_is_signed_is_read_until_it_ends() {
+    let keys = rsa();
+    let token = keys.sign(&ann(), NOW + Duration::from_secs(300)).unwrap();
+    assert_eq!(keys.read(&token, NOW), Some(ann()));
+    assert_eq!(keys.read(&token, NOW + Duration::from_secs(299)), Some(ann()));
+    assert_eq!(keys.read(&token, NOW + Duration::from_secs(300)), None, "ended");
+    let odd = Claims { user: "an\"n\\é".to_owned(), revision: 1 };
+    assert_eq!(keys.read(&keys.sign(&odd, NOW * 2).unwrap(), NOW), Some(odd));
+}
+
+#[test]
+fn a_token_does_not_choose_how_it_is_checked() {
+    let keys = rsa();
+    let claims = r#"{"username":"root","revision":7}"#;
+    assert!(keys.read(&forge(&keys, HEADER, claims), NOW).is_some());
+    // Unsigned, by any spelling; and with the public key, which everybody knows, taken for a secret.
+    let public = include_bytes!("../../keys/rs256.pub.pem");
+    let confused = Keys::load(Method::Hs256, None, Some(public)).unwrap();
+    for alg in ["none", "None", "NONE", "", "HS256", "RS384", "PS256", "rs256"] {
+        let header = format!(r#"{{"alg":"{alg}"}}"#);
+        let (head, body) = (URL_SAFE_NO_PAD.encode(&header), URL_SAFE_NO_PAD.encode(claims));
+        for token in
+            [format!("{head}.{body}."), forge(&confused, &header, claims), forge(&keys, &header, claims)]
+        {
+            assert_eq!(keys.read(&token, NOW), None, "{alg}: {token}");
+        }
+    }
+    assert_eq!(keys.read(&forge(&confused, HEADER, claims), NOW), None, "signed by another method");
+    assert_eq!(keys.read(&forge(&keys, r#"{"alg":"RS256","crit":["b64"]}"#, claims), NOW), None);
+    assert_eq!(keys.read(&forge(&keys, r#"{"alg":"none","alg":"RS256"}"#, claims), NOW), None, "said twice");
+}
+
+#[test]
+fn every_claim_that_is_there_is_honoured() {
+    let keys = rsa();
+    let read = |claims: &str| keys.read(&forge(&keys, HEADER, claims), NOW);
+    let with = |more: &str| read(&format!(r#"{{"username":"ann","revision":7{more}}}"#));
+    for fine in ["", r#","exp":1000000.5"#, r#","nbf":1000000"#, r#","iat":999999,"sub":"x","extra":{}"#] {
+        assert_eq!(with(fine), Some(ann()), "{fine}");
+    }
+    for bad in [
+        r#","exp":1000000"#,
+        r#","exp":"1000001""#,
+        r#","exp":-1"#,
+        r#","nbf":1000001"#,
+        r#","nbf":"0""#,
+        r#","iat":1000001"#,
+        r#","aud":"somebody else""#,
+        r#","exp":1,"exp":2000000"#,
+    ] {
+        assert_eq!(with(bad), None, "{bad}");
+    }
+    for bad in [
+        "{}",
+        "",
+        "[]",
+        r#"{"username":"ann"}"#,
+        r#"{"revision":7}"#,
+        r#"{"username":7,"revision":7}"#,
+        r#"{"username":"ann","revision":"7"}"#,
+        r#"{"username":"ann","revision":-7}"#,
+        r#"{"username":"ann","revision":7.5}"#,
+        r#"{"username":"ann","revision":1e300}"#,
+    ] {
+        assert_eq!(read(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn whatever_is_changed_or_cut_is_refused() {
+    let keys = rsa();
+    let token = keys.sign(&ann(), NOW * 2).unwrap();
+    for at in 0..token.len() {
+        assert_eq!(keys.read(&token[..at], NOW), None, "cut at {at}");
+        let mut changed = token.clone().into_bytes();
+        changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+        let changed = String::from_utf8(changed).unwrap();
+        assert_ne!(keys.read(&changed, NOW), Some(Claims { user: "root".to_owned(), revision: 7 }));
+        // The last letter has bits that say nothing; they must be zero.
+        assert_eq!(keys.read(&changed, NOW), None, "changed at {at}");
+    }
+    for odd in ["", ".", "..", "...", &format!("{token}."), &format!(".{token}"), &format!("{token}=")] {
+        assert_eq!(keys.read(odd, NOW), None, "{odd}");
+    }
+    assert_eq!(keys.read(&"A".repeat(1 << 20), NOW), None);
+}
+
+#[test]
+fn other_keys_say_nothing_about_a_token() {
+    let token = rsa().sign(&ann(), NOW * 2).unwrap();
+    let secret = |text: &[u8]| Keys::load(Method::Hs256, None, Some(text)).unwrap();
+    let shared = secret(b"one").sign(&ann(), NOW * 2).unwrap();
+    assert_eq!(secret(b"one").read(&shared, NOW), Some(ann()));
+    assert_eq!(secret(b"other").read(&shared, NOW), None);
+    assert_eq!(secret(b"one").read(&token, NOW), None);
+    assert_eq!(rsa().read(&shared, NOW), None);
+}

@@ -1,0 +1,82 @@
+//! What whoever leads a region says to the others: what the region holds to be true of homes, and what it has heard of
+//! whom last. A stamp is the speaker's own and means nothing to others; they give it back, and it then knows how long
+//! ago it was heard.
+
+use crate::actor::RegionId;
+use crate::homes::Homes;
+use crate::marks::REGIONS_MAX;
+use base::NodeId;
+use base::codec::{Reader, put_bytes, put_varint};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+const VERSION: u8 = 1;
+
+/// A process: its stamps are of one clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    pub node: NodeId,
+    pub start: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Word {
+    pub name: Name,
+    pub at: u64,
+    /// By region: who was heard there last, and its stamp.
+    pub echoes: BTreeMap<RegionId, (Name, u64)>,
+    pub homes: Homes,
+}
+
+impl Word {
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        let Name { node, start } = self.name;
+        [node.0, start, self.at, self.echoes.len() as u64].into_iter().for_each(|n| put_varint(&mut out, n));
+        for (region, (name, at)) in &self.echoes {
+            let numbers = [u64::from(region.0), name.node.0, name.start, *at];
+            numbers.into_iter().for_each(|n| put_varint(&mut out, n));
+        }
+        put_bytes(&mut out, &self.homes.encode());
+        out.into()
+    }
+
+    pub fn decode(bytes: Bytes) -> Option<Word> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != VERSION {
+            return None;
+        }
+        let name = decode_name(&mut reader)?;
+        let at = reader.varint()?;
+        let count = reader.count().filter(|count| *count <= REGIONS_MAX)?;
+        let echo = |reader: &mut Reader| {
+            let region = RegionId(u32::try_from(reader.varint()?).ok()?);
+            Some((region, (decode_name(reader)?, reader.varint()?)))
+        };
+        let echoes = (0..count).map(|_| echo(&mut reader)).collect::<Option<_>>()?;
+        let homes = Homes::decode(reader.bytes()?)?;
+        reader.is_empty().then_some(Word { name, at, echoes, homes })
+    }
+}
+
+fn decode_name(reader: &mut Reader) -> Option<Name> {
+    Some(Name { node: NodeId(reader.varint()?), start: reader.varint()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::homes::{Place, Transfer};
+
+    #[test]
+    fn words_survive_a_round_trip_and_cut_ones_are_refused() {
+        let mut homes = Homes::default();
+        let transfer = Transfer { to: RegionId(3), epoch: None, lease_ms: Some(5_000) };
+        homes.pass(&Place::new("shop", "eu/"), transfer).unwrap();
+        let name = Name { node: NodeId(9), start: 4 };
+        let word = Word { name, at: 77, echoes: BTreeMap::from([(RegionId(3), (name, 12))]), homes };
+        let bytes = word.encode();
+        assert_eq!(Word::decode(bytes.clone()), Some(word));
+        (0..bytes.len()).for_each(|cut| assert_eq!(Word::decode(bytes.slice(..cut)), None));
+    }
+}

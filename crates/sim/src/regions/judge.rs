@@ -1,0 +1,207 @@
+//! The judgement over regions: all hold the same, counts are exact, nothing removed is back, nothing acknowledged is lost
+//! without a trace, and logs are let go of. What only a region knew that is gone for good is not asked for.
+
+use super::clients::{COUNT, SET, SharedWrite, key};
+use super::world::{Event, MS, World};
+use crate::ring::{PATIENCE, ROUND};
+use base::NodeId;
+use bytes::Bytes;
+use mesh::frame::Shard;
+use mesh::key::Key;
+use mesh::record::{Body, Record};
+use mesh::request::{Reply, Request};
+use mesh::{Context, Dot, RegionId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long after the storm regions may differ, in rounds of comparing.
+const ROUNDS_MAX: u64 = 8;
+const PAGE: usize = 256;
+
+/// Writes of registers that are known, and what each had seen.
+type Known = BTreeMap<(Bytes, Dot), Context>;
+
+impl World {
+    pub fn judge_end(&mut self) -> Option<String> {
+        self.drop_events(|event| matches!(event, Event::Client(_) | Event::Fault | Event::Evict));
+        self.run(2 * PATIENCE);
+        self.violation
+            .take()
+            .or_else(|| self.judge_convergence())
+            .or_else(|| self.judge_counts())
+            .or_else(|| self.judge_set())
+            .or_else(|| self.judge_shared())
+    }
+
+    fn judge_convergence(&mut self) -> Option<String> {
+        let end = self.now + ROUNDS_MAX * ROUND.as_micros() as u64;
+        loop {
+            let wrong = self.differ().or_else(|| self.kept_logs());
+            if wrong.is_none() || self.now >= end || self.violation.is_some() {
+                return self.violation.take().or(wrong);
+            }
+            self.run(100 * MS);
+        }
+    }
+
+    fn differ(&self) -> Option<String> {
+        let mut held: BTreeMap<Shard, (NodeId, u64)> = BTreeMap::new();
+        for (node, host) in &self.hosts {
+            let machine = host.process.as_ref().and_then(|process| process.machine.as_ref());
+            let Some(digests) = machine.and_then(mesh::Mesh::digests) else {
+                return Some(format!("liveness: node {} does not know what it holds", node.0));
+            };
+            for (shard, digest) in digests {
+                let (other, known) = *held.entry(shard).or_insert((*node, digest));
+                if known != digest {
+                    let (partition, one, two) = (shard.partition.0, other.0, node.0);
+                    return Some(format!("convergence: {one} and {two} differ in partition {partition}"));
+                }
+            }
+        }
+        None
+    }
+
+    /// Everybody has everything: no log keeps anything.
+    fn kept_logs(&self) -> Option<String> {
+        let kept = |(node, host): (&NodeId, &crate::ring::Host)| {
+            let machine = host.process.as_ref()?.machine.as_ref()?;
+            let bytes = machine.status().log_bytes;
+            (bytes > 0).then(|| format!("logs: node {} keeps {bytes} bytes for nobody", node.0))
+        };
+        self.hosts.iter().find_map(kept)
+    }
+
+    /// Asks one node after another until one answers.
+    fn ask_in(&mut self, region: RegionId, request: &Request) -> Result<Reply, String> {
+        for node in self.nodes_of(region).into_iter().cycle().take(8) {
+            match self.call(node, request.clone()) {
+                Some(Reply::Refused(_) | Reply::Unavailable { .. }) | None => self.run(50 * MS),
+                Some(reply) => return Ok(reply),
+            }
+        }
+        Err(format!("liveness: nobody in region {} answers in a calm", region.0))
+    }
+
+    fn read(&mut self, region: RegionId, key: &Key) -> Result<Option<Record>, String> {
+        match self.ask_in(region, &Request::Read { key: key.clone(), r: None })? {
+            Reply::Found(record) => Ok(record.map(|record| *record)),
+            other => Err(format!("answer: {other:?} answers another question")),
+        }
+    }
+
+    fn judge_counts(&mut self) -> Option<String> {
+        let (mut least, mut most) = (0, 0);
+        for (region, counted) in &self.clients.counted {
+            // What a region that is gone has counted may have left it, or not, and in part.
+            let gone = self.gone == Some(*region);
+            least += if gone { counted.taken } else { counted.least };
+            most += if gone { counted.added } else { counted.most };
+        }
+        for region in self.regions() {
+            let count = match self.read(region, &key(COUNT)) {
+                Ok(Some(Record { body: Body::Tally(tally), .. })) => tally.value(),
+                Ok(_) => 0,
+                Err(wrong) => return Some(wrong),
+            };
+            if !(least..=most).contains(&count) {
+                return Some(format!("counter: {count} is counted, not {least} to {most}"));
+            }
+        }
+        None
+    }
+
+    fn judge_set(&mut self) -> Option<String> {
+        for region in self.regions() {
+            let set = match self.read(region, &key(SET)) {
+                Ok(Some(Record { body: Body::Set(set), .. })) => Some(set),
+                Ok(_) => None,
+                Err(wrong) => return Some(wrong),
+            };
+            let contains = |element: &Bytes| set.as_ref().is_some_and(|set| set.contains(element));
+            let counts = |region: &RegionId| self.gone != Some(*region);
+            let clients = &self.clients;
+            let mut removed = clients.removed.iter().filter(|(_, region)| counts(region));
+            if let Some((element, _)) = removed.find(|(element, _)| contains(element)) {
+                return Some(format!("set: {element:?} was removed and is back"));
+            }
+            let maybe = |element: &Bytes| {
+                clients.removed.contains_key(element) || clients.maybe_removed.contains(element)
+            };
+            let mut added = clients.added.iter().filter(|(_, (region, _))| counts(region));
+            if let Some((element, _)) = added.find(|(element, _)| !contains(element) && !maybe(element)) {
+                return Some(format!("set: {element:?} was added and is lost"));
+            }
+        }
+        None
+    }
+
+    /// Every acknowledged write of a shared register shows, or was overwritten by one that had seen it, or is the loser of
+    /// a conflict in a log.
+    fn judge_shared(&mut self) -> Option<String> {
+        let (mut known, mut losers) = (Known::new(), self.losers_of_lost_disks());
+        for region in self.regions() {
+            if let Err(wrong) = self.list_conflicts(region, &mut known, &mut losers) {
+                return Some(wrong);
+            }
+        }
+        let keys: BTreeSet<Bytes> =
+            self.clients.shared.iter().map(|write| write.key.bytes().clone()).collect();
+        let mut shown = BTreeSet::new();
+        let region = *self.realms.keys().next().expect("there is a region");
+        for bytes in keys {
+            let key = Key::from_bytes(bytes.clone()).expect("it was a key");
+            match self.read(region, &key) {
+                Ok(Some(record)) => {
+                    shown.insert(record.header.dot);
+                    known.insert((bytes, record.header.dot), record.context);
+                }
+                Ok(None) => {}
+                Err(wrong) => return Some(wrong),
+            }
+        }
+        for SharedWrite { key, dot, context, .. } in &self.clients.shared {
+            known.insert((key.bytes().clone(), *dot), context.clone());
+        }
+        let overwritten = |write: &SharedWrite| {
+            let same_key =
+                known.iter().filter(|((key, dot), _)| key == write.key.bytes() && *dot != write.dot);
+            same_key.into_iter().any(|(_, context)| context.covers(write.dot))
+        };
+        let counted = self.clients.shared.iter().filter(|write| self.gone != Some(write.region));
+        let mut silent = counted.filter(|write| {
+            !shown.contains(&write.dot) && !losers.contains(&write.dot) && !overwritten(write)
+        });
+        silent
+            .next()
+            .map(|write| format!("durability: {:?} was acknowledged and is lost in silence", write.dot))
+    }
+
+    fn list_conflicts(
+        &mut self,
+        region: RegionId,
+        known: &mut Known,
+        losers: &mut BTreeSet<Dot>,
+    ) -> Result<(), String> {
+        let mut after = None;
+        loop {
+            let request = Request::Conflicts { after: after.clone(), limit: PAGE };
+            let Reply::Listed(listed) = self.ask_in(region, &request)? else {
+                return Err("answer: a list of conflicts was asked for".to_owned());
+            };
+            for conflict in listed.conflicts {
+                losers.insert(conflict.loser.header.dot);
+                for record in [conflict.winner, conflict.loser] {
+                    known.insert((conflict.key.bytes().clone(), record.header.dot), record.context);
+                }
+            }
+            after = listed.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn regions(&self) -> Vec<RegionId> {
+        self.realms.keys().copied().collect()
+    }
+}
