@@ -10,6 +10,7 @@ fn watcher(start: i64) -> Watcher {
         dial_timeout: Duration::ZERO,
         call_timeout: Duration::ZERO,
         login: None,
+        tls: None,
     };
     let create = WatchCreateRequest { start_revision: start, ..Default::default() };
     Client::new(config).unwrap().watch(create)
