@@ -140,7 +140,9 @@ impl Handle {
     /// The handle of whoever holds this token; without one, nobody's.
     pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
         let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };
-        if let Some(signed) = &self.desk().signed {
+        // A badge is this process's own, whatever kind of token it gives out.
+        let signed = self.desk().signed.as_ref().filter(|_| badge::name_on(token).is_none());
+        if let Some(signed) = signed {
             return self.admit_signed(signed, token).await;
         }
         // A token carries the index of the entry that made it, and this member may not be there yet.
