@@ -85,14 +85,14 @@ where
     let (from, mut to) = tokio::io::split(stream);
     let accepted = match opening.answer() {
         Ok(accepted) => accepted,
-        Err(refusal) => return to.write_all(refusal.as_bytes()).await,
+        Err(refusal) => return send(&mut to, refusal.as_bytes()).await,
     };
     let (parts, body) = channel(PARTS_MAX);
     let body = Body::from_stream(ReceiverStream::new(body).map(Ok::<Bytes, Infallible>));
     let Some(request) = opening.request(body) else {
-        return to.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
+        return send(&mut to, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     };
-    to.write_all(accepted.as_bytes()).await?;
+    send(&mut to, accepted.as_bytes()).await?;
     let one_message = !STREAMS.contains(&request.uri().path());
     let (words, to_say) = channel(WORDS_MAX);
     let reader = read(from, input, parts, words, one_message);
@@ -221,8 +221,13 @@ fn messages(part: &[u8], is_within: &mut bool) -> Vec<u8> {
     frames
 }
 
+/// Written and flushed: inside TLS what is written may still be here.
 async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
-    timeout(WRITE_TIMEOUT, to.write_all(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)?
+    let sent = async {
+        to.write_all(bytes).await?;
+        to.flush().await
+    };
+    timeout(WRITE_TIMEOUT, sent).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 #[cfg(test)]
