@@ -294,7 +294,6 @@ impl Mutant {
         Mutant::RegionsNotCompared,
         Mutant::DeltasAddedUp,
         Mutant::LogCutInSilence,
-        Mutant::StoredBeforePersist,
         Mutant::LoserNotKept,
         Mutant::TokenIgnored,
         Mutant::EvictedWaitedFor,
