@@ -62,6 +62,7 @@ enum Event {
 
 pub struct World {
     pub rng: Rng,
+    round_every: Duration,
     pub now: u64,
     events: BTreeMap<(u64, u64), Event>,
     n_events: u64,
@@ -104,11 +105,17 @@ pub fn member(node: u64) -> Member {
 
 impl World {
     pub fn new(seed: u64, nodes: u64) -> World {
+        World::with_rounds(seed, nodes, Duration::from_secs(1))
+    }
+
+    /// Replicas compare what they have so often.
+    pub fn with_rounds(seed: u64, nodes: u64, round_every: Duration) -> World {
         let members = (1..=nodes).map(member).collect();
         let topology =
             Topology::new(Epoch(1), RegionId::of("here"), members, vec![Space { id: 0, copies: 3 }]);
         let mut world = World {
             rng: Rng::new(seed),
+            round_every,
             now: 0,
             events: BTreeMap::new(),
             n_events: 0,
@@ -211,7 +218,7 @@ impl World {
             drift_max: Duration::from_millis(500),
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
-            round_every: Duration::from_millis(1_000),
+            round_every: self.round_every,
         };
         let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();
         host.mesh = Some(Mesh::new(params, topology, &host.shelf, replayed));
