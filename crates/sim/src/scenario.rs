@@ -379,13 +379,12 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
-        Mutant::StandsOnOldConfig => &CHANGES,
+        Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked
         | Mutant::PermissionByStartKey
         | Mutant::DeletedRoleStays
         | Mutant::TokenOutlivesUser => &AUTH,
-        Mutant::RemovedGoesAtOnce => by_name("c14-members-come-and-go").expect("it is listed above"),
         _ => &STORM,
     }
 }
