@@ -53,7 +53,9 @@ fn a_full_store_refuses_what_grows_and_heals_after_deletes() {
     assert!(ask(&member, &["endpoint", "status", "-w", "json"]).contains("alarm:NOSPACE"));
     assert_eq!(ask(&member, &["get", "small"]), "small\n1\n");
     assert!(ask(&member, &["lease", "grant", "60"]).contains(FULL));
-    assert!(plan.log().contains("space becomes scarce"), "a warning came before");
+    let log = until("the log tells it", || Some(plan.log()).filter(|log| log.contains("NOSPACE: nothing")));
+    let (warned, full) = (log.find("space becomes scarce"), log.find("NOSPACE: nothing"));
+    assert!(warned.is_some() && warned < full, "a warning comes before: {log}");
 
     // It is not forgotten by a restart.
     member.kill();
