@@ -65,9 +65,6 @@ impl Desk {
 
     /// Tells the machine. While few requests wait, what follows happens on this thread, before this returns.
     pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
-        if self.board.waiting() > CALM_REQUESTS_MAX {
-            return self.seat.queue.push_bytes(mail, bytes);
-        }
         let heard = self.seat.queue.push_unwoken(mail, bytes);
         self.seat.attend();
         heard
