@@ -4,19 +4,12 @@
 
 use bytes::{Buf, BufMut, Bytes};
 
-/// What a varint of 64 bits takes at most.
-const VARINT_BYTES_MAX: usize = 10;
-
 pub fn put_varint(out: &mut impl BufMut, mut value: u64) {
-    let (mut bytes, mut len) = ([0; VARINT_BYTES_MAX], 0);
     while value >= 0x80 {
-        bytes[len] = value as u8 | 0x80;
+        out.put_u8(value as u8 | 0x80);
         value >>= 7;
-        len += 1;
     }
-    bytes[len] = value as u8;
-    // All at once: a buffer looks whether it has room each time.
-    out.put_slice(&bytes[..=len]);
+    out.put_u8(value as u8);
 }
 
 /// Bytes that `put_varint` will write.

@@ -2,11 +2,8 @@
 //! flushed. Reads look here before they look in the store. Each row knows the batch that makes it durable, so
 //! that nobody is told of it too early.
 
-mod place;
-
 use crate::rows::{Row, Rows};
 use bytes::Bytes;
-use place::{Place, Placed, Sought};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,7 +18,7 @@ struct Cell {
     seq: Seq,
 }
 
-type Generation = BTreeMap<Place, Cell>;
+type Generation = BTreeMap<Bytes, Cell>;
 
 /// One atomic write to the store; everything up to a batch of the log is in it or in an earlier one.
 #[derive(Clone, Debug)]
@@ -33,7 +30,7 @@ pub struct Flush {
 
 impl Flush {
     pub fn rows(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        self.rows.iter().map(|(place, cell)| (place.key(), cell.value.as_ref()))
+        self.rows.iter().map(|(key, cell)| (key, cell.value.as_ref()))
     }
 }
 
@@ -46,13 +43,13 @@ pub(crate) struct Overlay {
 }
 
 /// What a row costs in memory beside its bytes.
-const ROW_OVERHEAD_BYTES: usize = 152;
+const ROW_OVERHEAD_BYTES: usize = 128;
 
 impl Overlay {
     pub fn put(&mut self, row: &Row, seq: Seq) {
         let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         self.growing_bytes += len(&row.value);
-        match self.growing.insert(Place::of(row.key.clone()), Cell { value: row.value.clone(), seq }) {
+        match self.growing.insert(row.key.clone(), Cell { value: row.value.clone(), seq }) {
             Some(replaced) => self.growing_bytes -= len(&replaced.value),
             None => self.growing_bytes += ROW_OVERHEAD_BYTES + row.key.len(),
         }
@@ -85,8 +82,7 @@ impl Overlay {
     /// The row, and the batch that makes it durable; what comes from the store is durable.
     pub fn get(&self, rows: &dyn Rows, key: &[u8]) -> (Option<Bytes>, Seq) {
         let generations = [Some(&self.growing), self.flushing.as_ref().map(|(_, rows)| &**rows)];
-        let sought: &dyn Placed = &Sought::of(key);
-        match generations.into_iter().flatten().find_map(|generation| generation.get(sought)) {
+        match generations.into_iter().flatten().find_map(|generation| generation.get(key)) {
             Some(cell) => (cell.value.clone(), cell.seq),
             None => (rows.get(key), Seq(0)),
         }
@@ -103,17 +99,15 @@ impl Overlay {
         if from >= to {
             return;
         }
-        let (first, end): (&dyn Placed, &dyn Placed) = (&Sought::of(from), &Sought::of(to));
-        let places = (Bound::Included(first), Bound::Excluded(end));
+        let bounds = (Bound::Included(from), Bound::Excluded(to));
         let mut merged: BTreeMap<&[u8], Option<&Bytes>> = BTreeMap::new();
-        let flushing =
-            self.flushing.iter().flat_map(|(_, generation)| generation.range::<dyn Placed, _>(places));
-        for (place, cell) in flushing.chain(self.growing.range::<dyn Placed, _>(places)) {
-            merged.insert(place.key(), cell.value.as_ref());
+        let flushing = self.flushing.iter().flat_map(|(_, generation)| generation.range::<[u8], _>(bounds));
+        for (key, cell) in flushing.chain(self.growing.range::<[u8], _>(bounds)) {
+            merged.insert(key, cell.value.as_ref());
         }
         let mut ours = merged.into_iter().peekable();
         let mut going = true;
-        rows.scan(Bound::Included(from), Bound::Excluded(to), &mut |key, value| {
+        rows.scan(bounds.0, bounds.1, &mut |key, value| {
             while let Some((mine, changed)) = ours.next_if(|(mine, _)| *mine <= key) {
                 going = changed.is_none_or(|value| visit(mine, value));
                 if !going || mine == key {

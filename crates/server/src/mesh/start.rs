@@ -19,7 +19,7 @@ pub(crate) const DIR: &str = "mesh";
 pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
 /// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
-const FLUSH_INTERVALS: u32 = 40;
+const FLUSH_INTERVALS: u32 = 20;
 
 /// The mesh has a directory of its own below the member's.
 pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
