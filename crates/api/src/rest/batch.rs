@@ -69,7 +69,7 @@ struct Part {
 
 enum Step {
     Read(Key),
-    Write(Write),
+    Write(Box<Write>),
 }
 
 enum Outcome {
@@ -134,13 +134,13 @@ fn get(asked: &Asked, key: String) -> Part {
 fn put(rest: &Rest, asked: &Asked, entry: Entry<'_>, nth: usize) -> Part {
     let (key, given) = entry.given();
     let write = asked.key_of(&key).and_then(|key| write::of_given(rest, asked, key, given, Some(nth)));
-    Part { step: write.map(Step::Write), key: Some(key.into_owned()) }
+    Part { step: write.map(|write| Step::Write(Box::new(write))), key: Some(key.into_owned()) }
 }
 
 fn delete(rest: &Rest, asked: &Asked, key: String, nth: usize) -> Part {
     let what = (Kind::Register, Op::Delete);
     let write = asked.key_of(&key).and_then(|key| write::plain(rest, asked, key, what, Some(nth)));
-    Part { step: write.map(Step::Write), key: Some(key) }
+    Part { step: write.map(|write| Step::Write(Box::new(write))), key: Some(key) }
 }
 
 /// All writes go as one request, the reads beside them.
@@ -160,7 +160,7 @@ async fn carry_out(rest: Rest, asked: Asked, parts: Vec<Part>) -> Result<Respons
             }
             Ok(Step::Write(write)) => {
                 wanted.push((nth, Wanted::of(&write)));
-                writes.push(write);
+                writes.push(*write);
                 Code::Timeout.into()
             }
             Err(refusal) => refusal,
