@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// What each room may depend on, tests aside. An arrow that is not here is a change of architecture: write an
 /// ADR first.
-const ROOMS: [(&str, &[&str]); 19] = [
+const ROOMS: [(&str, &[&str]); 20] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
     ("raft", &["base", "bytes", "raft-rs", "slog"]),
     ("coord", &["base", "bytes"]),
@@ -42,6 +42,7 @@ const ROOMS: [(&str, &[&str]); 19] = [
     ("jwt", &["base64", "ring", "serde", "serde_json", "thiserror"]),
     ("tls", &["rustls", "thiserror", "tracing"]),
     ("script", &["bytes", "mesh", "rhai"]),
+    ("memory", &["mimalloc"]),
     ("api", ANYTHING),
     ("bench", ANYTHING),
     ("client", &["base", "proto", "thiserror", "tokio", "tonic"]),

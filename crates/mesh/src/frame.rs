@@ -224,10 +224,26 @@ impl Frame {
 
 impl Envelope {
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(64);
-        put_varint(&mut out, self.epoch.0);
-        encode_frame(&self.frame, &mut out);
+        let mut out = Vec::with_capacity(self.size_hint());
+        self.encode_to(&mut out);
         out.into()
+    }
+
+    pub fn encode_to(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.epoch.0);
+        encode_frame(&self.frame, out);
+    }
+
+    /// About how many bytes it takes, and rarely fewer than it does.
+    pub fn size_hint(&self) -> usize {
+        const HEAD_BYTES: usize = 40;
+        HEAD_BYTES
+            + match &self.frame {
+                Frame::Store { key, record, .. } => key.bytes().len() + record.len(),
+                Frame::Fetch { key, .. } => key.bytes().len(),
+                Frame::Fetched { record: Some(record), .. } => record.len(),
+                _ => 0,
+            }
     }
 
     pub fn decode(bytes: Bytes) -> Option<Envelope> {

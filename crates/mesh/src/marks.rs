@@ -48,7 +48,8 @@ impl Marks {
 
     /// Whether the record, with everything that went into it, lies below the marks.
     pub fn cover(&self, record: &Record) -> bool {
-        self.cover_writers(record.header.stamp, &record.writers())
+        // Nearly always there are none, and a record has a writer.
+        !self.marks.is_empty() && self.cover_writers(record.header.stamp, &record.writers())
     }
 
     pub fn cover_writers(&self, stamp: Stamp, writers: &[RegionId]) -> bool {

@@ -160,6 +160,9 @@ const SWEEPS_PER_INTERVAL: u32 = 8;
 /// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
 /// the flushes that there are anyway, and twice as much with each.
 const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
+/// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is memory; the
+/// rest is room for what comes while a disk is slow.
+const FLUSHES_WAITING: usize = 2;
 
 impl Apply {
     /// Starts from what the store holds.
@@ -420,8 +423,8 @@ impl Apply {
         if self.overlay.is_flushing() {
             return;
         }
-        let full = self.overlay.bytes() >= self.params.flush_bytes;
-        if full || self.next_flush().is_some_and(|due| due <= now) {
+        let worth_while = self.overlay.bytes() >= self.params.flush_bytes / FLUSHES_WAITING;
+        if worth_while || self.next_flush().is_some_and(|due| due <= now) {
             out.flush = Some(self.freeze(now, Some(view)));
         }
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One heartbeat's worth of ticks.
-pub(crate) const HEARTBEAT_TICKS: u32 = 4;
+pub(crate) const HEARTBEAT_TICKS: u32 = 2;
 /// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
 /// same instant, and no answer could come between them.
 const TICKS_AT_ONCE_MAX: u32 = 3;

@@ -63,11 +63,9 @@ impl Desk {
         }
     }
 
-    /// Tells the machine. While few requests wait, what follows happens on this thread, before this returns.
+    /// Tells the machine. What follows happens on this thread, before this returns, unless somebody is at the machine,
+    /// who then sees to it: to wake the machine's own thread costs more than the turn. See ADR 37.
     pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
-        if self.board.waiting() > CALM_REQUESTS_MAX {
-            return self.seat.queue.push_bytes(mail, bytes);
-        }
         let heard = self.seat.queue.push_unwoken(mail, bytes);
         self.seat.attend();
         heard

@@ -139,7 +139,7 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
 /// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.
 fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
     let bytes = frames.iter().map(Bytes::len).sum();
-    let mut envelopes = Vec::new();
+    let mut envelopes = Vec::with_capacity(frames.len());
     for frame in frames {
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {

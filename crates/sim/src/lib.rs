@@ -36,6 +36,7 @@ pub mod serializable;
 mod sessions;
 mod settings;
 mod show;
+pub mod stage;
 pub mod tally;
 pub mod tenants;
 mod truth;

@@ -10,6 +10,7 @@ use sim::regions;
 use sim::ring;
 use sim::run::Report;
 use sim::scenario::{self, Scenario};
+use sim::stage;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -250,7 +251,7 @@ fn hunt_all(options: &Options) -> ExitCode {
 }
 
 /// First seed, how many, threads, and what is planted.
-type Campaign = fn(u64, u64, usize, Option<Mutant>) -> ring::Summary;
+type Campaign = fn(u64, u64, usize, Option<Mutant>) -> stage::Summary;
 
 /// The worlds of the data plane.
 fn mesh(options: &Options, flag: &str, campaign: Campaign, mutants: &[Mutant]) -> ExitCode {

@@ -176,13 +176,10 @@ impl Asked {
 
     /// What a write of the key must carry, and whose the key is, where it is somebody's.
     fn fence(&self, rest: &Rest, key: &Key) -> Result<(Option<Fence>, Option<RegionId>), Refusal> {
-        match (self.space.homes.find(&self.space.name, &key.name()), self.header(fence::HEADER)) {
+        match (home::fence(rest, &self.space, key)?, self.header(fence::HEADER)) {
             (None, None) => Ok((None, None)),
             (None, Some(value)) => Ok((Some(parse_fence(value)?), None)),
-            (Some((place, title)), None) => {
-                let fence = home::admit(rest, self.space.here, place, title)?;
-                Ok((Some(fence), Some(title.home.region)))
-            }
+            (Some((fence, region)), None) => Ok((Some(fence), Some(region))),
             (Some(_), Some(_)) => Err(Refusal::new(
                 Code::BadFence,
                 "the key has a home region, whose epoch is its fence; X-Fence cannot be another",

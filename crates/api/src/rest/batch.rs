@@ -1,31 +1,35 @@
 //! Several keys in one request: each goes the way that it would go alone, and has a status of its own.
-//! 200 when all went well, 207 when some did, 503 when none did for want of replicas; what is wrong with one entry
-//! does not hold up the others.
+//! 200 when all went well, 207 when some did, 503 when none did for want of replicas; what is wrong with one part
+//! does not hold up the others, and nothing is promised about the order in which they are done.
 
 use super::asked::{Asked, Whole, parse_json};
 use super::data;
 use super::refusal::Refusal;
 use super::sight::{self, Sight};
 use super::store::Entry;
-use super::{Rest, json, session, write};
+use super::write::{self, Wanted};
+use super::{Rest, clock, json, session};
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
-use mesh::record::Record;
+use mesh::Op;
+use mesh::key::Key;
+use mesh::record::{Kind, Record};
 use mesh::request::{Reply, Request, Write};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::JoinSet;
 
+pub const PARAMS: [&str; 4] = ["r", "w", "sloppy", "timeout_ms"];
 pub const WRITE_PARAMS: [&str; 3] = ["w", "sloppy", "timeout_ms"];
 pub const READ_PARAMS: [&str; 2] = ["r", "timeout_ms"];
 const WRITE_RIGHT: &str = r#"{"entries": [{"key": "user_a", "value": "100"}, …]}"#;
 const READ_RIGHT: &str = r#"{"keys": ["user_a", "user_b", …]}"#;
+const MIXED_RIGHT: &str = r#"{"operations": [{"get": "user_a"}, {"put": {"key": "user_b", "value": "200"}}, {"delete": "user_c"}, …]}"#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,113 +45,171 @@ struct Keys {
     keys: Vec<String>,
 }
 
-/// `POST /v1/data/batch` reads or writes, as its body says.
-pub async fn either(rest: State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
-    let fields: std::collections::BTreeMap<String, &RawValue> =
-        parse_json(&body, &format!("{READ_RIGHT} to read, {WRITE_RIGHT} to write"))?;
-    match (fields.contains_key("keys"), fields.contains_key("entries")) {
-        (true, false) => read(rest, asked, Whole(body.clone())).await,
-        (false, true) => write(rest, asked, Whole(body.clone())).await,
-        _ => Err(Refusal::bad(format!(
-            "the body must have either keys or entries; {READ_RIGHT} reads, {WRITE_RIGHT} writes"
-        ))),
-    }
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Operations<'a> {
+    #[serde(borrow)]
+    operations: Vec<&'a RawValue>,
 }
 
-/// The key of an entry, as far as it could be read, and what became of it.
-type Outcome = (Option<String>, Result<Box<Record>, Refusal>);
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation<'a> {
+    Get(String),
+    #[serde(borrow)]
+    Put(Entry<'a>),
+    Delete(String),
+}
+
+/// One key of the request, as far as it could be read, and what is to be done.
+struct Part {
+    key: Option<String>,
+    step: Result<Step, Refusal>,
+}
+
+enum Step {
+    Read(Key),
+    Write(Write),
+}
+
+enum Outcome {
+    Seen(Sight),
+    Written(Box<Record>),
+}
+
+/// `POST /v1/data/batch` reads or writes, or does both, as its body says.
+pub async fn either(rest: State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    let right = format!("{READ_RIGHT} to read, {WRITE_RIGHT} to write, or {MIXED_RIGHT}");
+    let fields: std::collections::BTreeMap<String, &RawValue> = parse_json(&body, &right)?;
+    match fields.keys().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["keys"] => read(rest, asked, Whole(body.clone())).await,
+        ["entries"] => write(rest, asked, Whole(body.clone())).await,
+        ["operations"] => mixed(rest, asked, Whole(body.clone())).await,
+        _ => Err(Refusal::bad(format!("the body must have one of keys, entries and operations: {right}"))),
+    }
+}
 
 pub async fn write(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&WRITE_PARAMS)?;
     let Entries { entries } = parse_json(&body, WRITE_RIGHT)?;
-    check_count(entries.len())?;
-    let mut results: Vec<Outcome> = Vec::with_capacity(entries.len());
-    let (mut writes, mut places) = (Vec::new(), Vec::new());
-    for (part, entry) in entries.iter().enumerate() {
-        let (key, parsed) = parse_entry(&rest, &asked, entry, part);
-        match parsed {
-            Ok(write) => {
-                writes.push(write);
-                places.push(part);
-                results.push((key, Err(Code::Timeout.into())));
-            }
-            Err(refusal) => results.push((key, Err(refusal))),
+    let parts = entries.iter().enumerate().map(|(nth, entry)| {
+        match parse_json(entry.get().as_bytes(), r#"{"key": "user_a", "value": "100"}"#) {
+            Ok(entry) => put(&rest, &asked, entry, nth),
+            Err(refusal) => Part { key: None, step: Err(refusal) },
         }
-    }
-    if !writes.is_empty() {
-        let replies = ask_all(&rest, writes, asked.timeout()?).await?;
-        for (part, reply) in places.into_iter().zip(replies) {
-            results[part].1 = write::settled(reply);
-        }
-    }
-    let written = results.iter().filter_map(|(_, result)| result.as_deref().ok());
-    let token = session::token(&asked, written)?;
-    let parts = results.into_iter().map(|(key, result)| {
-        let written = |record: Box<Record>| {
-            Map::from_iter([("timestamp".to_owned(), Value::from(record.updated_ms()))])
-        };
-        part_of(key, result.map(written))
     });
-    Ok(in_session(answer(parts.collect()), token))
-}
-
-fn in_session(mut response: Response, token: Option<HeaderValue>) -> Response {
-    if let Some(token) = token {
-        response.headers_mut().insert(session::HEADER, token);
-    }
-    response
-}
-
-fn parse_entry(
-    rest: &Rest,
-    asked: &Asked,
-    entry: &RawValue,
-    part: usize,
-) -> (Option<String>, Result<Write, Refusal>) {
-    let entry: Entry<'_> = match parse_json(entry.get().as_bytes(), r#"{"key": "user_a", "value": "100"}"#) {
-        Ok(entry) => entry,
-        Err(refusal) => return (None, Err(refusal)),
-    };
-    let (key, given) = entry.given();
-    let write = asked.key_of(&key).and_then(|key| write::of_given(rest, asked, key, given, Some(part)));
-    (Some(key.into_owned()), write)
-}
-
-async fn ask_all(rest: &Rest, writes: Vec<Write>, timeout: Option<Duration>) -> Result<Vec<Reply>, Refusal> {
-    match rest.ask(Request::Batch(writes), timeout).await? {
-        Reply::Batch(replies) => Ok(replies),
-        other => unreachable!("a batch is not answered by {other:?}"),
-    }
+    let parts = parts.collect();
+    carry_out(rest, asked, parts).await
 }
 
 pub async fn read(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&READ_PARAMS)?;
     let Keys { keys } = parse_json(&body, READ_RIGHT)?;
-    check_count(keys.len())?;
+    let parts = keys.into_iter().map(|key| get(&asked, key)).collect();
+    carry_out(rest, asked, parts).await
+}
+
+async fn mixed(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+    asked.query.only(&PARAMS)?;
+    let Operations { operations } = parse_json(&body, MIXED_RIGHT)?;
+    let parts = operations.iter().enumerate().map(|(nth, operation)| {
+        match parse_json(
+            operation.get().as_bytes(),
+            r#"{"get": KEY}, {"put": {"key": …, "value": …}} or {"delete": KEY}"#,
+        ) {
+            Ok(Operation::Get(key)) => get(&asked, key),
+            Ok(Operation::Put(entry)) => put(&rest, &asked, entry, nth),
+            Ok(Operation::Delete(key)) => delete(&rest, &asked, key, nth),
+            Err(refusal) => Part { key: None, step: Err(refusal) },
+        }
+    });
+    let parts = parts.collect();
+    carry_out(rest, asked, parts).await
+}
+
+fn get(asked: &Asked, key: String) -> Part {
+    Part { step: asked.key_of(&key).map(Step::Read), key: Some(key) }
+}
+
+fn put(rest: &Rest, asked: &Asked, entry: Entry<'_>, nth: usize) -> Part {
+    let (key, given) = entry.given();
+    let write = asked.key_of(&key).and_then(|key| write::of_given(rest, asked, key, given, Some(nth)));
+    Part { step: write.map(Step::Write), key: Some(key.into_owned()) }
+}
+
+fn delete(rest: &Rest, asked: &Asked, key: String, nth: usize) -> Part {
+    let what = (Kind::Register, Op::Delete);
+    let write = asked.key_of(&key).and_then(|key| write::plain(rest, asked, key, what, Some(nth)));
+    Part { step: write.map(Step::Write), key: Some(key) }
+}
+
+/// All writes go as one request, the reads beside them.
+async fn carry_out(rest: Rest, asked: Asked, parts: Vec<Part>) -> Result<Response, Refusal> {
+    check_count(parts.len())?;
     let asked = Arc::new(asked);
-    let mut reads = JoinSet::new();
-    let mut results: Vec<Result<Sight, Refusal>> = Vec::with_capacity(keys.len());
-    for (part, text) in keys.iter().enumerate() {
-        match asked.key_of(text) {
-            Ok(key) => {
+    let mut keys = Vec::with_capacity(parts.len());
+    let mut results: Vec<Result<Outcome, Refusal>> = Vec::with_capacity(parts.len());
+    let (mut writes, mut wanted, mut reads) = (Vec::new(), Vec::new(), JoinSet::new());
+    for (nth, Part { key, step }) in parts.into_iter().enumerate() {
+        keys.push(key);
+        let refusal = match step {
+            Ok(Step::Read(key)) => {
                 let (rest, asked) = (rest.clone(), asked.clone());
-                reads.spawn(async move { (part, sight::look(&rest, &asked, key).await) });
-                results.push(Err(Code::Timeout.into()));
+                reads.spawn(async move { (nth, sight::look(&rest, &asked, key).await) });
+                Code::Timeout.into()
             }
-            Err(refusal) => results.push(Err(refusal)),
+            Ok(Step::Write(write)) => {
+                wanted.push((nth, Wanted::of(&write)));
+                writes.push(write);
+                Code::Timeout.into()
+            }
+            Err(refusal) => refusal,
+        };
+        results.push(Err(refusal));
+    }
+    if !writes.is_empty() {
+        let replies = match rest.ask(Request::Batch(writes), asked.timeout()?).await? {
+            Reply::Batch(replies) => replies,
+            other => unreachable!("a batch is not answered by {other:?}"),
+        };
+        for ((nth, wanted), reply) in wanted.into_iter().zip(replies) {
+            results[nth] = wanted.settled(&rest, reply).map(Outcome::Written);
         }
     }
     while let Some(read) = reads.join_next().await {
-        let (part, result) = read.expect("a read does not panic");
-        results[part] = result;
+        let (nth, result) = read.expect("a read does not panic");
+        results[nth] = result.map(Outcome::Seen);
     }
-    let token = session::token(&asked, results.iter().flatten().flat_map(Sight::seen))?;
-    let parts = keys.into_iter().zip(results).map(|(key, result)| {
-        let found =
-            result.and_then(|sight| sight.live(&rest, &asked)).map(|record| data::part(&rest, &record));
-        part_of(Some(key), found)
-    });
-    Ok(in_session(answer(parts.collect()), token))
+    let token = session::token(&asked, results.iter().flatten().flat_map(Outcome::records))?;
+    let parts = keys
+        .into_iter()
+        .zip(results)
+        .map(|(key, result)| part_of(key, result.and_then(|outcome| outcome.said(&rest, &asked))));
+    let mut response = answer(parts.collect());
+    if let Some(token) = token {
+        response.headers_mut().insert(session::HEADER, token);
+    }
+    Ok(response)
+}
+
+impl Outcome {
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        match self {
+            Outcome::Seen(sight) => sight.record.as_deref(),
+            Outcome::Written(record) => Some(record.as_ref()),
+        }
+        .into_iter()
+    }
+
+    fn said(&self, rest: &Rest, asked: &Asked) -> Result<Map<String, Value>, Refusal> {
+        match self {
+            Outcome::Seen(sight) => sight.live(rest, asked).map(|record| data::part(rest, &record)),
+            Outcome::Written(record) => Ok(Map::from_iter([
+                ("timestamp".to_owned(), Value::from(record.updated_ms())),
+                ("x_vector_clock".to_owned(), clock::word_of(&record.context).into()),
+            ])),
+        }
+    }
 }
 
 fn check_count(n: usize) -> Result<(), Refusal> {

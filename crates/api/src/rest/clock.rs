@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 const VERSION: u8 = 1;
 /// More than any context of ours takes.
 const WORD_BYTES_MAX: usize = 64 * 1024;
+const WORD_BYTES_USUAL: usize = 64;
 
 /// The exact version, as a header.
 pub fn header_of(context: &Context) -> HeaderValue {
@@ -28,7 +29,8 @@ pub fn word_of(context: &Context) -> String {
 
 /// The same word, behind what is in `out`.
 pub fn put_word(context: &Context, out: &mut Vec<u8>) {
-    let mut bytes = vec![VERSION];
+    let mut bytes = Vec::with_capacity(WORD_BYTES_USUAL);
+    bytes.push(VERSION);
     context.encode(&mut bytes);
     let at = out.len();
     out.resize(at + bytes.len().div_ceil(3) * 4, 0);

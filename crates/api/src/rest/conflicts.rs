@@ -6,36 +6,63 @@ use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
 use super::value::{self, kind_name};
 use super::write::settled;
-use super::{Rest, clock, date, json};
+use super::{Rest, clock, date, home, json};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use base::Code;
+use base::limits::MESH_PAGE_KEYS_MAX;
 use bytes::Bytes;
 use mesh::conflict::{Conflict, row_key};
-use mesh::record::{Body, Record};
-use mesh::request::{Listed, Reply, Request, Write};
-use mesh::{Attributes, Op};
+use mesh::key::Key;
+use mesh::record::Record;
+use mesh::request::{Listed, Reply, Request};
 use serde_json::{Value, json as object};
 use std::fmt::Write as _;
 
 pub const LIST_PARAMS: [&str; 3] = ["limit", "page", "key"];
 const LIMIT_MAX: u64 = 1_000;
 const LIMIT_DEFAULT: u64 = 100;
+/// Pages of the log that are looked through for the conflicts of one key.
+const PAGES_MAX: usize = 16;
 
 pub async fn list(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&LIST_PARAMS)?;
-    let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
     let after = asked.query.get("page").map(parse_id).transpose()?;
-    let Listed { conflicts: found, next, missing } = listed(&rest, after, limit as usize).await?;
     let wanted = asked.query.get("key").map(|_| asked.key()).transpose()?;
-    let found = found.iter().filter(|conflict| wanted.as_ref().is_none_or(|key| conflict.key == *key));
-    let shown: Vec<Value> = found.map(|conflict| render(&rest, conflict)).collect();
+    let Listed { conflicts: found, next, missing } = match &wanted {
+        None => listed(&rest, after, limit).await?,
+        Some(key) => of_key(&rest, key, after, limit).await?,
+    };
+    let shown: Vec<Value> = found.iter().map(|conflict| render(&rest, conflict)).collect();
     let missing: Vec<String> = missing.iter().map(|node| format!("{:x}", node.0)).collect();
     Ok(json(&object!({
         "conflicts": shown,
         "next_page": next.map(|next| name_of(&next)),
         "nodes_missing": missing,
     })))
+}
+
+/// Those of one key behind a place, as far as a bounded number of pages shows them; the next question goes on there.
+pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
+    let mut found = Listed { next: after, ..Listed::default() };
+    for _ in 0..PAGES_MAX {
+        let page = listed(rest, found.next.take(), MESH_PAGE_KEYS_MAX).await?;
+        found.missing.extend(page.missing);
+        found.next = page.next;
+        let room = limit - found.conflicts.len();
+        let mut ours = page.conflicts.into_iter().filter(|conflict| conflict.key == *key);
+        found.conflicts.extend(ours.by_ref().take(room));
+        if ours.next().is_some() {
+            found.next = found.conflicts.last().map(Conflict::place);
+        }
+        if found.next.is_none() || found.conflicts.len() == limit {
+            break;
+        }
+    }
+    found.missing.sort_unstable();
+    found.missing.dedup();
+    Ok(found)
 }
 
 /// What all nodes of the region have behind a place.
@@ -53,21 +80,20 @@ pub async fn get(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Res
 /// Writes the loser again, as it was.
 pub async fn restore(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
     let conflict = find(&rest, &id).await?;
-    let Conflict { key, loser, .. } = &conflict;
-    let op = match &loser.body {
-        Body::Register(_) if loser.is_tombstone() => Op::Delete,
-        Body::Register(bytes) => Op::Put(bytes.clone()),
-        _ => return Err(Refusal::new(Code::WrongType, "only what lost as a whole can be brought back")),
-    };
-    let rare = loser.header.rare.as_deref();
-    let attributes = Attributes {
-        metadata: rare.map(|rare| rare.metadata.clone()).unwrap_or_default(),
-        schema: rare.map_or(0, |rare| rare.schema),
-        expires_ms: loser.header.expires_ms.filter(|at_ms| *at_ms > now_ms()),
-        ..Attributes::default()
-    };
-    let write =
-        Write { key: key.clone(), kind: loser.kind, op, attributes, expect: None, w: None, sloppy: false };
+    let key = &conflict.key;
+    let mut write = conflict.restore().map_err(|code| match code {
+        Code::WrongType => Refusal::new(code, "only what lost as a whole can be brought back"),
+        code => code.into(),
+    })?;
+    // Brought back, it stays.
+    write.attributes.expires_ms = write.attributes.expires_ms.filter(|at_ms| *at_ms > now_ms());
+    let name = rest.spaces().here(rest.handle()).name_of(key.space()).map(str::to_owned);
+    if let Some(name) = name {
+        let space = rest.spaces().find(rest.handle(), &name).await?;
+        if let Some((fence, home)) = home::fence(&rest, &space, key)? {
+            (write.attributes.fence, write.attributes.home) = (Some(fence), Some(home));
+        }
+    }
     let record = settled(rest.ask(Request::Write(write), None).await?)?;
     let counts = clock::by_region(&record.context, |region| rest.region_name(region));
     let mut response = json(&object!({
@@ -128,6 +154,11 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
     let Conflict { key, winner, loser, rule, source, at_ms } = conflict;
     let spaces = rest.spaces().here(rest.handle());
     let counts = |record: &Record| clock::by_region(&record.context, |region| rest.region_name(region));
+    // The one that came is that of the source; within a region either may be called so.
+    let (local, remote) = match *source == loser.header.dot.actor.region {
+        true => (winner, loser),
+        false => (loser, winner),
+    };
     object!({
         "conflict_id": name_of(&id_of(conflict)),
         "namespace": spaces.name_of(key.space()),
@@ -136,8 +167,10 @@ fn render(rest: &Rest, conflict: &Conflict) -> Value {
         "resolution_strategy": rule.name(),
         "winning_value": value::show(winner).0,
         "losing_value": value::show(loser).0,
-        "local_clock": counts(winner),
-        "remote_clock": counts(loser),
+        "winning_clock": counts(winner),
+        "losing_clock": counts(loser),
+        "local_clock": counts(local),
+        "remote_clock": counts(remote),
         "winner_deleted": winner.is_tombstone(),
         "loser_deleted": loser.is_tombstone(),
         "source_region": rest.region_name(*source),

@@ -18,8 +18,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-pub const POST_PARAMS: [&str; 3] = ["w", "sloppy", "timeout_ms"];
-pub const GET_PARAMS: [&str; 3] = ["r", "timeout_ms", "contains"];
+pub const POST_PARAMS: [&str; 4] = ["w", "sloppy", "timeout_ms", "type"];
+pub const GET_PARAMS: [&str; 4] = ["r", "timeout_ms", "contains", "type"];
 
 /// Types by the names that paths use.
 const TYPES: [(&str, Kind); 10] = [
@@ -35,12 +35,12 @@ const TYPES: [(&str, Kind); 10] = [
     ("siblings", Kind::Siblings),
 ];
 
-/// `counter:visits` names a type and a key.
-fn parse_name(name: &str) -> Result<(Kind, &str), Refusal> {
-    let (kind, key) = name.split_once(':').ok_or_else(|| {
-        Refusal::bad(format!(
-            "`{name}` must be TYPE:KEY, as counter:visits, set:tags or delta_numeric:account"
-        ))
+/// `counter:visits` names a type and a key. Where the query names the type, the whole of it is the key.
+fn parse_name<'a>(name: &'a str, named: Option<&'a str>) -> Result<(Kind, &'a str), Refusal> {
+    let apart = named.map(|kind| (kind, name)).or_else(|| name.split_once(':'));
+    let (kind, key) = apart.ok_or_else(|| {
+        let right = "TYPE:KEY, as counter:visits, set:tags or delta_numeric:account, or KEY with ?type=TYPE";
+        Refusal::bad(format!("`{name}` must be {right}"))
     })?;
     let known = TYPES.iter().find(|(known, _)| *known == kind).map(|(_, kind)| *kind);
     let kind = known.ok_or_else(|| {
@@ -126,7 +126,7 @@ pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
     let (name, word) = path.rsplit_once('/').ok_or_else(|| {
         Refusal::bad("an operation is POST /v1/crdt/TYPE:KEY/OPERATION, as /v1/crdt/counter:visits/increment")
     })?;
-    let (kind, text) = parse_name(name)?;
+    let (kind, text) = parse_name(name, asked.query.get("type"))?;
     let key = asked.key_of(text)?;
     let op = match parse_operation(kind, word, &body)? {
         Operation::Change(op) => op,
@@ -137,7 +137,7 @@ pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
 
 pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&POST_PARAMS)?;
-    let (kind, text) = parse_name(asked.key_text()?)?;
+    let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
     change(&rest, &asked, asked.key_of(text)?, kind, Op::Delete).await
 }
 
@@ -151,7 +151,7 @@ async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Res
 
 pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&GET_PARAMS)?;
-    let (kind, text) = parse_name(asked.key_text()?)?;
+    let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
     let key = asked.key_of(text)?;
     if let Some(element) = asked.query.get("contains") {
         return contains(&rest, &asked, key, element).await;
@@ -235,8 +235,10 @@ mod tests {
 
     #[test]
     fn paths_name_a_type_and_a_key() {
-        assert_eq!(parse_name("counter:a:b/c").unwrap(), (Kind::Counter, "a:b/c"));
-        assert!(parse_name("counter").is_err() && parse_name("heap:a").is_err());
+        assert_eq!(parse_name("counter:a:b/c", None).unwrap(), (Kind::Counter, "a:b/c"));
+        assert_eq!(parse_name("a:b/c", Some("set")).unwrap(), (Kind::Set, "a:b/c"));
+        assert!(parse_name("counter", None).is_err() && parse_name("heap:a", None).is_err());
+        assert!(parse_name("a", Some("heap")).is_err());
     }
 
     #[test]

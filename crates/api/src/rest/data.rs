@@ -44,6 +44,7 @@ struct Said<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     vector_clock: BTreeMap<String, u64>,
+    created_at: String,
     last_modified: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
@@ -76,6 +77,7 @@ impl<'a> Said<'a> {
             content_type,
             kind: value::kind_name(record.kind),
             vector_clock: clock::by_region(&record.context, |region| rest.region_name(region)),
+            created_at: date::rfc3339(record.created_ms),
             last_modified: date::rfc3339(record.updated_ms()),
             expires_at: record.header.expires_ms.map(date::rfc3339),
             metadata: value::metadata(record),

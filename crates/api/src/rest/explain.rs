@@ -16,9 +16,6 @@ use mesh::{Conflict, Dot};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Pages of the log of conflicts that are looked through for those of one key.
-const CONFLICT_PAGES_MAX: usize = 16;
-
 pub struct Explaining {
     began: Instant,
 }
@@ -98,15 +95,8 @@ pub async fn ended(
     record: &Record,
 ) -> Option<Value> {
     let explaining = explaining?;
-    let (mut met, mut after) = (Vec::new(), None);
-    for _ in 0..CONFLICT_PAGES_MAX {
-        let Ok(page) = conflicts::listed(rest, after, MESH_PAGE_KEYS_MAX).await else { break };
-        met.extend(page.conflicts.into_iter().filter(|conflict| conflict.key == *key));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
+    let met = conflicts::of_key(rest, key, None, MESH_PAGE_KEYS_MAX).await;
+    let met = met.map(|listed| listed.conflicts).unwrap_or_default();
     Some(explaining.end(rest, asked, key, record, &met))
 }
 

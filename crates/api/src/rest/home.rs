@@ -4,12 +4,14 @@
 
 use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
+use super::space::Space;
 use super::{Rest, json};
 use axum::extract::State;
 use axum::response::Response;
 use base::Code;
 use mesh::RegionId;
 use mesh::homes::{DOCUMENT, Homes, LEASE_MS_MAX, LEASE_MS_MIN, PREFIX_BYTES_MAX, Place, Title, Transfer};
+use mesh::key::Key;
 use mesh::record::Fence;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
@@ -76,7 +78,7 @@ fn refusal(code: Code) -> Refusal {
 }
 
 /// What a write of the place must carry; refused unless this region owns it, and its lease runs.
-pub fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fence, Refusal> {
+fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fence, Refusal> {
     let owner = || rest.region_name(title.home.region);
     let told = |refusal: Refusal| refusal.with("home_region", owner()).with("home_epoch", title.home.epoch);
     let fence = title.home.admit(here).map_err(|code| {
@@ -87,6 +89,12 @@ pub fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result
         return Err(told(Refusal::from(Code::HomeUnconfirmed)));
     }
     Ok(fence)
+}
+
+/// What a write of the key must carry if the key has a home, and which that is; refused if it is elsewhere.
+pub fn fence(rest: &Rest, space: &Space, key: &Key) -> Result<Option<(Fence, RegionId)>, Refusal> {
+    let Some((place, title)) = space.homes.find(&space.name, &key.name()) else { return Ok(None) };
+    Ok(Some((admit(rest, space.here, place, title)?, title.home.region)))
 }
 
 async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {

@@ -99,17 +99,16 @@ impl Quick {
 
     async fn get(&self, what: What, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let rest = &self.rest;
-        let record = rest.read(Key::new(self.space, key), None, None).await?;
-        let value = record.as_deref().and_then(|record| Some((record, answer::plain_value(record)?)));
-        match (value, what) {
-            (Some((record, value)), What::DataGet) => answer::found_in_data(rest, key, record, value, out),
-            (Some((record, value)), _) => answer::found_in_store(rest, key, record, value, out),
+        let record = store::live(rest, rest.read(Key::new(self.space, key), None, None).await?)?;
+        match (answer::plain_value(&record), what) {
+            (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, out),
+            (Some(value), _) => answer::found_in_store(rest, key, &record, value, out),
             (None, what) => answer::render(self.get_slowly(what, key).await?, out).await,
         }
         Ok(())
     }
 
-    /// It is absent, or has something about it that the handlers know how to say.
+    /// It has something about it that the handlers know how to say.
     async fn get_slowly(&self, what: What, key: &[u8]) -> Result<Response, Refusal> {
         let key = str::from_utf8(key).expect("a plain key is plain text");
         let (rest, asked) = (State(self.rest.clone()), Asked::plain(&self.rest, Some(key)));

@@ -4,7 +4,7 @@
 use super::asked::Asked;
 use super::refusal::Refusal;
 use super::value::kind_named;
-use super::{Rest, data, json};
+use super::{Rest, data, date, json};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -48,9 +48,18 @@ fn query_of(asked: &Asked) -> Result<Query, Refusal> {
         space: asked.space.id,
         kind: query.get("type").map(kind_named).transpose()?,
         home: query.get("home_region").map(RegionId::of),
-        since: query.number("since", 0, SINCE_MS_MAX)?.map(Stamp::at_ms),
+        since: query.get("since").map(moment).transpose()?,
         after,
         limit: query.number("limit", 1, MESH_PAGE_KEYS_MAX as u64)?.unwrap_or(LIMIT_DEFAULT) as u16,
+    })
+}
+
+/// Milliseconds, or a moment as records show theirs.
+fn moment(text: &str) -> Result<Stamp, Refusal> {
+    let ms = text.parse().ok().or_else(|| date::parse(text)).filter(|ms| *ms <= SINCE_MS_MAX);
+    ms.map(Stamp::at_ms).ok_or_else(|| {
+        let right = "milliseconds since 1970, or a moment as 2025-01-22T10:30:00Z";
+        Refusal::bad(format!("since={text} must be {right}"))
     })
 }
 

@@ -94,6 +94,9 @@ pub fn plain(
 pub fn of_body(rest: &Rest, asked: &Asked, key: Key, body: &Bytes) -> Result<Write, Refusal> {
     match Content::of(&asked.headers)? {
         Content::Json => of_given(rest, asked, key, super::asked::parse_json(body, RIGHT)?, None),
+        Content::Raw(_) if asked.header("x-conflict-resolution") == Some(b"CRDT") => Err(Refusal::bad(
+            "bytes are kept as a register, of which the last write wins; send JSON to merge",
+        )),
         Content::Raw(content_type) => {
             check_size(rest, body.len())?;
             let mut write = plain(rest, asked, key, (Kind::Register, Op::Put(body.clone())), None)?;
@@ -136,14 +139,27 @@ fn handler_of(kind: Kind, named: Option<String>) -> Result<Option<Bytes>, Refusa
     }
 }
 
-/// Who wants to merge and does not say how keeps values side by side.
+/// Who wants to merge and does not say how keeps values side by side. The type decides how replicas resolve a
+/// conflict, so a header that says otherwise is refused.
 fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
-    if let Some(name) = named {
-        return value::kind_named(name);
-    }
-    let usual = asked.space.wants.kind;
-    let merges = policy(asked)? == Policy::Merge;
-    Ok(if merges && usual.is_last_write_wins() { Kind::Siblings } else { usual })
+    let policy = policy(asked)?;
+    let kind = match named {
+        Some(name) => value::kind_named(name)?,
+        None if policy == Policy::Merge && asked.space.wants.kind.is_last_write_wins() => Kind::Siblings,
+        None => asked.space.wants.kind,
+    };
+    let asked_for = asked.header("x-conflict-resolution");
+    let suits = match (asked_for.is_some(), policy) {
+        (false, _) | (true, Policy::Fail) => true,
+        (true, Policy::LastWriteWins) => kind.is_last_write_wins(),
+        (true, Policy::Merge) => !kind.is_last_write_wins(),
+    };
+    suits.then_some(kind).ok_or_else(|| {
+        let (word, name) = (String::from_utf8_lossy(asked_for.unwrap_or_default()), value::kind_name(kind));
+        Refusal::bad(format!(
+            "X-Conflict-Resolution `{word}` is not how a {name} resolves; name another type, or FAIL"
+        ))
+    })
 }
 
 fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
@@ -196,14 +212,31 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
 
 /// Asks the mesh, and waits.
 pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
-    let (op, expect) = (write.op.clone(), write.expect.clone());
-    match rest.ask(Request::Write(write), asked.timeout()?).await? {
-        Reply::Conflict(record) => Err(conflict(rest, &record, &op, expect.as_ref())),
-        reply => settled(reply),
+    let wanted = Wanted::of(&write);
+    wanted.settled(rest, rest.ask(Request::Write(write), asked.timeout()?).await?)
+}
+
+/// What a write wanted, so that both sides can be told if something is in its way.
+pub struct Wanted {
+    op: Op,
+    expect: Option<Context>,
+}
+
+impl Wanted {
+    pub fn of(write: &Write) -> Wanted {
+        Wanted { op: write.op.clone(), expect: write.expect.clone() }
+    }
+
+    /// What it came to.
+    pub fn settled(&self, rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
+        match reply {
+            Reply::Conflict(record) => Err(conflict(rest, &record, &self.op, self.expect.as_ref())),
+            reply => settled(reply),
+        }
     }
 }
 
-/// What one write came to; those of a batch are not conditional.
+/// What a write without a condition came to.
 pub fn settled(reply: Reply) -> Result<Box<Record>, Refusal> {
     match reply {
         Reply::Written(record) => Ok(record),

@@ -140,7 +140,7 @@ settings! {
         "Compares, successes or failures that one transaction may hold.";
     FlushIntervalMs "flush-interval-ms" ms(1, 60_000), Count(100),
         "How long applied writes may wait in memory before the store is flushed; they are in the log already.";
-    FlushBytes "flush-bytes" number("bytes", 64 * KIB, GIB), Count(16 * MIB),
+    FlushBytes "flush-bytes" number("bytes", 64 * KIB, GIB), Count(8 * MIB),
         "How many bytes of them may wait.";
     QuotaBytes "quota-bytes" number("bytes", 0, 1024 * 1024 * GIB), Count(64 * GIB),
         "When keys, values and their past take more, only what frees space is accepted; 0 sets no bound.";

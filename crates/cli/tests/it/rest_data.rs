@@ -39,6 +39,7 @@ fn every_header_and_body_of_the_design_is_there() {
         assert_eq!(said["value"], json!({"name": "Alice"}));
         assert_eq!(said["metadata"], json!({"source": "mobile-app"}));
         assert!(said["last_modified"].as_str().unwrap().ends_with('Z') && said["expires_at"].is_string());
+        assert_eq!(said["created_at"], said["last_modified"], "it was written once");
         assert_eq!(said["explain"]["replicas"].as_array().unwrap().len(), 1);
         assert_eq!(said["explain"]["namespace"], "default");
     }
@@ -132,6 +133,61 @@ fn batches_read_and_write() {
     assert_eq!(rest.get("/v1/data/batch").json()["value"], "mine");
     assert_eq!(rest.put("/v1/data/batch/else/where", r#"{"value": 1}"#).status, 200);
     assert_eq!(rest.get("/v1/data/batch%2Felse%2Fwhere").json()["key"], "batch/else/where");
+}
+
+#[test]
+fn a_batch_of_operations_does_each_as_it_would_be_done_alone() {
+    let (_member, rest) = single();
+    for key in ["a", "b", "c"] {
+        rest.put(&format!("/v1/data/{key}"), r#"{"value": 1}"#);
+    }
+    let body = r#"{"operations": [{"get": "a"}, {"put": {"key": "b", "value": 2, "ttl": 60}}, {"delete": "c"},
+        {"put": {"key": "new", "value": 3}}, {"fetch": "a"}]}"#;
+    let headers = [JSON, ("x-conflict-resolution", "FAIL")];
+    let done = rest.call("POST", "/v1/data/batch", &headers, body.as_bytes());
+    let said = done.json();
+    let statuses: Vec<u64> =
+        said["results"].as_array().unwrap().iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!((done.status, statuses), (207, vec![200, 409, 409, 200, 400]), "{said}");
+    assert_eq!(said["results"][0]["value"], 1);
+    let conflict = &said["results"][1];
+    assert_eq!((&conflict["local_value"], &conflict["remote_value"]), (&json!(1), &json!(2)), "both sides");
+    assert!(said["results"][3]["x_vector_clock"].is_string());
+    let done = rest.post("/v1/data/batch", r#"{"operations": [{"delete": "c"}, {"delete": "never"}]}"#);
+    assert_eq!(done.status, 200);
+    assert_eq!(rest.get("/v1/data/c").status, 410);
+    assert_eq!(rest.post("/v1/data/batch", r#"{"operations": [], "keys": []}"#).status, 400);
+}
+
+#[test]
+fn how_a_conflict_is_resolved_is_the_types_to_say() {
+    let (_member, rest) = single();
+    let put = |policy: &str, content_type: &str, body: &str| {
+        let headers = [("content-type", content_type), ("x-conflict-resolution", policy)];
+        rest.call("PUT", "/v1/data/k", &headers, body.as_bytes()).status
+    };
+    assert_eq!(put("LWW", "application/json", r#"{"value": 1, "type": "siblings"}"#), 400);
+    assert_eq!(put("CRDT", "application/json", r#"{"value": 1, "type": "lww_register"}"#), 400);
+    assert_eq!(put("CRDT", "application/octet-stream", "bytes"), 400);
+    assert_eq!(put("LWW", "application/octet-stream", "bytes"), 200);
+    assert_eq!(put("LWW", "application/json", r#"{"value": 1}"#), 200);
+}
+
+#[test]
+fn a_type_may_be_named_by_the_query_and_records_are_found_since_a_moment() {
+    let (_member, rest) = single();
+    let counted = rest.post("/v1/crdt/page%2Fviews:today/increment?type=counter", r#"{"amount": 4}"#);
+    assert_eq!((counted.status, &counted.json()["value"]), (200, &json!(4)));
+    assert_eq!(rest.get("/v1/crdt/page/views:today?type=pncounter").json()["value"], 4);
+    let found = rest.get("/v1/data?type=pncounter").json();
+    let entry = &found["entries"][0];
+    assert_eq!(entry["key"], "page/views:today");
+    let since = entry["last_modified"].as_str().unwrap();
+    let found = rest.get(&format!("/v1/data?since={since}")).json();
+    assert_eq!(found["entries"].as_array().unwrap().len(), 1);
+    let found = rest.get("/v1/data?since=2999-01-01T00:00:00Z").json();
+    assert_eq!(found["entries"].as_array().unwrap().len(), 0);
+    assert_eq!(rest.get("/v1/data?since=yesterday").status, 400);
 }
 
 #[test]
@@ -248,6 +304,11 @@ fn a_write_that_lost_can_be_looked_at_and_brought_back() {
     );
     let id = conflict["conflict_id"].as_str().unwrap();
     assert_eq!(node.get(&format!("/v1/conflicts/{id}")).json(), conflict);
+    let (local, remote) = (&conflict["local_clock"], &conflict["remote_clock"]);
+    assert!(local.is_object() && remote.is_object() && conflict["losing_clock"].is_object());
+    // Where the key has a home meanwhile, what is brought back carries the home's epoch as any write does.
+    assert_eq!(node.put("/v1/namespaces/default/home", r#"{"region": "default"}"#).status, 200);
+    assert_eq!(node.put("/v1/data/disputed", r#"{"value": "owned"}"#).status, 200);
     let restored = node.post(&format!("/v1/conflicts/{id}/restore"), "");
     assert_eq!((restored.status, &restored.json()["value"]), (200, &json!("mine")));
     for node in nodes {

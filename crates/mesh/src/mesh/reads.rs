@@ -46,6 +46,17 @@ struct Heard {
     marks: Marks,
 }
 
+impl Reading {
+    /// Enough were heard, and all have the same: there is nothing to merge, to forget or to repair.
+    fn is_unanimous(&self) -> bool {
+        let Some((first, others)) = self.heard.split_first() else { return false };
+        let Some(record) = &first.record else { return false };
+        let same = |heard: &Heard| heard.record.as_ref() == Some(record);
+        let gone = |heard: &Heard| heard.marks.cover(record);
+        self.heard.len() >= self.needed && others.iter().all(same) && !self.heard.iter().any(gone)
+    }
+}
+
 impl Mesh {
     pub(super) fn start_read(
         &mut self,
@@ -80,8 +91,8 @@ impl Mesh {
             needed,
             rest: list,
             declined: Vec::new(),
-            asked: Vec::new(),
-            heard: Vec::new(),
+            asked: Vec::with_capacity(needed),
+            heard: Vec::with_capacity(needed),
             merged: None,
             agreed: Vec::new(),
             behind: Vec::new(),
@@ -189,6 +200,10 @@ impl Mesh {
         let enough = if planted(Mutant::ReadNotCounted) { 1 } else { reading.needed };
         if reading.heard.len() < enough {
             return;
+        }
+        if reading.is_unanimous() {
+            reading.merged = Some(reading.heard.pop().and_then(|heard| heard.record).map(Box::new));
+            return self.answer_read(t, ask);
         }
         // What one replica knows to be deleted everywhere is nothing, whoever still has it.
         let (key, records) =

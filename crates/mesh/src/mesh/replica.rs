@@ -209,9 +209,9 @@ impl Mesh {
         let Some(shard) = self.shard_of(&key).filter(|_| self.is_serving()) else {
             return self.send(t, from, Frame::Declined { ask });
         };
-        let local = self.load(t, &key);
-        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
-        self.after(t, local.seq, Then::Send(from, Frame::Fetched { ask, record: local.bytes, marks }));
+        let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
+        let marks = if record.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        self.after(t, seq, Then::Send(from, Frame::Fetched { ask, record, marks }));
     }
 }
 

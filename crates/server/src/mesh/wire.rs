@@ -55,9 +55,12 @@ pub(super) struct Cutter {
 
 impl Cutter {
     pub fn cut(&mut self, envelope: &Envelope, out: &mut Vec<Bytes>) {
-        let bytes = envelope.encode();
+        let mut headed = Vec::with_capacity(1 + envelope.size_hint());
+        headed.push(ENVELOPE);
+        envelope.encode_to(&mut headed);
+        let bytes = &headed[1..];
         if bytes.len() <= PIECE_BYTES {
-            return out.push(headed(ENVELOPE, &bytes));
+            return out.push(headed.into());
         }
         self.last += 1;
         for (nth, piece) in bytes.chunks(PIECE_BYTES).enumerate() {

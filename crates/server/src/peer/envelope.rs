@@ -19,6 +19,8 @@ pub(super) const FRAMES_MAX: usize = PEER_QUEUE_FRAMES;
 pub(super) const FRAME_BYTES_MAX: usize = ENVELOPE_BYTES_MAX - 3 * ENVELOPE_BYTES_SOFT;
 /// How much an envelope's buffer grows ahead of what has come.
 const STEP_BYTES: usize = 64 * 1024;
+/// Room for so many frames is made before they are counted.
+const FRAMES_USUAL: usize = 16;
 
 const _: () =
     assert!(FRAME_BYTES_MAX >= ENTRY_BYTES_MAX + APPEND_BYTES_SOFT, "the largest append is a frame");
@@ -108,7 +110,7 @@ fn read_payload(
 
 fn split(payload: Vec<u8>) -> Option<Vec<Bytes>> {
     let mut reader = Reader::new(Bytes::from(payload));
-    let mut frames = Vec::new();
+    let mut frames = Vec::with_capacity(FRAMES_USUAL);
     while !reader.is_empty() {
         if frames.len() == FRAMES_MAX {
             return None;

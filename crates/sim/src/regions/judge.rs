@@ -2,11 +2,10 @@
 //! without a trace, and logs are let go of. What only a region knew that is gone for good is not asked for.
 
 use super::clients::{COUNT, SET, SharedWrite, key};
-use super::world::{Event, MS, World};
-use crate::ring::{PATIENCE, ROUND};
+use super::world::World;
+use crate::stage::{Cue, Host, MS, PATIENCE, Play, ROUND};
 use base::NodeId;
 use bytes::Bytes;
-use mesh::frame::Shard;
 use mesh::key::Key;
 use mesh::record::{Body, Record};
 use mesh::request::{Reply, Request};
@@ -22,9 +21,10 @@ type Known = BTreeMap<(Bytes, Dot), Context>;
 
 impl World {
     pub fn judge_end(&mut self) -> Option<String> {
-        self.drop_events(|event| matches!(event, Event::Client(_) | Event::Fault | Event::Evict));
+        self.stage.drop_cues(|cue| !matches!(cue, Cue::GiveUp(_)));
         self.run(2 * PATIENCE);
-        self.violation
+        self.stage
+            .violation
             .take()
             .or_else(|| self.judge_convergence())
             .or_else(|| self.judge_counts())
@@ -33,47 +33,28 @@ impl World {
     }
 
     fn judge_convergence(&mut self) -> Option<String> {
-        let end = self.now + ROUNDS_MAX * ROUND.as_micros() as u64;
+        let end = self.stage.now + ROUNDS_MAX * ROUND.as_micros() as u64;
         loop {
-            let wrong = self.differ().or_else(|| self.kept_logs());
-            if wrong.is_none() || self.now >= end || self.violation.is_some() {
-                return self.violation.take().or(wrong);
+            let wrong = self.stage.differ(|_| true).or_else(|| self.kept_logs());
+            if wrong.is_none() || self.stage.now >= end || self.stage.violation.is_some() {
+                return self.stage.violation.take().or(wrong);
             }
             self.run(100 * MS);
         }
     }
 
-    fn differ(&self) -> Option<String> {
-        let mut held: BTreeMap<Shard, (NodeId, u64)> = BTreeMap::new();
-        for (node, host) in &self.hosts {
-            let machine = host.process.as_ref().and_then(|process| process.machine.as_ref());
-            let Some(digests) = machine.and_then(mesh::Mesh::digests) else {
-                return Some(format!("liveness: node {} does not know what it holds", node.0));
-            };
-            for (shard, digest) in digests {
-                let (other, known) = *held.entry(shard).or_insert((*node, digest));
-                if known != digest {
-                    let (partition, one, two) = (shard.partition.0, other.0, node.0);
-                    return Some(format!("convergence: {one} and {two} differ in partition {partition}"));
-                }
-            }
-        }
-        None
-    }
-
     /// Everybody has everything: no log keeps anything.
     fn kept_logs(&self) -> Option<String> {
-        let kept = |(node, host): (&NodeId, &crate::ring::Host)| {
-            let machine = host.process.as_ref()?.machine.as_ref()?;
-            let bytes = machine.status().log_bytes;
+        let kept = |(node, host): (&NodeId, &Host)| {
+            let bytes = host.machine()?.status().log_bytes;
             (bytes > 0).then(|| format!("logs: node {} keeps {bytes} bytes for nobody", node.0))
         };
-        self.hosts.iter().find_map(kept)
+        self.stage.hosts.iter().find_map(kept)
     }
 
     /// Asks one node after another until one answers.
     fn ask_in(&mut self, region: RegionId, request: &Request) -> Result<Reply, String> {
-        for node in self.nodes_of(region).into_iter().cycle().take(8) {
+        for node in self.stage.nodes_of(region).into_iter().cycle().take(8) {
             match self.call(node, request.clone()) {
                 Some(Reply::Refused(_) | Reply::Unavailable { .. }) | None => self.run(50 * MS),
                 Some(reply) => return Ok(reply),
@@ -138,7 +119,7 @@ impl World {
     /// Every acknowledged write of a shared register shows, or was overwritten by one that had seen it, or is the loser of
     /// a conflict in a log.
     fn judge_shared(&mut self) -> Option<String> {
-        let (mut known, mut losers) = (Known::new(), self.losers_of_lost_disks());
+        let (mut known, mut losers) = (Known::new(), self.stage.losers_of_lost_disks());
         for region in self.regions() {
             if let Err(wrong) = self.list_conflicts(region, &mut known, &mut losers) {
                 return Some(wrong);
@@ -147,7 +128,7 @@ impl World {
         let keys: BTreeSet<Bytes> =
             self.clients.shared.iter().map(|write| write.key.bytes().clone()).collect();
         let mut shown = BTreeSet::new();
-        let region = *self.realms.keys().next().expect("there is a region");
+        let region = *self.stage.realms.keys().next().expect("there is a region");
         for bytes in keys {
             let key = Key::from_bytes(bytes.clone()).expect("it was a key");
             match self.read(region, &key) {
@@ -199,9 +180,5 @@ impl World {
                 return Ok(());
             }
         }
-    }
-
-    fn regions(&self) -> Vec<RegionId> {
-        self.realms.keys().copied().collect()
     }
 }

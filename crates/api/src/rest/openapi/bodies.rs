@@ -73,7 +73,9 @@ pub fn schemas() -> Map<String, Value> {
             { "key": "user_a", "value": "100" }, { "key": "user_b", "value": "200" },
         ] })),
         "Keys": schema(&["keys"], object!({ "keys": ["user_a", "user_b"] })),
-        "KeysOrEntries": schema(&[], object!({ "keys": ["user_a", "user_b"] })),
+        "KeysOrEntries": schema(&[], object!({ "operations": [
+            { "get": "user_a" }, { "put": { "key": "user_b", "value": "200" } }, { "delete": "user_c" },
+        ] })),
         "Argument": schema(&[], object!({ "amount": 5 })),
         "Places": schema(&["peers"], object!({ "peers": ["10.1.0.1:2380", "10.1.0.2:2380"] })),
         "HomeWanted": schema(&["region"], object!({
@@ -95,9 +97,10 @@ pub fn schemas() -> Map<String, Value> {
             "succeeded": 1, "failed": 1,
             "results": [{ "key": "user_a", "status": 200 }, { "key": "", "status": 400, "error": "empty_key" }],
         })),
-        "Record": schema(&["key", "value", "type", "vector_clock", "last_modified"], object!({
+        "Record": schema(&["key", "value", "type", "vector_clock", "created_at", "last_modified"], object!({
             "key": "user:12345", "value": { "name": "Alice" }, "type": "lww_register",
-            "vector_clock": { "us-east": 42 }, "last_modified": "2025-01-22T10:30:00.000Z",
+            "vector_clock": { "us-east": 42 }, "created_at": "2025-01-20T08:00:00.000Z",
+            "last_modified": "2025-01-22T10:30:00.000Z",
         })),
         "Committed": schema(&["status", "vector_clock"], object!({
             "status": "committed", "vector_clock": { "us-east": 43 },
@@ -109,7 +112,8 @@ pub fn schemas() -> Map<String, Value> {
         "Namespaces": schema(&["namespaces"], object!({ "namespaces": [] })),
         "Conflict": schema(&["conflict_id", "key"], object!({
             "conflict_id": "63…", "namespace": "default", "key": "user_1", "resolution_strategy": "last_write_wins",
-            "winning_value": "Alice", "losing_value": "Bob", "local_clock": {}, "remote_clock": {},
+            "winning_value": "Alice", "losing_value": "Bob", "winning_clock": {}, "losing_clock": {},
+            "local_clock": {}, "remote_clock": {},
             "source_region": "us-east", "resolved_at": "2025-01-22T10:30:00.000Z",
         })),
         "Conflicts": schema(&["conflicts", "next_page", "nodes_missing"], object!({

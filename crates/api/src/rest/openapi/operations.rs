@@ -223,7 +223,7 @@ pub const OPERATIONS: &[Operation] = &[
             "post",
             "/v1/data/batch",
             "data",
-            "Reads the keys, or writes the entries, that the body names",
+            "Reads the keys or writes the entries that the body names, or does operations of both sorts",
         )
     },
     Operation {
@@ -253,6 +253,7 @@ pub const OPERATIONS: &[Operation] = &[
             "{type}",
             "{key}",
             "{operation}",
+            "type",
             "w",
             "sloppy",
             "timeout_ms",
@@ -273,7 +274,17 @@ pub const OPERATIONS: &[Operation] = &[
         )
     },
     Operation {
-        params: &["{type}", "{key}", "r", "contains", "timeout_ms", "X-Consistency-Level", "X-Session-Token"],
+        params: &[
+            "{type}",
+            "{key}",
+            "type",
+            "r",
+            "contains",
+            "timeout_ms",
+            "X-Consistency-Level",
+            "X-Session-Token",
+            "X-Min-Vector-Clock",
+        ],
         answers: &[(200, "Merged")],
         refusals: READ,
         ..operation("get", "/v1/crdt/{type}:{key}", "crdt", "Reads a value that merges")
@@ -282,6 +293,7 @@ pub const OPERATIONS: &[Operation] = &[
         params: &[
             "{type}",
             "{key}",
+            "type",
             "w",
             "sloppy",
             "timeout_ms",

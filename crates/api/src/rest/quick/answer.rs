@@ -51,8 +51,9 @@ pub fn found_in_data(rest: &Rest, key: &[u8], record: &Record, value: &[u8], out
                 ],
             );
             put_clock(rest, record, out);
-            let modified = date::rfc3339(record.updated_ms());
-            put(out, &[b",\"last_modified\":\"", modified.as_bytes(), b"\"}"]);
+            let (created, modified) = (date::rfc3339(record.created_ms), date::rfc3339(record.updated_ms()));
+            put(out, &[b",\"created_at\":\"", created.as_bytes()]);
+            put(out, &[b"\",\"last_modified\":\"", modified.as_bytes(), b"\"}"]);
         },
     );
 }

@@ -23,6 +23,8 @@ pub struct Ledger {
     pub kept: BTreeSet<String>,
     pub removed: BTreeSet<String>,
     pub uncertain: BTreeSet<String>,
+    /// The largest number that a custom value was acknowledged to be.
+    pub highest: u64,
     pub written: u64,
     pub failed: u64,
 }
@@ -155,18 +157,35 @@ impl Client<'_> {
         let answer = match self.n / 8 % 4 {
             0 => node.delete(&format!("/v1/data/gone-{}", self.n % 5)),
             1 => node.put(&format!("/v1/data/gone-{}", self.n % 5), r#"{"value":"here"}"#),
+            2 => return self.put_custom(),
             _ => {
                 let body = format!(r#"{{"value":"{}-{}","type":"siblings"}}"#, self.region, self.n);
-                // Handing back the version that was seen replaces what stood side by side.
-                let seen = node.get("/v1/data/sib");
-                let seen = seen.header("x-vector-clock").unwrap_or_default().to_owned();
-                let headers = [("content-type", "application/json"), ("x-vector-clock", seen.as_str())];
-                let headers = if seen.is_empty() { &headers[..1] } else { &headers[..] };
-                node.call("PUT", "/v1/data/sib", headers, body.as_bytes())
+                put_over(node, "sib", &node.get("/v1/data/sib"), &body)
             }
         };
         self.done(&answer);
     }
+
+    /// A number that is never lower than what was seen, so that it only grows.
+    fn put_custom(&mut self) {
+        let node = self.node();
+        let seen = node.get("/v1/data/highest");
+        let shown = if seen.status == 200 { seen.json()["value"].as_u64().unwrap() } else { 0 };
+        let highest = self.n.max(shown);
+        let body = format!(r#"{{"value":{highest},"type":"custom","handler":"max"}}"#);
+        let answer = put_over(node, "highest", &seen, &body);
+        if self.done(&answer) {
+            self.ledger.highest = highest;
+        }
+    }
+}
+
+/// Handing back the version that was seen replaces what stood side by side.
+fn put_over(node: Rest, key: &str, seen: &Answer, body: &str) -> Answer {
+    let seen = seen.header("x-vector-clock").unwrap_or_default().to_owned();
+    let headers = [("content-type", "application/json"), ("x-vector-clock", seen.as_str())];
+    let headers = if seen.is_empty() { &headers[..1] } else { &headers[..] };
+    node.call("PUT", &format!("/v1/data/{key}"), headers, body.as_bytes())
 }
 
 /// What all regions together must show, once they hold the same.
@@ -185,6 +204,8 @@ pub fn check(ledgers: &[Ledger], node: Rest, conflicts: &[Value]) {
         "the number is {shown}, acknowledged were quarters {numeric:?}"
     );
     check_sets(ledgers, node);
+    let (shown, highest) = (value("/v1/data/highest"), ledgers.iter().map(|ledger| ledger.highest).max());
+    assert!(shown.as_u64() >= highest, "the custom value is {shown}, acknowledged was {highest:?}");
     for n in 0..REGISTERS {
         check_register(ledgers, &format!("reg-{n}"), node, conflicts);
     }

@@ -1,6 +1,6 @@
 //! Many seeds of a world of the mesh, handed out in order to all cores.
 
-use super::{Report, Tally, run};
+use super::{Report, Tally};
 use base::mutant::Mutant;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,6 @@ pub struct Summary {
 }
 
 /// With a bug planted it ends when that is found.
-pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<Mutant>) -> Summary {
-    campaign_of(run, first, seeds, threads, planted)
-}
-
 pub(crate) fn campaign_of(
     run: fn(u64, Option<Mutant>) -> Report,
     first: u64,

@@ -1,4 +1,4 @@
-//! One machine of the mesh's world: a disk that survives the process, a clock, and the process if it runs: the product's
+//! One machine of a mesh's world: a disk that survives the process, a clock, and the process if it runs: the product's
 //! machine and files, with what the shell does between them. The threads of the log and the store are events of the
 //! world, so that a crash may fall between any two of their steps.
 
@@ -76,6 +76,11 @@ impl Host {
             is_refilling: false,
             reported: Epoch::default(),
         }
+    }
+
+    /// The machine, if the process runs and has begun.
+    pub fn machine(&self) -> Option<&Mesh> {
+        self.process.as_ref().and_then(|process| process.machine.as_ref())
     }
 
     pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {

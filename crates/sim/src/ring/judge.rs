@@ -1,0 +1,78 @@
+//! The judgement over a ring: everybody answers, all replicas hold the same, and no clock was led astray.
+
+use super::world::World;
+use crate::stage::{Cue, DRIFT_MAX, MS, PATIENCE, Play, ROUND};
+use base::NodeId;
+
+impl World {
+    /// Everybody is asked for everything; then all replicas must hold the same, and no clock be led astray.
+    pub fn judge_end(&mut self) -> Option<String> {
+        self.stage.drop_cues(|cue| matches!(cue, Cue::Client(_) | Cue::Fault));
+        self.run(2 * PATIENCE);
+        let nodes = self.stage.nodes();
+        for key in self.clients.keys() {
+            for node in &nodes {
+                let (nth, request) = self.clients.read(&key);
+                self.ask(*node, nth, request);
+                if let Some(wrong) = self.wait_for(nth) {
+                    return Some(wrong);
+                }
+            }
+        }
+        self.judge_clocks(&nodes).or_else(|| self.judge_convergence())
+    }
+
+    /// Within three rounds after the last write all replicas hold the same. What is forgotten goes from one after the other.
+    fn judge_convergence(&mut self) -> Option<String> {
+        let end = self.stage.now + 3 * ROUND.as_micros() as u64;
+        loop {
+            let differs = self.judge_replicas();
+            if differs.is_none() || self.stage.now >= end || self.stage.violation.is_some() {
+                return self.stage.violation.take().or(differs);
+            }
+            self.run(20 * MS);
+        }
+    }
+
+    fn wait_for(&mut self, nth: usize) -> Option<String> {
+        let (read, written) = (self.stage.tally.read, self.stage.tally.acknowledged);
+        for _ in 0..600 {
+            if self.stage.violation.is_some() {
+                return self.stage.violation.take();
+            }
+            if self.clients.operations[nth].done {
+                let answered = self.stage.tally.read + self.stage.tally.acknowledged > read + written;
+                return (!answered).then(|| "liveness: a request is refused in a calm".to_owned());
+            }
+            self.run(MS);
+        }
+        Some("liveness: a request is not answered in a calm".to_owned())
+    }
+
+    /// A node that was never ahead gives stamps of its own time to keys that are new.
+    fn judge_clocks(&mut self, nodes: &[NodeId]) -> Option<String> {
+        for node in nodes.iter().filter(|node| !self.stage.hosts[node].was_ahead).copied().collect::<Vec<_>>()
+        {
+            let (nth, request) = self.clients.write(&format!("new/{}", node.0), false);
+            self.ask(node, nth, request);
+            if let Some(wrong) = self.wait_for(nth) {
+                return Some(wrong);
+            }
+        }
+        let bound_ms = self.stage.true_ms() + 2 * DRIFT_MAX.as_millis() as u64;
+        let ahead = |node: &&NodeId| {
+            let host = &self.stage.hosts[node];
+            !host.was_ahead && host.machine().is_some_and(|machine| machine.clock_ms() > bound_ms)
+        };
+        let led_astray = nodes.iter().find(ahead)?;
+        Some(format!("clocks: node {} gives stamps of the future, though its clock is right", led_astray.0))
+    }
+
+    fn judge_replicas(&mut self) -> Option<String> {
+        let Some(plan) = self.realm().document.clone() else {
+            return Some("liveness: there is no ring".to_owned());
+        };
+        // Whoever has left, and lost its disk since, stays a guest and holds nothing.
+        self.stage.differ(|node| plan.topology.member(node).is_some())
+    }
+}

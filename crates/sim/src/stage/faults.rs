@@ -1,0 +1,86 @@
+//! What can go wrong with hosts and between them, in any world. Which of it happens, how often and to whom is the
+//! world's to choose; in the end all of it is put right.
+
+use super::{Event, MS, Stage};
+use base::NodeId;
+use disk::SimDisk;
+use mesh::Epoch;
+
+impl Stage {
+    pub fn stop(&mut self, node: NodeId, power_cut: bool) {
+        if self.hosts[&node].process.is_some() {
+            let power_cut = power_cut || self.hosts[&node].disk.has_lost_power();
+            self.end(node, power_cut);
+            let away = self.rng.between(20 * MS, 2_500 * MS);
+            self.after(away, Event::Start(node));
+        }
+    }
+
+    /// In the midst of whatever the disk does next.
+    pub fn cut_power_soon(&mut self, node: NodeId) {
+        let ops = self.rng.between(0, 12);
+        self.hosts[&node].disk.fail_after_ops(ops);
+    }
+
+    /// The process ends with its disk, and all that it has noted. Within a region the next goes only when the node that
+    /// lost the last one serves again: a write may lose no more disks and stay.
+    pub fn lose_disk(&mut self, node: NodeId) {
+        let region = self.hosts[&node].region;
+        if self.hosts.values().any(|host| host.region == region && host.is_refilling) {
+            return;
+        }
+        if self.hosts[&node].process.is_some() {
+            self.end(node, true);
+        }
+        self.tally.wipes += 1;
+        self.noted_on_lost.extend(self.noted.remove(&node).unwrap_or_default());
+        let seed = self.rng.next_u64();
+        let host = self.host(node);
+        (host.disk, host.is_refilling, host.reported) = (SimDisk::new(seed), true, Epoch::default());
+        let away = self.rng.between(20 * MS, 1_500 * MS);
+        self.after(away, Event::Start(node));
+    }
+
+    /// Nothing comes out from those inside, nor in unless it is one way only.
+    pub fn cut_around(&mut self, inside: impl Fn(NodeId) -> bool, one_way: bool) {
+        self.tally.splits += 1;
+        let nodes = self.nodes();
+        for one in nodes.iter().filter(|one| inside(**one)) {
+            for other in nodes.iter().filter(|other| !inside(**other)) {
+                self.cut.insert((*one, *other));
+                if !one_way {
+                    self.cut.insert((*other, *one));
+                }
+            }
+        }
+    }
+
+    /// Frames are lost and take their time, and so do disks.
+    pub fn worsen(&mut self, loss_max_per_million: u64) {
+        self.loss_per_million = self.rng.between(0, loss_max_per_million);
+        self.delay_max = self.rng.between(MS, 120 * MS);
+        self.sync_max = self.rng.between(MS, 60 * MS);
+    }
+
+    pub fn pause(&mut self, node: NodeId) {
+        let host = self.host(node);
+        host.paused = !host.paused;
+    }
+
+    pub fn heal(&mut self) {
+        self.cut.clear();
+        (self.loss_per_million, self.delay_max, self.sync_max) = (0, 3 * MS, 4 * MS);
+    }
+
+    /// Nothing goes wrong any more, and everybody is there who will be.
+    pub fn calm(&mut self) {
+        self.is_calm = true;
+        self.heal();
+        for node in self.nodes() {
+            let host = self.host(node);
+            host.disk.cancel_faults();
+            host.paused = false;
+            self.after(1, Event::Start(node));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the threads of a host's files do, a step at a time, so that a crash may fall between any two; and how a process
+//! ends and comes back from what its disk has.
+
+use super::{Event, MS, Stage};
+use base::NodeId;
+use mesh::Input;
+
+impl Stage {
+    /// All that gathered is one write.
+    pub(super) fn write_log(&mut self, node: NodeId, life: u64) {
+        let sync_max = self.sync_max;
+        let Some(process) = &mut self.host(node).process else { return };
+        process.written = std::mem::take(&mut process.to_write);
+        match process.log.write(&process.written) {
+            Ok(()) => {
+                let span = 1 + self.rng.between(0, sync_max);
+                self.after(span, Event::SyncLog(node, life));
+            }
+            Err(_) => self.die(node),
+        }
+    }
+
+    pub(super) fn sync_log(&mut self, node: NodeId, life: u64) {
+        let Some(process) = &mut self.host(node).process else { return };
+        if process.log.sync().is_err() {
+            return self.die(node);
+        }
+        let last = process.written.last().map(|persist| persist.seq);
+        process.written.clear();
+        if !process.to_write.is_empty() {
+            self.after(1, Event::WriteLog(node, life));
+        }
+        if let Some(seq) = last {
+            self.step(node, Input::Persisted(seq));
+        }
+    }
+
+    /// The log goes when the store has what it held.
+    pub(super) fn flush(&mut self, node: NodeId) {
+        let Some(process) = &mut self.host(node).process else { return };
+        let Some(flush) = process.flush.take() else { return };
+        match process.store.flush(&flush).and_then(|()| process.log.release(flush.upto)) {
+            Ok(()) => self.step(node, Input::Flushed(flush.number)),
+            Err(_) => self.die(node),
+        }
+    }
+
+    /// Trouble with the disk ends the process; it is started again.
+    pub(super) fn die(&mut self, node: NodeId) {
+        self.tally.disk_troubles += 1;
+        let lost_power = self.hosts[&node].disk.has_lost_power();
+        self.end(node, lost_power);
+        let span = self.rng.between(10 * MS, 800 * MS);
+        self.after(span, Event::Start(node));
+    }
+
+    /// The process ends, with the machine or alone.
+    pub fn end(&mut self, node: NodeId, power_cut: bool) {
+        self.tally.crashes += 1;
+        let host = self.host(node);
+        host.life += 1;
+        host.paused = false;
+        if power_cut {
+            host.disk.crash()
+        } else {
+            host.disk.kill()
+        }
+        host.process = None;
+    }
+
+    pub(super) fn start(&mut self, node: NodeId) {
+        if self.hosts[&node].process.is_some() {
+            return;
+        }
+        self.n_lives += 1;
+        let fresh = self.n_lives;
+        let host = self.host(node);
+        host.life += 1;
+        let (life, failed) = (host.life, host.disk.counters().syncs_failed);
+        match host.open(fresh) {
+            Ok(process) if process.kept_epoch() < host.reported => {
+                let (reported, kept) = (host.reported.0, process.kept_epoch().0);
+                let forgot =
+                    format!("epochs: node {} said to follow {reported} and comes back at {kept}", node.0);
+                self.violation = Some(forgot);
+                return;
+            }
+            Ok(process) => host.process = Some(process),
+            Err(_) if host.disk.has_lost_power() || host.disk.counters().syncs_failed > failed => {
+                return self.die(node);
+            }
+            Err(error) => {
+                self.violation = Some(format!("restart: node {} does not come back: {error}", node.0));
+                return;
+            }
+        }
+        self.after(1, Event::Documents(node, life));
+        self.after(2, Event::Tick(node, life));
+    }
+}
