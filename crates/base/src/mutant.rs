@@ -43,6 +43,10 @@ mutants! {
     TornTailAccepted = "torn-tail-accepted",
     /// What the store could not write for lack of room is taken for written.
     FullDiskIgnored = "full-disk-ignored",
+    /// What the log could not write for lack of room is taken for written.
+    FullLogIgnored = "full-log-ignored",
+    /// A member on a new disk counts its starts from one, as it did on the disk that it lost.
+    StartsCountedAnew = "starts-counted-anew",
     /// What is staged goes by the number that its sender chose.
     StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.

@@ -7,6 +7,7 @@ mod disk;
 mod error;
 mod real;
 mod reserve;
+mod room;
 mod scratch;
 pub mod sim;
 pub mod store;

@@ -1,7 +1,8 @@
 //! The write-ahead log: batches of records, each one frame, in segments that are zeroed in advance and used
 //! again. Records go in by `write`, are durable after `sync`, and come out by replay at the next `open`.
 //! What `sync` has promised is replayed, or `open` fails and says where the damage is; what it has not
-//! promised is replayed whole or cut off, never in part and never out of order. See docs/formats/wal.md.
+//! promised is replayed whole or cut off, never in part and never out of order. A disk without room is waited out.
+//! See docs/formats/wal.md.
 
 mod frame;
 mod record;
@@ -98,7 +99,7 @@ impl Wal {
         // What was replayed may so far be only in the page cache, if the process died and the machine did not;
         // and if it died of a failed sync, only a new write makes the kernel take it to the disk.
         let tail = recovered.tail;
-        file.write_at(tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
+        segment::write(&*file, tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         let mut wal = Wal {
             disk,
@@ -166,6 +167,13 @@ impl Wal {
         self.segments.iter().map(|segment| segment.len).sum()
     }
 
+    /// Whether a batch of payloads of these lengths goes into the newest segment. Whoever writes one that does not may
+    /// have to wait for room on the disk.
+    pub fn has_place_for(&self, payload_lens: impl Iterator<Item = usize>) -> bool {
+        let newest = self.segments.back().expect("a log has at least one segment");
+        self.offset + frame::len_of(payload_lens) as u64 <= newest.len
+    }
+
     /// True when something written is not yet durable.
     pub fn needs_sync(&self) -> bool {
         self.durable < self.written
@@ -194,7 +202,7 @@ impl Wal {
         self.buffer.clear();
         frame::encode(place, sequence, self.durable, records, &mut self.buffer);
         let segment = self.segments.back_mut().expect("a log has at least one segment");
-        self.file.write_at(self.offset, &self.buffer).map_err(Error::io("write", &segment.name))?;
+        segment::write(&*self.file, self.offset, &self.buffer).map_err(Error::io("write", &segment.name))?;
         self.offset += self.buffer.len() as u64;
         self.written = sequence;
         for record in records {
@@ -275,7 +283,7 @@ impl Head {
         let len_needed = params.segment_bytes.max(offset + self.room_bytes as u64);
         let (file, len) = segment::place_file(disk, self.id, len_needed)?;
         let segment = Segment::new(self.id, len);
-        file.write_at(0, buffer).map_err(Error::io("write", &segment.name))?;
+        segment::write(&*file, 0, buffer).map_err(Error::io("write", &segment.name))?;
         file.sync().map_err(Error::io("sync", &segment.name))?;
         Ok(Started { segment, file, offset })
     }

@@ -25,6 +25,12 @@ impl Journal {
         Ok(self.wal.sync()?)
     }
 
+    /// Whether all this can be written without asking the disk for more room.
+    pub fn fits(&self, persists: &[Persist]) -> bool {
+        let records = persists.iter().flat_map(|persist| &persist.records);
+        self.wal.has_place_for(records.map(Record::size_max))
+    }
+
     /// The raft log was cut here.
     pub fn release(&mut self, index: Index) -> Result<(), Error> {
         Ok(self.wal.release(Stream::Raft, index.0)?)

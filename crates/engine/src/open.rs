@@ -24,6 +24,9 @@ pub struct Params {
     pub leases: node::leases::Params,
     /// The first members of the cluster, as they were configured.
     pub founders: Vec<coord::Member>,
+    /// What the starts are counted from on an empty disk: above all starts of this member on disks that it has lost, or else
+    /// the others take its proposals for those of long ago.
+    pub first_boot: Boot,
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
     pub watch: coord::watch::Params,
@@ -49,7 +52,7 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let vault = Vault::open(disk, params.vault)?;
     let mut restored = restoring.finish(vault.position()?)?;
     restored.config = config_in(vault.view())?;
-    let boot = member::next_boot(restored.boot);
+    let boot = member::next_boot(restored.boot, params.first_boot);
     let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
     wal.write(&records)?;
     wal.sync()?;

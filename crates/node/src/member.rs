@@ -40,8 +40,12 @@ pub fn changer_id(member: NodeId) -> NodeId {
     NodeId(member.0 ^ CHANGER)
 }
 
-/// The number of the start that follows `last`. It must be durable before the first proposal carries it.
-pub fn next_boot(last: Boot) -> Boot {
+/// The number of the start that follows `last`, or `first` on an empty disk. It must be durable before the first proposal
+/// carries it.
+pub fn next_boot(last: Boot, first: Boot) -> Boot {
+    if last.0 == 0 && !planted(Mutant::StartsCountedAnew) {
+        return first;
+    }
     if planted(Mutant::BootReused) && last.0 > 0 {
         return last;
     }

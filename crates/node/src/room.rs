@@ -36,6 +36,12 @@ impl Measures {
     pub fn is_roomy(&self, low_bytes: u64) -> bool {
         self.room() >= low_bytes
     }
+
+    /// Whether so much may be under way to the log and to the store without room becoming low by it. This bounds what is
+    /// taken in between two looks at the disk, however long that is.
+    pub fn has_room_for(&self, under_way_bytes: u64, low_bytes: u64) -> bool {
+        self.is_roomy(low_bytes.saturating_add(under_way_bytes.saturating_mul(1 + STORE_OVERHEAD)))
+    }
 }
 
 pub struct Room {
@@ -107,6 +113,14 @@ mod tests {
         room.look(Measures { free_bytes: 10, taken_bytes: 1_000, stored_bytes: 100, sweeping: true });
         assert!(room.is_low(), "there is more to come");
         assert!(!look(&mut room, 10, 1_000, 100));
+    }
+
+    #[test]
+    fn what_is_under_way_counts_for_the_log_and_for_the_store() {
+        let measures = Measures { free_bytes: 400, taken_bytes: 1_000, stored_bytes: 900, sweeping: false };
+        assert!(measures.has_room_for(100, 100));
+        assert!(!measures.has_room_for(101, 100));
+        assert!(!measures.has_room_for(u64::MAX, 100));
     }
 
     #[test]

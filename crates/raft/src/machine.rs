@@ -336,9 +336,12 @@ impl Raft {
         if drops {
             return false;
         }
+        let last = self.node.raft.raft_log.last_index();
         if let Some(abstention) = &mut self.abstention
             && message.kind() == MessageType::MsgAppend
+            && message.0.index <= last
         {
+            // What comes behind things that were forgotten here says nothing of how far there is to go.
             abstention.until.get_or_insert(Index(message.0.commit));
         }
         let from = message.0.from;

@@ -26,6 +26,10 @@ const BOOT: u8 = 4;
 /// Entries of which some may change the configuration; each says whether it does.
 const MARKED_ENTRIES: u8 = 5;
 
+/// A kind and three numbers; two numbers and a mark.
+const HEAD_BYTES_MAX: usize = 1 + 3 * 10;
+const ENTRY_HEAD_BYTES_MAX: usize = 2 * 10 + 1;
+
 impl Record {
     /// The newest record of a sticky kind is all that matters of its kind.
     pub fn sticky(&self) -> Option<u8> {
@@ -46,7 +50,7 @@ impl Record {
     }
 
     pub fn encode(&self) -> Bytes {
-        let mut out = Vec::with_capacity(self.size_hint());
+        let mut out = Vec::with_capacity(self.size_max());
         match self {
             Record::Vote { term, vote, commit } => {
                 out.push(VOTE);
@@ -110,10 +114,14 @@ impl Record {
         reader.is_empty().then_some(record)
     }
 
-    fn size_hint(&self) -> usize {
+    /// No record is longer when it is encoded, and none is much shorter.
+    pub fn size_max(&self) -> usize {
         match self {
-            Record::Entries(entries) => entries.iter().map(|entry| entry.data.len() + 16).sum::<usize>() + 16,
-            _ => 32,
+            Record::Entries(entries) => {
+                entries.iter().map(|entry| entry.data.len() + ENTRY_HEAD_BYTES_MAX).sum::<usize>()
+                    + HEAD_BYTES_MAX
+            }
+            _ => HEAD_BYTES_MAX,
         }
     }
 }

@@ -2,12 +2,12 @@
 //! everything that has gathered is one turn, and what follows from a turn is handed to the other threads.
 //! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
 
-use crate::core::Core;
+use crate::core::{Core, proposed_bytes};
 use crate::log::Log;
 use crate::peer::Peers;
 use crate::post::Outgoing;
 use crate::seat::{Machine, Next};
-use crate::waiters::Caller;
+use crate::waiters::{Caller, Waiter};
 use crate::{apply, persist, storage};
 use base::{Instant, NodeId, Token};
 use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
@@ -49,7 +49,7 @@ pub(crate) struct Loop {
     next_tick: Instant,
     next_token: Token,
     /// Callers of this turn, whose tokens end before `next_token`.
-    arrived: Vec<Caller>,
+    arrived: Vec<Waiter>,
     out: Output,
     outgoing: Outgoing,
     leader: Option<NodeId>,
@@ -116,7 +116,7 @@ impl Loop {
             Mail::Request { deadline, work, caller } => {
                 let token = self.next_token;
                 self.next_token = Token(token.0 + 1);
-                self.arrived.push(caller);
+                self.arrived.push(Waiter { caller, bytes: proposed_bytes(&work) });
                 let request = Request { token, deadline, work };
                 self.machine.step(now, Input::Request(request), &mut self.out);
             }
@@ -209,6 +209,7 @@ impl Loop {
             && self.may_write_here(&persists)
             && let Ok(mut log) = self.log.try_lock()
             && log.is_quick()
+            && log.fits(&persists)
         {
             return log.write(persists.into_iter());
         }

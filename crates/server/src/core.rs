@@ -119,17 +119,31 @@ impl Core {
 
     /// Puts work into the queue whose outcome nobody waits for.
     pub fn submit(&self, deadline: Instant, work: Work) {
-        if self.waiters.admit() {
+        let bytes = proposed_bytes(&work);
+        if self.waiters.admit(bytes) {
             let (sender, _) = oneshot::channel();
             let caller = Caller::Alone(sender);
             if !self.consensus.queue.push(consensus::Mail::Request { deadline, work, caller }) {
-                self.waiters.dismiss(1);
+                self.waiters.dismiss(1, bytes);
             }
         }
+    }
+
+    /// Growth by so many bytes would find no room. Whatever is under way already counts as much as what is in the log.
+    pub fn has_no_space_for(&self, bytes: usize) -> bool {
+        self.board.has_no_space(self.waiters.bytes() + bytes)
     }
 
     /// Something happened that the consensus machine must hear. While the member stops, nobody listens.
     pub fn report(&self, input: node::Input) {
         self.consensus.queue.push(consensus::Mail::Input(input));
+    }
+}
+
+/// How much of this may come into the log.
+pub(crate) fn proposed_bytes(work: &Work) -> usize {
+    match work {
+        Work::Propose(bytes) => bytes.len(),
+        Work::Read(..) | Work::Ask(_) => 0,
     }
 }

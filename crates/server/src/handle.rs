@@ -4,7 +4,7 @@
 
 use crate::auth::Asking;
 use crate::consensus::Mail;
-use crate::core::Core;
+use crate::core::{Core, proposed_bytes};
 use crate::lease_events::{LeaseEvents, Wanted};
 use crate::lock::LockCalls;
 use crate::mailbox::Mailbox;
@@ -246,12 +246,13 @@ impl Handle {
     /// Hands work to the consensus thread. From then on the caller is answered in any case.
     fn queue(&self, deadline: Instant, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
         let core = &*self.shared.core;
-        if !core.waiters.admit() {
+        let bytes = proposed_bytes(&work);
+        if !core.waiters.admit(bytes) {
             return Err(Code::TooManyRequests);
         }
         // A member that stops drops the request, and its caller hears of it by that.
         if !core.consult(Mail::Request { deadline, work, caller: caller() }, 0) {
-            core.waiters.dismiss(1);
+            core.waiters.dismiss(1, bytes);
         }
         Ok(())
     }
@@ -398,11 +399,11 @@ impl Handle {
 
     /// What would be refused for lack of space is not put into the log first.
     pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
-        if command.grows() && self.shared.core.board.has_no_space() {
-            return Err(Code::NoSpace);
-        }
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode_for(self.caller(), &mut bytes);
+        if command.grows() && self.shared.core.has_no_space_for(bytes.len()) {
+            return Err(Code::NoSpace);
+        }
         match bytes.len() <= self.shared.request_bytes_max {
             true => Ok(Work::Propose(bytes.into())),
             false => Err(Code::RequestTooLarge),

@@ -1,6 +1,6 @@
 //! The write-ahead log with what is to be written to it. Everything that gathered while the last sync was under
 //! way is written as one frame and made durable by one sync.
-//! Two threads write to it, never at once: the persist thread, which may sleep in a slow disk, and the consensus
+//! Two threads write to it, never at once: the persist thread, which may sleep in a slow or a full disk, and the consensus
 //! thread itself while the disk is quick, because then waking another thread costs more than the sync. A write or
 //! sync that fails ends the process: what the disk holds is then unknown.
 
@@ -16,24 +16,51 @@ use std::time::{Duration, Instant};
 
 /// A sync that takes no longer is worth waiting for.
 const QUICK: Duration = Duration::from_micros(150);
+/// So many in a row say that the disk is quick; one that is not says that it is slow. A disk that somebody else keeps
+/// busy now and then has a quick sync among the slow, and the next would hold up everybody.
+const QUICK_IN_A_ROW: u32 = 16;
 
 pub(crate) struct Log {
     core: Arc<Core>,
     journal: Journal,
     /// To be written next.
     gathered: Vec<Persist>,
-    /// The last sync was.
-    quick: bool,
+    pace: Pace,
+    /// What the segments took of the disk when it was last told.
+    size_bytes: u64,
+}
+
+/// How quick the disk has been of late.
+#[derive(Default)]
+struct Pace {
+    quick: u32,
+}
+
+impl Pace {
+    fn note(&mut self, took: Duration) {
+        self.quick = if took <= QUICK { self.quick.saturating_add(1) } else { 0 };
+    }
+
+    fn is_quick(&self) -> bool {
+        self.quick >= QUICK_IN_A_ROW
+    }
 }
 
 impl Log {
     pub fn new(core: Arc<Core>, journal: Journal) -> Log {
-        core.board.set_wal_bytes(journal.size_bytes());
-        Log { core, journal, gathered: Vec::new(), quick: false }
+        let size_bytes = journal.size_bytes();
+        core.board.set_wal_bytes(size_bytes);
+        Log { core, journal, gathered: Vec::new(), pace: Pace::default(), size_bytes }
     }
 
     pub fn is_quick(&self) -> bool {
-        self.quick
+        self.pace.is_quick()
+    }
+
+    /// These can be written without asking the disk for more room, which may take time and on a full disk has to be
+    /// waited for.
+    pub fn fits(&self, persists: &[Persist]) -> bool {
+        self.journal.fits(persists)
     }
 
     /// Makes these durable, in their order, and answers how far it is now; `None` if there were none.
@@ -59,10 +86,20 @@ impl Log {
         let start = Instant::now();
         self.journal.sync().unwrap_or_else(|error| fatal("syncing the write-ahead log", &error));
         let took = start.elapsed();
-        self.quick = took <= QUICK;
+        self.pace.note(took);
         self.core.metrics.wal_fsync_seconds.observe(took.as_secs_f64());
-        self.core.board.set_wal_bytes(self.journal.size_bytes());
+        self.tell_size();
         Some(seq)
+    }
+
+    /// Whoever takes in requests hears of a new segment before the next look at the disk, which may be late.
+    fn tell_size(&mut self) {
+        let size_bytes = self.journal.size_bytes();
+        if size_bytes != self.size_bytes {
+            self.core.board.take_free_bytes(size_bytes.saturating_sub(self.size_bytes));
+            self.core.board.set_wal_bytes(size_bytes);
+            self.size_bytes = size_bytes;
+        }
     }
 
     /// The apply thread sees to it that nothing of the old store is written to the new one.
@@ -74,6 +111,26 @@ impl Log {
 
     pub fn release(&mut self, index: Index) {
         self.journal.release(index).unwrap_or_else(|error| fatal("shortening the write-ahead log", &error));
-        self.core.board.set_wal_bytes(self.journal.size_bytes());
+        self.tell_size();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_quick_after_a_row_of_quick_syncs_and_slow_after_one_that_is_not() {
+        let mut pace = Pace::default();
+        for round in 0..2 {
+            for _ in 1..QUICK_IN_A_ROW {
+                pace.note(QUICK);
+                assert!(!pace.is_quick(), "round {round}");
+            }
+            pace.note(QUICK);
+            assert!(pace.is_quick());
+            pace.note(QUICK * 2);
+            assert!(!pace.is_quick());
+        }
     }
 }

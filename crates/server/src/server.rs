@@ -22,7 +22,7 @@ use base::limits::{
     GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
     WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
-use base::{ClusterId, NodeId};
+use base::{Boot, ClusterId, NodeId};
 use bytes::Bytes;
 use disk::{DirLock, Disk, RealDisk, Reserve};
 use engine::{Member, MeshFiles};
@@ -33,7 +33,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The store keeps this much of its file in memory.
 pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
@@ -413,6 +413,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             checkpoint_interval: LEASE_CHECKPOINT_INTERVAL,
         },
         founders: roster.founders.clone(),
+        first_boot: first_boot(),
         wal_segment_bytes: config.wal_segment_bytes,
         vault: engine::VaultParams {
             cache_bytes: STORE_CACHE_BYTES,
@@ -427,6 +428,11 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
             watches_max: WATCHES_PER_STREAM_MAX,
         },
     }
+}
+
+/// What the starts of a member are counted from. A later disk begins later, and nobody starts every second for long.
+fn first_boot() -> Boot {
+    Boot(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |age| age.as_secs().max(1)))
 }
 
 fn compaction_params(config: &Config) -> compactor::Params {

@@ -60,6 +60,8 @@ pub(crate) struct Board {
     store_bytes: AtomicU64,
     taken_bytes: AtomicU64,
     free_bytes: AtomicU64,
+    /// With less room than this, nothing that grows is taken in.
+    low_bytes: AtomicU64,
     /// The disk has hardly any room left.
     disk_low: AtomicBool,
     stored_bytes: AtomicU64,
@@ -96,9 +98,20 @@ impl Board {
         self.no_space.store(no_space.map_or(0, |alarm| alarm.member.0), Relaxed);
     }
 
-    /// Without reading everything else.
-    pub fn has_no_space(&self) -> bool {
-        self.no_space.load(Relaxed) != 0 || self.disk_low.load(Relaxed)
+    /// Without reading everything else: whether growth is to be refused while so many bytes are under way.
+    pub fn has_no_space(&self, under_way_bytes: usize) -> bool {
+        self.no_space.load(Relaxed) != 0
+            || self.disk_low.load(Relaxed)
+            || !self.measures().has_room_for(under_way_bytes as u64, self.low_bytes.load(Relaxed))
+    }
+
+    pub fn set_low_bytes(&self, bytes: u64) {
+        self.low_bytes.store(bytes, Relaxed);
+    }
+
+    /// The log has taken so much of the disk since it was looked at. Whoever looks next may be late.
+    pub fn take_free_bytes(&self, bytes: u64) {
+        let _ = self.free_bytes.fetch_update(Relaxed, Relaxed, |free| Some(free.saturating_sub(bytes)));
     }
 
     pub fn set_watches(&self, counts: Counts) {

@@ -44,6 +44,7 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub fn new(core: Arc<Core>, vault: Vault, streams: Streams, low_bytes: u64) -> Loop {
+        core.board.set_low_bytes(low_bytes);
         let new = Loop { core, vault, streams, low_bytes };
         new.show();
         new

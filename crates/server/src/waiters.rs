@@ -14,6 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 use tokio::sync::oneshot;
 
+/// One who waits, and how much of what it proposed may still come into the log.
+pub(crate) struct Waiter {
+    pub caller: Caller,
+    pub bytes: usize,
+}
+
 /// How one caller gets its answer: by itself, or together with others.
 pub(crate) enum Caller {
     Alone(oneshot::Sender<Result<Reply, Code>>),
@@ -66,6 +72,8 @@ const ROW_LEN_MAX: usize = 4 * REQUESTS_WAITING_MAX;
 pub(crate) struct Waiters {
     /// Admitted and not yet answered; those that are still in the consensus queue included.
     waiting: AtomicUsize,
+    /// What they proposed, together.
+    bytes: AtomicUsize,
     row: Mutex<Row>,
 }
 
@@ -73,9 +81,9 @@ pub(crate) struct Waiters {
 struct Row {
     /// The token of the first place.
     first: u64,
-    places: VecDeque<Option<Caller>>,
+    places: VecDeque<Option<Waiter>>,
     /// Those who have waited so long that the row went on without them.
-    aside: BTreeMap<u64, Caller>,
+    aside: BTreeMap<u64, Waiter>,
 }
 
 impl Waiters {
@@ -83,18 +91,25 @@ impl Waiters {
         self.row.lock().expect("no thread panics while it holds the waiters")
     }
 
-    /// Takes one more in, unless too many wait.
-    pub fn admit(&self) -> bool {
+    /// Takes one more in, which proposes so many bytes, unless too many wait.
+    pub fn admit(&self, bytes: usize) -> bool {
         let admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < REQUESTS_WAITING_MAX;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if !admitted {
-            self.dismiss(1);
+            self.dismiss(1, bytes);
         }
         admitted
     }
 
     /// These were admitted and are gone.
-    pub fn dismiss(&self, count: usize) {
+    pub fn dismiss(&self, count: usize, bytes: usize) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What was proposed and may not be in the log yet.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     pub fn count(&self) -> usize {
@@ -102,8 +117,8 @@ impl Waiters {
     }
 
     /// Gives the callers the tokens from `first` on, which follow the last ones given.
-    pub fn register(&self, first: Token, callers: &mut Vec<Caller>) {
-        if callers.is_empty() {
+    pub fn register(&self, first: Token, arrived: &mut Vec<Waiter>) {
+        if arrived.is_empty() {
             return;
         }
         let mut row = self.lock();
@@ -111,7 +126,7 @@ impl Waiters {
             row.first = first.0;
         }
         assert_eq!(row.first + row.places.len() as u64, first.0, "tokens are consecutive");
-        row.places.extend(callers.drain(..).map(Some));
+        row.places.extend(arrived.drain(..).map(Some));
         row.step_aside();
     }
 
@@ -119,20 +134,20 @@ impl Waiters {
     pub fn deliver(&self, answers: impl Iterator<Item = (Token, Result<Reply, Code>)>) {
         // Callers are woken after the lock is given back.
         let found = self.find(answers);
-        self.dismiss(found.len());
+        self.dismiss(found.len(), found.iter().map(|(waiter, _)| waiter.bytes).sum());
         // And after all answers lie there, so that one look is enough.
         let readers: Vec<Waker> =
-            found.into_iter().filter_map(|(caller, answer)| caller.send(answer)).collect();
+            found.into_iter().filter_map(|(waiter, answer)| waiter.caller.send(answer)).collect();
         readers.into_iter().for_each(Waker::wake);
     }
 
     fn find(
         &self,
         answers: impl Iterator<Item = (Token, Result<Reply, Code>)>,
-    ) -> Vec<(Caller, Result<Reply, Code>)> {
+    ) -> Vec<(Waiter, Result<Reply, Code>)> {
         let mut row = self.lock();
         let found =
-            answers.filter_map(|(token, answer)| row.take(token).map(|caller| (caller, answer))).collect();
+            answers.filter_map(|(token, answer)| row.take(token).map(|waiter| (waiter, answer))).collect();
         row.close_up();
         found
     }
@@ -143,12 +158,17 @@ impl Waiters {
         let places = std::mem::take(&mut row.places);
         let aside = std::mem::take(&mut row.aside);
         drop(row);
-        self.dismiss(places.iter().flatten().count() + aside.len());
+        let (mut count, mut bytes) = (0, 0);
+        for waiter in places.iter().flatten().chain(aside.values()) {
+            count += 1;
+            bytes += waiter.bytes;
+        }
+        self.dismiss(count, bytes);
     }
 }
 
 impl Row {
-    fn take(&mut self, token: Token) -> Option<Caller> {
+    fn take(&mut self, token: Token) -> Option<Waiter> {
         let Some(idx) = token.0.checked_sub(self.first) else { return self.aside.remove(&token.0) };
         self.places.get_mut(usize::try_from(idx).ok()?)?.take()
     }
@@ -156,7 +176,7 @@ impl Row {
     fn step_aside(&mut self) {
         while self.places.len() > ROW_LEN_MAX {
             let place = self.places.pop_front().flatten();
-            self.aside.extend(place.map(|caller| (self.first, caller)));
+            self.aside.extend(place.map(|waiter| (self.first, waiter)));
             self.first += 1;
         }
     }
@@ -172,11 +192,17 @@ impl Row {
 mod tests {
     use super::*;
 
+    const BYTES: usize = 100;
+
+    fn waiter(caller: Caller) -> Waiter {
+        Waiter { caller, bytes: BYTES }
+    }
+
     fn three() -> (Waiters, Vec<oneshot::Receiver<Result<Reply, Code>>>) {
         let waiters = Waiters::default();
         let (callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
-        let mut callers = callers.into_iter().map(Caller::Alone).collect();
-        assert!((0..3).all(|_| waiters.admit()));
+        let mut callers = callers.into_iter().map(|sender| waiter(Caller::Alone(sender))).collect();
+        assert!((0..3).all(|_| waiters.admit(BYTES)));
         waiters.register(Token(1), &mut callers);
         (waiters, receivers)
     }
@@ -209,8 +235,9 @@ mod tests {
     fn at_the_end_every_caller_hears_that_nothing_comes() {
         let (waiters, mut receivers) = three();
         refuse(&waiters, 2);
+        assert_eq!(waiters.bytes(), 2 * BYTES, "those who wait may still come into the log");
         waiters.clear();
-        assert_eq!(waiters.count(), 0);
+        assert_eq!((waiters.count(), waiters.bytes()), (0, 0));
         assert!(receivers[0].try_recv().is_err());
     }
 
@@ -220,7 +247,8 @@ mod tests {
         refuse(&waiters, 2);
         for token in 4..4 + 2 * ROW_LEN_MAX as u64 {
             let (caller, _) = oneshot::channel();
-            waiters.register(Token(token), &mut vec![Caller::Alone(caller)]);
+            assert!(waiters.admit(BYTES));
+            waiters.register(Token(token), &mut vec![waiter(Caller::Alone(caller))]);
             refuse(&waiters, token);
         }
         assert!(waiters.lock().places.len() <= ROW_LEN_MAX);
@@ -236,8 +264,8 @@ mod tests {
     fn a_mailbox_hears_of_each_of_its_tickets_once() {
         let waiters = Waiters::default();
         let mailbox = Arc::new(Mailbox::default());
-        assert!((0..3).all(|_| waiters.admit()));
-        let mut callers = (10..13).map(|number| Caller::mailbox(mailbox.clone(), number)).collect();
+        assert!((0..3).all(|_| waiters.admit(BYTES)));
+        let mut callers = (10..13).map(|number| waiter(Caller::mailbox(mailbox.clone(), number))).collect();
         waiters.register(Token(1), &mut callers);
         [2, 1, 2].into_iter().for_each(|token| refuse(&waiters, token));
         waiters.clear();
@@ -251,9 +279,10 @@ mod tests {
     #[test]
     fn more_than_the_limit_are_not_admitted() {
         let waiters = Waiters::default();
-        assert!((0..REQUESTS_WAITING_MAX).all(|_| waiters.admit()));
-        assert!(!waiters.admit());
-        waiters.dismiss(1);
-        assert!(waiters.admit());
+        assert!((0..REQUESTS_WAITING_MAX).all(|_| waiters.admit(0)));
+        assert!(!waiters.admit(BYTES));
+        waiters.dismiss(1, 0);
+        assert!(waiters.admit(BYTES));
+        assert_eq!(waiters.bytes(), BYTES, "whoever is sent away counts for nothing");
     }
 }

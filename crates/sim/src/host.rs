@@ -32,6 +32,8 @@ pub struct Host {
     pub slow_until: u64,
     /// The table of members that its store was last seen to have.
     pub flushed_members: Members,
+    /// How many disks it has had before this one.
+    pub disks: u64,
     /// Never starts again.
     pub retired: bool,
 }

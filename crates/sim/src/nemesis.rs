@@ -3,6 +3,8 @@
 
 use crate::history::Outcome;
 use crate::world::{Checked, Event, World};
+use coord::Members;
+use disk::SimDisk;
 use node::Input;
 
 /// How a process ends.
@@ -35,6 +37,8 @@ pub enum Fault {
     SlowDisks,
     Flicker,
     Transfer,
+    /// A disk is lost, and its member comes back with an empty one.
+    LoseDisk,
 }
 
 /// All of them, by how often they come.
@@ -81,6 +85,7 @@ impl World {
             Fault::SlowDisks => self.slow_disks(),
             Fault::Flicker => self.flicker(),
             Fault::Transfer => return self.transfer_leadership(),
+            Fault::LoseDisk => self.lose_disk(host),
         }
         Ok(())
     }
@@ -221,12 +226,28 @@ impl World {
         self.tally.faults += 1;
         let machine = &mut self.hosts[host];
         machine.disk.set_space(0);
-        // The store waits for room; the log does not.
+        // Both the store and the log wait for room, and give up if it does not come.
         if self.rng.chance(500_000) {
             machine.disk.make_room_after(self.rng.between(1, 5) as u32);
         }
         let delay = self.rng.between(100_000, 5_000_000);
         self.agenda.after(delay, Event::SpaceReturns { host });
+    }
+
+    /// One disk at a time, of a cluster that has two more: the next may go when what this one held is held again.
+    fn lose_disk(&mut self, host: usize) {
+        let voters = self.operators.voters();
+        if voters.len() < 3 || !voters.contains(&self.hosts[host].id) || !self.are_all_disks_up_to_date() {
+            return;
+        }
+        self.tally.faults += 1;
+        self.tally.disks_lost += 1;
+        self.stop(host, Death::PowerCut);
+        let disk = SimDisk::new(self.rng.next_u64());
+        let machine = &mut self.hosts[host];
+        machine.disk = disk;
+        machine.flushed_members = Members::default();
+        machine.disks += 1;
     }
 
     /// The power goes in the midst of whatever the disk does next.

@@ -40,6 +40,10 @@ impl Operators {
         self.unsettled = !settled;
     }
 
+    pub fn voters(&self) -> Vec<NodeId> {
+        self.table.voters()
+    }
+
     fn config_at(&self, index: Index) -> Option<&Config> {
         self.configs.range(..=index).next_back().map(|(_, config)| config)
     }
@@ -219,6 +223,18 @@ impl World {
             process.is_some_and(|process| process.member.consensus.status().last == Index::ZERO)
         };
         self.member_hosts().into_iter().any(is_empty)
+    }
+
+    /// Every member runs and has all that anybody knows to be committed.
+    pub fn are_all_disks_up_to_date(&self) -> bool {
+        let statuses: Option<Vec<_>> = self
+            .member_hosts()
+            .into_iter()
+            .map(|host| Some(self.hosts[host].process.as_ref()?.member.consensus.status()))
+            .collect();
+        let Some(statuses) = statuses.filter(|_| !self.has_lost_machine()) else { return false };
+        let committed = statuses.iter().map(|status| status.committed).max();
+        statuses.iter().all(|status| Some(status.committed) == committed)
     }
 
     /// Where a host stands, in a few words.

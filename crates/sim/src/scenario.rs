@@ -137,6 +137,20 @@ pub static CHANGES: Scenario = Scenario {
     met: |world| world.operators.changes,
 };
 
+/// Disks are lost one at a time, and their members come back empty under the ids that they had.
+pub static DISKS: Scenario = Scenario {
+    name: "lost-disks",
+    about: "a member that has lost its disk is taken for what it was",
+    bias: Bias {
+        members: &[3, 5],
+        faults: &[(6, Fault::LoseDisk), (4, Fault::IsolateLeader), (2, Fault::Kill), (1, Fault::Split)],
+        fault_pause: (300_000, 2_000_000),
+        change_pause: (20_000_000, 60_000_000),
+        ..UNBIASED
+    },
+    met: |world| world.tally.disks_lost,
+};
+
 /// Every world is about locks, not every fourth.
 pub static LOCKS: Scenario = Scenario {
     name: "locks",
@@ -365,7 +379,7 @@ pub static ALL: [Scenario; 16] = [
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES]).find(|scenario| scenario.name == name)
+    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES, &DISKS]).find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
@@ -379,6 +393,7 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
+        Mutant::StartsCountedAnew => &DISKS,
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked

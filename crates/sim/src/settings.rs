@@ -7,7 +7,7 @@ use crate::operators::member_of;
 use crate::run::Kind;
 use crate::scenario::Bias;
 use crate::tenants::TENANTS;
-use base::Rng;
+use base::{Boot, Rng};
 use engine::Params;
 use node::compactor;
 use std::time::Duration;
@@ -126,7 +126,7 @@ impl Settings {
             seed: host as u64,
             log_keep_entries: self.log_keep_entries,
             tail_was_cut: false,
-            is_new: host >= self.members && hosts[host].life == 0,
+            is_new: host >= self.members && hosts[host].life == 0 && hosts[host].disks == 0,
         };
         Params {
             consensus: node::consensus::Params { raft, retry_after: Duration::from_millis(300) },
@@ -141,6 +141,8 @@ impl Settings {
                 checkpoint_interval: Duration::from_secs(3),
             },
             founders: first.iter().map(member_of).collect(),
+            // In the product it is the time of the first start, in seconds.
+            first_boot: Boot(1 + 1_000 * hosts[host].disks),
             wal_segment_bytes: self.wal_segment_bytes,
             vault: engine::VaultParams {
                 cache_bytes: STORE_CACHE_BYTES,

@@ -28,6 +28,8 @@ pub struct Tally {
     /// Compactions that a leader proposed, and watches that one of them ended.
     pub rounds: u64,
     pub overtaken: u64,
+    /// Disks whose members came back with empty ones.
+    pub disks_lost: u64,
 }
 
 impl Tally {
@@ -57,7 +59,9 @@ impl Tally {
             expired,
             rounds,
             overtaken,
+            disks_lost,
         } = other;
+        self.disks_lost += disks_lost;
         self.rounds += rounds;
         self.overtaken += overtaken;
         self.events += events;

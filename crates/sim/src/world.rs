@@ -671,6 +671,7 @@ pub fn new_host(number: usize, rng: &mut Rng) -> Host {
         clock: Clock { parts_per_million, ahead: rng.between(0, 10_000_000) },
         slow_until: 0,
         flushed_members: Members::default(),
+        disks: 0,
         retired: false,
     }
 }

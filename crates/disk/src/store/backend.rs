@@ -9,8 +9,9 @@
 //! engine's header, is written in place; it has checksums of its own and gets none here.
 
 use crate::disk::File;
+use crate::room;
 use base::checksum;
-use base::mutant::{Mutant, planted};
+use base::mutant::Mutant;
 use redb::StorageBackend;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,24 +52,10 @@ impl Backend {
         Ok(Backend { file, sums: Mutex::new(Sums { by_page, dirty_groups: BTreeSet::new() }) })
     }
 
-    /// Does something that may find the disk full, and then waits for room: the engine would refuse all further work after
-    /// an error, reads included, although nothing is lost. Whoever reads meanwhile is not held up.
+    /// The engine would refuse all further work after an error, reads included, although nothing is lost. Whoever reads
+    /// meanwhile is not held up.
     fn with_room(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let mut tried = 0;
-        loop {
-            match act() {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                    if planted(Mutant::FullDiskIgnored) {
-                        return Ok(());
-                    }
-                    tried += 1;
-                    if !self.file.await_room(tried) {
-                        return Err(error);
-                    }
-                }
-                done => return done,
-            }
-        }
+        room::when_there_is_room(&*self.file, Mutant::FullDiskIgnored, act)
     }
 
     fn sums(&self) -> MutexGuard<'_, Sums> {

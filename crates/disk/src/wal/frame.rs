@@ -66,7 +66,12 @@ pub enum Absent {
 }
 
 pub fn encoded_len(records: &[Record]) -> usize {
-    let body: usize = records.iter().map(Record::encoded_len).sum();
+    len_of(records.iter().map(|record| record.payload.len()))
+}
+
+/// Of a frame whose records have payloads of these lengths.
+pub fn len_of(payload_lens: impl Iterator<Item = usize>) -> usize {
+    let body: usize = payload_lens.map(Record::encoded_len).sum();
     (HEAD_BYTES + body).next_multiple_of(ALIGN)
 }
 

@@ -36,8 +36,8 @@ const HEAD_BYTES: usize = 16;
 const STICKY: u8 = 1;
 
 impl Record {
-    pub(super) fn encoded_len(&self) -> usize {
-        HEAD_BYTES + self.payload.len()
+    pub(super) fn encoded_len(payload_len: usize) -> usize {
+        HEAD_BYTES + payload_len
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {

@@ -7,8 +7,11 @@ use super::frame::Sequence;
 use super::record::{Record, Stream};
 use crate::disk::{Disk, File};
 use crate::error::Error;
+use crate::room;
 use base::checksum;
+use base::mutant::Mutant;
 use bytes::BufMut;
+use std::io;
 
 /// Magic, version, checksum, file id, first sequence.
 pub const HEADER_BYTES: u64 = 32;
@@ -133,11 +136,16 @@ fn make_fresh(disk: &dyn Disk, len: u64) -> Result<Blank, Error> {
     Ok(Blank { name, file, len })
 }
 
+/// Writes, when there is room: a full disk is waited out and not taken for a broken one.
+pub fn write(file: &dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    room::when_there_is_room(file, Mutant::FullLogIgnored, || file.write_at(at, bytes))
+}
+
 pub fn write_zeroes(file: &dyn File, name: &str, from: u64, to: u64) -> Result<(), Error> {
     let mut at = from;
     while at < to {
         let len = (to - at).min(ZEROES.len() as u64);
-        file.write_at(at, &ZEROES[..len as usize]).map_err(Error::io("write zeroes to", name))?;
+        write(file, at, &ZEROES[..len as usize]).map_err(Error::io("write zeroes to", name))?;
         at += len;
     }
     Ok(())

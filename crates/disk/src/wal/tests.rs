@@ -162,6 +162,37 @@ fn a_full_disk_poisons_the_log_and_loses_nothing_synced() {
     assert_eq!(positions(&open(&disk).records), (1..=synced).collect::<Vec<_>>());
 }
 
+/// The store frees what the log waits for, or an operator does.
+#[test]
+fn a_log_that_finds_no_room_waits_for_it_and_loses_nothing() {
+    for looks in [1, 3] {
+        let disk = SimDisk::new(1);
+        let mut wal = open(&disk).wal;
+        disk.set_space(disk.used_bytes() + 2 * SEGMENT_BYTES + 100);
+        disk.make_room_after(looks);
+        for position in 1..=100 {
+            wal.write(&[entry(position, &[1; 300])]).and_then(|()| wal.sync()).unwrap();
+        }
+        assert_eq!(disk.counters().waits_for_room, u64::from(looks));
+        disk.crash();
+        assert_eq!(positions(&open(&disk).records), (1..=100).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_left_of_a_segment_is_written_without_asking_for_room() {
+    let disk = SimDisk::new(1);
+    let mut wal = open(&disk).wal;
+    disk.set_space(0);
+    let mut position = 0;
+    while wal.has_place_for([300].into_iter()) {
+        position += 1;
+        wal.write(&[entry(position, &[1; 300])]).and_then(|()| wal.sync()).unwrap();
+    }
+    assert_eq!(disk.counters().space_refused, 0);
+    assert!(wal.write(&[entry(position + 1, &[1; 300])]).is_err());
+}
+
 #[test]
 fn files_of_others_are_left_alone() {
     let disk = SimDisk::new(1);

@@ -322,6 +322,23 @@ fn a_member_that_lost_its_disk_does_not_elect_one_that_lacks_what_it_vouched_for
 }
 
 #[test]
+fn a_member_that_lost_its_disk_is_brought_back_by_the_leader_that_it_had() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(1), Input::Propose(data("before")));
+    cluster.settle_among(&MEMBERS);
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, false));
+    cluster.committed.remove(&NodeId(2));
+    let before = cluster.members[&NodeId(1)].status();
+    cluster.step(NodeId(1), Input::Propose(data("after")));
+    cluster.settle_among(&MEMBERS);
+    cluster.tick_all(&MEMBERS, ELECTION_TICKS * 10);
+    let status = cluster.members[&NodeId(1)].status();
+    assert_eq!((status.role, status.term), (before.role, before.term), "it has led all the time");
+    let brought: Vec<Bytes> = cluster.committed[&NodeId(2)].iter().map(|entry| entry.data.clone()).collect();
+    assert!(brought.contains(&data("before")) && brought.contains(&data("after")), "{brought:?}");
+}
+
+#[test]
 fn a_member_whose_id_is_new_elects_whoever_it_is_asked_to() {
     let with_entries = || {
         let mut restoring = Restoring::default();
