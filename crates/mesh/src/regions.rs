@@ -5,6 +5,7 @@
 use crate::actor::RegionId;
 use crate::marks::REGIONS_MAX;
 use crate::moves::majority;
+use crate::request::Level;
 use base::Code;
 use base::codec::{Reader, put_bytes, put_varint};
 use bytes::Bytes;
@@ -55,9 +56,14 @@ impl Regions {
         self.regions.iter().map(|region| region.id).filter(move |id| *id != here)
     }
 
-    /// How many regions make a majority; of two, both.
-    pub fn majority(&self, here: RegionId) -> usize {
-        majority(self.others(here).count() + 1)
+    /// In how many regions, with this one, a quorum must have a write or be heard by a read.
+    pub fn needed(&self, level: Level, here: RegionId) -> usize {
+        let regions = self.others(here).count() + 1;
+        match level {
+            Level::LocalOne | Level::LocalQuorum => 1,
+            Level::GlobalQuorum => majority(regions),
+            Level::EachQuorum => regions,
+        }
     }
 
     /// The next version, with a region added or told anew where it can be reached.
@@ -140,9 +146,11 @@ mod tests {
     #[test]
     fn of_two_regions_both_are_needed_and_of_three_two() {
         let regions = three();
-        assert_eq!(regions.majority(RegionId::of("eu")), 2);
+        assert_eq!(regions.needed(Level::GlobalQuorum, RegionId::of("eu")), 2);
         let two = regions.without(RegionId::of("us")).unwrap();
-        assert_eq!(two.majority(RegionId::of("eu")), 2);
-        assert_eq!(Regions::default().majority(RegionId::of("eu")), 1);
+        assert_eq!(two.needed(Level::GlobalQuorum, RegionId::of("eu")), 2);
+        assert_eq!(Regions::default().needed(Level::GlobalQuorum, RegionId::of("eu")), 1);
+        assert_eq!(regions.needed(Level::EachQuorum, RegionId::of("eu")), 3);
+        assert_eq!(regions.needed(Level::LocalQuorum, RegionId::of("eu")), 1);
     }
 }

@@ -49,6 +49,15 @@ pub enum Level {
     LocalQuorum = 1,
     /// A quorum in a majority of regions; of two regions, in both.
     GlobalQuorum = 2,
+    /// A quorum in every region.
+    EachQuorum = 3,
+}
+
+impl Level {
+    /// Whether other regions are waited for.
+    pub fn is_abroad(self) -> bool {
+        matches!(self, Level::GlobalQuorum | Level::EachQuorum)
+    }
 }
 
 /// A read that must not show less than its session has seen.
@@ -244,6 +253,7 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
         0 => Level::LocalOne,
         1 => Level::LocalQuorum,
         2 => Level::GlobalQuorum,
+        3 => Level::EachQuorum,
         _ => return None,
     };
     let after = Stamp(reader.varint()?);

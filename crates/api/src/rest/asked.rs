@@ -132,8 +132,9 @@ impl Asked {
             None | Some(b"LOCAL_QUORUM") => Ok(Level::LocalQuorum),
             Some(b"LOCAL_ONE") => Ok(Level::LocalOne),
             Some(b"GLOBAL_QUORUM") => Ok(Level::GlobalQuorum),
+            Some(b"EACH_QUORUM") => Ok(Level::EachQuorum),
             Some(other) => Err(Refusal::bad(format!(
-                "X-Consistency-Level `{}` must be LOCAL_ONE, LOCAL_QUORUM or GLOBAL_QUORUM",
+                "X-Consistency-Level `{}` must be LOCAL_ONE, LOCAL_QUORUM, GLOBAL_QUORUM or EACH_QUORUM",
                 String::from_utf8_lossy(other)
             ))),
         }
@@ -154,7 +155,7 @@ impl Asked {
     pub fn w(&self) -> Result<Option<u8>, Refusal> {
         if self.level()? == Level::LocalOne {
             return Err(Refusal::bad(
-                "X-Consistency-Level of a write must be LOCAL_QUORUM or GLOBAL_QUORUM; w=1 waits for one replica",
+                "X-Consistency-Level of a write must be LOCAL_QUORUM, GLOBAL_QUORUM or EACH_QUORUM; w=1 waits for one replica",
             ));
         }
         self.replicas("w")

@@ -14,7 +14,6 @@ use axum::http::HeaderValue;
 use axum::response::Response;
 use mesh::Op;
 use mesh::record::{Body, Kind, Record};
-use mesh::request::Level;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -173,7 +172,7 @@ pub async fn head_of_write(
 /// The other regions that are known to have a write when it is answered. Only the node that gave the write its name
 /// knows; it tells a node that has passed the write on to it.
 async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Option<Vec<String>>, Refusal> {
-    if asked.level()? != Level::GlobalQuorum {
+    if !asked.level()?.is_abroad() {
         return Ok(Some(Vec::new()));
     }
     let (_, others) = rest.mesh().regions();

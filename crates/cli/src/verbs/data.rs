@@ -74,6 +74,7 @@ enum Level {
     LocalOne,
     LocalQuorum,
     GlobalQuorum,
+    EachQuorum,
 }
 
 impl Level {
@@ -82,6 +83,7 @@ impl Level {
             Level::LocalOne => "LOCAL_ONE",
             Level::LocalQuorum => "LOCAL_QUORUM",
             Level::GlobalQuorum => "GLOBAL_QUORUM",
+            Level::EachQuorum => "EACH_QUORUM",
         }
     }
 }

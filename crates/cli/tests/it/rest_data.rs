@@ -21,7 +21,7 @@ fn every_header_and_body_of_the_design_is_there() {
     );
     let clock = put.header("x-vector-clock").unwrap().to_owned();
 
-    for level in ["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM"] {
+    for level in ["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM", "EACH_QUORUM"] {
         let headers = [
             ("x-consistency-level", level),
             ("x-session-token", "session-1"),

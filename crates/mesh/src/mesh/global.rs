@@ -1,5 +1,5 @@
-//! Reading over regions: a quorum in a majority of regions is heard (of two, in both), what they have is merged, and
-//! regions that lack part of it are brought up to date before the client is told. Together with writes that wait for
+//! Reading over regions: a quorum in a majority of regions (of two, in both) or in each is heard, what they have is merged,
+//! and regions that lack part of it are brought up to date before the client is told. Together with writes that wait for
 //! as many regions, a read shows the last write that was acknowledged so, or a later one.
 
 use super::adopt::Whom;
@@ -10,7 +10,7 @@ use crate::frame::{Ask, Frame};
 use crate::key::Key;
 use crate::log::{self, Entry};
 use crate::record::Record;
-use crate::request::Reply;
+use crate::request::{Level, Reply};
 use crate::session::Session;
 use base::Instant;
 
@@ -29,8 +29,15 @@ pub(super) struct Globally {
 }
 
 impl Mesh {
-    pub(super) fn start_global(&mut self, t: &mut Turn<'_>, client: Client, key: Key, deadline: Instant) {
-        let needed = self.abroad.table.majority(self.params.actor.region);
+    pub(super) fn start_global(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        key: Key,
+        level: Level,
+        deadline: Instant,
+    ) {
+        let needed = self.abroad.table.needed(level, self.params.actor.region);
         let (heard, agreed, behind) = (Vec::new(), Vec::new(), Vec::new());
         let globally = Globally { client, key: key.clone(), needed, heard, merged: None, agreed, behind };
         let ask = self.begin(t, Operation::Global(Box::new(globally)), deadline);

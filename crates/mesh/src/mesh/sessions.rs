@@ -84,7 +84,9 @@ impl Mesh {
         // What a session relies on is a quorum's word.
         let r = if get.level == Level::LocalOne && get.session.is_empty() { Some(1) } else { get.r };
         match get.level {
-            Level::GlobalQuorum => self.start_global(t, Client::Guard(ask), get.key, deadline),
+            Level::GlobalQuorum | Level::EachQuorum => {
+                self.start_global(t, Client::Guard(ask), get.key, get.level, deadline)
+            }
             Level::LocalOne | Level::LocalQuorum => {
                 self.start_read(t, Client::Guard(ask), get.key, r, deadline)
             }

@@ -12,7 +12,7 @@ use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Attributes, Birth, Op};
 use crate::record::{Kind, METADATA_MAX, Record};
-use crate::request::{Level, Reply, Write};
+use crate::request::{Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
@@ -224,7 +224,7 @@ impl Mesh {
                 return self.reply(t, client, Reply::Refused(code));
             }
         };
-        if write.attributes.level == Level::GlobalQuorum {
+        if write.attributes.level.is_abroad() {
             self.abroad.awaited.insert(result.header.dot.counter, ask);
         }
         let reached = self.abroad.reached(result.header.dot);
@@ -395,12 +395,8 @@ impl Mesh {
     /// How many regions must have a write, with this one.
     fn regions_needed(&self, ask: Ask) -> usize {
         match self.operations.get(&ask).map(|pending| &pending.operation) {
-            Some(Operation::Write(writing)) if writing.write.attributes.level == Level::GlobalQuorum => {
-                if planted(Mutant::RegionsNotCounted) {
-                    1
-                } else {
-                    self.abroad.table.majority(self.params.actor.region)
-                }
+            Some(Operation::Write(writing)) if !planted(Mutant::RegionsNotCounted) => {
+                self.abroad.table.needed(writing.write.attributes.level, self.params.actor.region)
             }
             _ => 1,
         }

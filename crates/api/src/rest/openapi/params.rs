@@ -59,8 +59,8 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     ),
     (
         "X-Consistency-Level",
-        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM"]),
-        "How sure the answer must be; writes take the last two, of which GLOBAL_QUORUM is over regions",
+        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM", "EACH_QUORUM"]),
+        "How sure the answer must be; writes take the last three; GLOBAL_QUORUM is over a majority of regions, EACH_QUORUM over all",
     ),
     (
         "X-Session-Token",

@@ -518,6 +518,28 @@ mod ends {
     }
 
     #[test]
+    fn a_level_over_each_region_needs_all_of_three() {
+        let mut world = World::of_regions(3, 3);
+        let each = |write: Write| {
+            let attributes = Attributes { level: Level::EachQuorum, ..write.attributes };
+            Request::Write(Write { attributes, ..write })
+        };
+        world.cut_region("r2");
+        assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)), "two of three");
+        let reply = world.call(1, each(put("k", "w")));
+        assert!(matches!(reply, Reply::Indeterminate { .. }), "{reply:?}");
+        let reply = world.call(2, get("k", Level::EachQuorum, &Session::default()));
+        assert!(matches!(reply, Reply::Unavailable { acks: 2, needed: 3 }), "{reply:?}");
+        world.heal();
+        world.run(SECOND);
+        assert!(matches!(world.call(1, each(put("k", "x"))), Reply::Written(_)));
+        for reader in [2, 12, 22] {
+            let reply = world.call(reader, get("k", Level::LocalQuorum, &Session::default()));
+            assert_eq!(got(&reply).as_deref(), Some("x"), "at {reader}");
+        }
+    }
+
+    #[test]
     fn regions_tell_how_they_are_doing() {
         let mut world = World::of_regions(4, 2);
         world.call(1, Request::Write(put("k", "v")));
