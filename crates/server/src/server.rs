@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The store keeps this much of its file in memory.
-pub(crate) const STORE_CACHE_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const STORE_CACHE_BYTES: usize = 8 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
 /// How often the apply thread looks at the clock, at least.
