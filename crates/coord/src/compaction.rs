@@ -87,6 +87,12 @@ impl State {
         self.sweep.is_some()
     }
 
+    /// How many revisions a sweep is behind the floor.
+    pub fn sweep_behind(&self) -> u64 {
+        let next = self.sweep.map_or(self.compacted, |sweep| sweep.next.0);
+        self.compacted.0.saturating_sub(next.0).max(0) as u64
+    }
+
     /// The rows that this flush has beside those of changes and `state_rows`: leases, sessions, locks, and what else
     /// has changed; and where the sweep is.
     pub fn take_rows(&mut self, emit: &mut Emit<'_>) {

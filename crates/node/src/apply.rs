@@ -158,8 +158,10 @@ pub struct Counts {
 /// While something is being swept and little else is to be written, flushes come so many times as often.
 const SWEEPS_PER_INTERVAL: u32 = 8;
 /// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
-/// the flushes that there are anyway, and twice as much with each.
+/// the flushes that there are anyway, and less with each. A line swept costs half as much as a put.
 const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
+/// So far behind, it yields no more: what it leaves takes space.
+const SWEEP_BEHIND_MAX: u64 = 5_000_000;
 /// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is memory; the
 /// rest is room for what comes while a disk is slow.
 const FLUSHES_WAITING: usize = 2;
@@ -447,9 +449,17 @@ impl Apply {
         self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
 
+    fn sweep_lines(&self) -> usize {
+        match self.state.sweep_behind() {
+            behind if behind > SWEEP_BEHIND_MAX => 2 * SWEEP_LINES_PER_FLUSH,
+            _ if self.is_calm() => SWEEP_LINES_PER_FLUSH,
+            _ => SWEEP_LINES_PER_FLUSH / 2,
+        }
+    }
+
     /// Everything applied so far, as one write, and with a view some of what was compacted removed.
     fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
-        let sweep_lines = SWEEP_LINES_PER_FLUSH * if self.is_calm() { 1 } else { 2 };
+        let sweep_lines = self.sweep_lines();
         self.flushes += 1;
         self.last_flush = now;
         self.flushed = self.applied;
