@@ -348,6 +348,8 @@ impl Loop {
         if let Some((at, _)) = members.last() {
             self.tell_members(*at);
         }
+        // Before the answers: whoever listens once its grant is answered hears what comes after it, and not the grant.
+        self.tell_lease_events();
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
         }
@@ -355,7 +357,6 @@ impl Loop {
             let events = self.outlets.deliver(&mut self.out.watch);
             self.core.metrics.tallies.watch_events.inc_by(events);
         }
-        self.tell_lease_events();
         for (id, news) in self.out.locks.drain(..) {
             if let Some(listener) = self.listeners.remove(&id) {
                 // A call that has just stopped waiting learns it otherwise.
