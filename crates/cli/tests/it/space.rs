@@ -123,6 +123,16 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A member that will run on such a disk, if one may be had here.
+fn on_small_disk() -> Option<(Plan, SmallDisk)> {
+    let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
+    let disk = SmallDisk::mount(&plan.data_dir());
+    if disk.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
+    }
+    Some((plan, disk?))
+}
+
 fn delete_prefix(prefix: &str) -> DeleteRangeRequest {
     let range_end = base::key_range::prefix_end(prefix.as_bytes());
     DeleteRangeRequest { key: prefix.to_owned().into(), range_end, prev_kv: false }
@@ -149,11 +159,7 @@ async fn put_until_full(etcd: &mut Etcd) -> usize {
 
 #[test]
 fn a_disk_that_is_filled_to_the_brim_heals_after_deletes() {
-    let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
-    let Some(_disk) = SmallDisk::mount(&plan.data_dir()) else {
-        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
-        return;
-    };
+    let Some((plan, _disk)) = on_small_disk() else { return };
     let mut member = plan.start_ready();
     block_on(async {
         let mut etcd = member.etcd().await;
@@ -221,11 +227,7 @@ const CROWD: usize = 48;
 /// under way is counted before it is taken in.
 #[test]
 fn a_crowd_that_fills_the_disk_at_once_is_refused_and_ends_nothing() {
-    let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
-    let Some(_disk) = SmallDisk::mount(&plan.data_dir()) else {
-        let _ = writeln!(std::io::stderr(), "skipped: a file system may not be mounted here");
-        return;
-    };
+    let Some((plan, _disk)) = on_small_disk() else { return };
     let mut member = plan.start_ready();
     block_on(async {
         let mut etcd = member.etcd().await;
