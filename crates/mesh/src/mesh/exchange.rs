@@ -510,7 +510,7 @@ impl Mesh {
 
     /// Told again and again until it is known.
     fn report_sources(&mut self, t: &mut Turn<'_>) {
-        t.out.reports.push(Report::At(self.topology.epoch));
+        self.report_epoch(t);
         let mut all = true;
         for shard in self.all_shards() {
             self.report_filled(t, shard);

@@ -5,6 +5,7 @@ use super::{Mesh, Then, Turn};
 use crate::hlc::Stamp;
 use crate::rows;
 use base::codec::{Reader, put_varint};
+use base::mutant::{Mutant, planted};
 use bytes::Bytes;
 
 const VERSION: u8 = 1;
@@ -39,6 +40,9 @@ impl Mesh {
     pub(super) fn reserve(&mut self, t: &mut Turn<'_>) {
         let Some(dots) = self.dots.wants() else { return };
         self.write_identity(t, dots);
+        if planted(Mutant::IdentityNotDurable) {
+            self.dots.reserved(dots);
+        }
     }
 
     pub(super) fn write_identity(&mut self, t: &mut Turn<'_>, dots: u64) {

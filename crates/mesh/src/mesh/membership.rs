@@ -171,7 +171,7 @@ impl Mesh {
     }
 
     /// Others count on it that a node which says so never again goes by an older topology, crash or not.
-    fn report_epoch(&mut self, t: &mut Turn<'_>) {
+    pub(super) fn report_epoch(&mut self, t: &mut Turn<'_>) {
         let report = Report::At(self.topology.epoch);
         if planted(Mutant::TopologyNotDurable) {
             return t.out.reports.push(report);

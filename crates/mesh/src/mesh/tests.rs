@@ -1,4 +1,6 @@
 mod guests;
+mod promises;
+mod reading;
 mod regions;
 mod scenes;
 mod storm;

@@ -18,18 +18,19 @@ impl World {
         stage.cue_after(next, Cue::Fault);
         let nodes = stage.nodes();
         let node = *stage.rng.pick(&nodes);
-        match stage.rng.between(0, 14) {
+        match stage.rng.between(0, 16) {
             0 | 1 => stage.stop(node, false),
             2 | 3 => stage.stop(node, true),
             4 => stage.cut_power_soon(node),
-            5 => stage.hosts[&node].disk.fail_next_sync(),
-            6 => stage.lose_disk(node),
-            7 => self.split(node),
-            8 => stage.heal(),
-            9 => stage.worsen(LOSS_MAX_PER_MILLION),
-            10 => self.set_clock(node),
-            11 => stage.pause(node),
-            12 => self.realm().leader = node,
+            5 | 6 => stage.cut_power_after_start(node),
+            7 => stage.hosts[&node].disk.fail_next_sync(),
+            8 => stage.lose_disk(node),
+            9 => self.split(node),
+            10 => stage.heal(),
+            11 => stage.worsen(LOSS_MAX_PER_MILLION),
+            12 => self.set_clock(node),
+            13 => stage.pause(node),
+            14 => self.realm().leader = node,
             _ => self.change_the_ring(node),
         }
     }

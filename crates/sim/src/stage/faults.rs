@@ -22,6 +22,13 @@ impl Stage {
         self.hosts[&node].disk.fail_after_ops(ops);
     }
 
+    /// It comes back, and the power goes while its disk gets the first that this life relies on: who it is, which of its
+    /// names are taken.
+    pub fn cut_power_after_start(&mut self, node: NodeId) {
+        self.stop(node, false);
+        self.host(node).doomed = true;
+    }
+
     /// The process ends with its disk, and all that it has noted. Within a region the next goes only when the node that
     /// lost the last one serves again: a write may lose no more disks and stay.
     pub fn lose_disk(&mut self, node: NodeId) {
@@ -79,6 +86,7 @@ impl Stage {
         for node in self.nodes() {
             let host = self.host(node);
             host.disk.cancel_faults();
+            host.doomed = false;
             host.paused = false;
             self.after(1, Event::Start(node));
         }

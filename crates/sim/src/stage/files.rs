@@ -5,6 +5,9 @@ use super::{Event, MS, Stage};
 use base::NodeId;
 use mesh::Input;
 
+/// What a process does to its disk before it can be told from one that has run for long.
+const FIRST_OPS: u64 = 5;
+
 impl Stage {
     /// All that gathered is one write.
     pub(super) fn write_log(&mut self, node: NodeId, life: u64) {
@@ -85,7 +88,13 @@ impl Stage {
                 self.violation = Some(forgot);
                 return;
             }
-            Ok(process) => host.process = Some(process),
+            Ok(process) => {
+                host.process = Some(process);
+                if std::mem::take(&mut host.doomed) {
+                    let (ops, disk) = (self.rng.between(0, FIRST_OPS), &self.hosts[&node].disk);
+                    disk.fail_after_ops(ops);
+                }
+            }
             Err(_) if host.disk.has_lost_power() || host.disk.counters().syncs_failed > failed => {
                 return self.die(node);
             }

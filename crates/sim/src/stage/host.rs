@@ -37,6 +37,8 @@ pub struct Host {
     pub was_ahead: bool,
     /// It has lost its disk and does not serve again yet.
     pub is_refilling: bool,
+    /// The power goes with one of the first things that its next process does to the disk.
+    pub doomed: bool,
     /// The newest topology that it has said to follow, on this disk.
     pub reported: Epoch,
 }
@@ -74,6 +76,7 @@ impl Host {
             skew_ms: 0,
             was_ahead: false,
             is_refilling: false,
+            doomed: false,
             reported: Epoch::default(),
         }
     }

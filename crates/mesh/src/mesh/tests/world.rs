@@ -5,7 +5,7 @@
 use crate::actor::{Actor, Dot, RegionId};
 use crate::conflict::Conflict;
 use crate::context::Context;
-use crate::frame::{Envelope, Frame};
+use crate::frame::{Envelope, Frame, Why};
 use crate::key::Key;
 use crate::log::Entry;
 use crate::mesh::{Input, Mesh, Now, Output, Params};
@@ -90,6 +90,8 @@ pub struct World {
     pub n_conflicts: usize,
     pub n_purged: usize,
     pub n_hints: usize,
+    /// Records that went to somebody who lacked them.
+    pub n_repairs: usize,
     pub n_crossed: usize,
     /// Bytes of entries that went from region to region.
     pub replicated_bytes: usize,
@@ -138,6 +140,7 @@ impl World {
             n_conflicts: 0,
             n_purged: 0,
             n_hints: 0,
+            n_repairs: 0,
             n_crossed: 0,
             replicated_bytes: 0,
             losers: BTreeSet::new(),
@@ -370,6 +373,7 @@ impl World {
 
     fn post(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) {
         assert_ne!(from, to, "nobody writes to itself");
+        self.n_repairs += usize::from(matches!(envelope.frame, Frame::Store { why: Why::Repair, .. }));
         let copies = if self.rng.chance(self.loss_per_million) {
             0
         } else if self.repeats || self.rng.chance(self.loss_per_million / 4) {

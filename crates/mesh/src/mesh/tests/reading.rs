@@ -1,0 +1,80 @@
+//! Reads in which replicas agree, disagree, or cannot be brought to agree.
+
+use super::scenes::delete;
+use super::*;
+use std::time::Duration;
+
+/// Nobody compares anything for an hour, and the key is on three replicas.
+fn undisturbed(seed: u64) -> World {
+    let mut world = World::with_rounds(seed, 3, Duration::from_secs(3_600));
+    world.run(3 * SECOND);
+    world
+}
+
+/// The value that one node keeps by itself.
+fn kept(world: &World, node: u64, name: &str) -> Option<Record> {
+    let records = world.records(NodeId(node), key(name).partition());
+    records.get(&key(name)).cloned().and_then(Record::decode)
+}
+
+/// A key that 1 and 2 have and 3 has not heard of, whom nobody tells.
+fn one_lacks_it(seed: u64) -> World {
+    let mut world = undisturbed(seed);
+    world.isolate(NodeId(3));
+    assert!(value(&world.call(1, Request::Write(put("k", "v")))).is_some());
+    world.run(SECOND);
+    world.cut.clear();
+    assert_eq!(kept(&world, 3, "k"), None);
+    world
+}
+
+#[test]
+fn replicas_that_agree_are_told_nothing() {
+    let mut world = undisturbed(51);
+    world.call(1, Request::Write(put("k", "v")));
+    world.call(1, Request::Write(put("gone", "v")));
+    world.call(1, delete("gone"));
+    world.run(SECOND);
+    let before = world.n_repairs;
+    for node in 1..=3 {
+        for r in [1, 2, 3] {
+            let ask = |name: &str| Request::Read { key: key(name), r: Some(r) };
+            assert_eq!(value(&world.call(node, ask("k"))).as_deref(), Some("v"));
+            let Reply::Found(Some(gone)) = world.call(node, ask("gone")) else { panic!("a delete is a record") };
+            assert!(gone.is_tombstone());
+            assert_eq!(world.call(node, ask("absent")), Reply::Found(None));
+        }
+    }
+    assert_eq!(world.n_repairs, before);
+}
+
+#[test]
+fn a_replica_that_lacks_what_is_read_has_it_before_the_answer() {
+    for seed in 0..20 {
+        let mut world = one_lacks_it(seed);
+        let token = world.ask(NodeId(3), Request::Read { key: key("k"), r: Some(3) });
+        while !world.replies.contains_key(&token) {
+            world.run(100);
+        }
+        assert_eq!(value(&world.replies[&token]).as_deref(), Some("v"));
+        // It is durable there: a crash in this moment does not take it back.
+        world.crash(NodeId(3));
+        world.start(NodeId(3));
+        assert!(kept(&world, 3, "k").is_some(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_delete_that_one_has_missed_is_what_everybody_reads() {
+    let mut world = undisturbed(53);
+    world.call(1, Request::Write(put("k", "v")));
+    world.run(SECOND);
+    world.isolate(NodeId(3));
+    world.call(1, delete("k"));
+    world.cut.clear();
+    for node in [3, 2, 1] {
+        let Reply::Found(Some(record)) = world.call(node, read("k")) else { panic!("a delete is a record") };
+        assert!(record.is_tombstone());
+    }
+    assert!(kept(&world, 3, "k").is_some_and(|record| record.is_tombstone()));
+}
