@@ -247,6 +247,12 @@ mutants! {
     TopologyNotDurable = "topology-not-durable",
     /// A node of the mesh gives dots of a block that its disk does not have yet.
     IdentityNotDurable = "identity-not-durable",
+    /// A node of the mesh takes in what its disk has no room for.
+    RoomIgnored = "room-ignored",
+    /// What a node holds that has lost its disk counts as what it had acknowledged before.
+    LostDiskCounted = "lost-disk-counted",
+    /// A replica that has no room for a record acknowledges it nevertheless.
+    FullAcknowledged = "full-acknowledged",
 }
 
 impl Mutant {
@@ -284,6 +290,7 @@ impl Mutant {
         Mutant::LoserNotKept,
         Mutant::HomePromiseForgotten,
         Mutant::HomeUnconfirmed,
+        Mutant::LostDiskCounted,
     ];
 
     /// Those of the mesh that show only over real files.
@@ -294,6 +301,7 @@ impl Mutant {
         Mutant::LifeNameRepeated,
         Mutant::TopologyNotDurable,
         Mutant::IdentityNotDurable,
+        Mutant::FullAcknowledged,
     ];
 
     /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.

@@ -33,6 +33,8 @@ pub struct MeshFiles {
     pub replayed: Vec<Vec<Row>>,
     pub life: LifeFile,
     pub recovery: Recovery,
+    /// Where all this lies.
+    pub disk: Arc<dyn Disk>,
 }
 
 pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Error> {
@@ -46,8 +48,9 @@ pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, 
     // Positions count on over the node's starts; the batches of one start count from one.
     let base = replay.last.max(flushed);
     store.count_from(base);
-    let life = LifeFile::begin(disk, known, params.fresh_incarnation)?;
-    Ok(MeshFiles { log: MeshLog::new(wal, base), store, replayed: replay.batches, life, recovery })
+    let life = LifeFile::begin(disk.clone(), known, params.fresh_incarnation)?;
+    let log = MeshLog::new(wal, base);
+    Ok(MeshFiles { log, store, replayed: replay.batches, life, recovery, disk })
 }
 
 struct Replay {

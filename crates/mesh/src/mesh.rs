@@ -18,6 +18,7 @@ mod purge;
 mod queries;
 mod reads;
 mod replica;
+mod room;
 mod scans;
 mod sessions;
 mod shards;
@@ -51,6 +52,7 @@ use exchange::Exchanges;
 use hints::Hints;
 use identity::Identity;
 use membership::{Routes, Wakening};
+use room::Rooming;
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet};
@@ -171,6 +173,7 @@ pub struct Mesh {
     flush_due: bool,
     /// Bytes of rows that went to the log and to no flush yet.
     unflushed_bytes: u64,
+    rooming: Rooming,
 }
 
 impl Mesh {
@@ -219,6 +222,7 @@ impl Mesh {
             flush_at: Instant::ZERO,
             flush_due: false,
             unflushed_bytes: 0,
+            rooming: Rooming::default(),
             params,
         }
     }
@@ -234,7 +238,11 @@ impl Mesh {
             Input::Received { from, envelope } => self.step_received(t, from, envelope),
             Input::Request { token, deadline, request } => self.step_request(t, token, deadline, request),
             Input::Persisted(seq) => self.step_persisted(t, seq),
-            Input::Flushed(number) => self.overlay.flushed(number),
+            Input::Flushed(number) => {
+                self.overlay.flushed(number);
+                self.rooming.flushing_bytes = 0;
+            }
+            Input::Room(room) => self.step_room(t, room),
             Input::Topology(topology) => self.step_topology(t, topology),
             Input::Enrolled { wiped } => self.step_enrolled(wiped),
             Input::Lost(peer) => {
@@ -259,7 +267,7 @@ impl Mesh {
         }
         if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
             out.flush = Some(self.overlay.freeze(self.seq));
-            self.unflushed_bytes = 0;
+            self.rooming.flushing_bytes = std::mem::take(&mut self.unflushed_bytes);
         }
     }
 

@@ -172,6 +172,9 @@ fn join(head: &[u8], tail: &[u8]) -> Bytes {
     bytes.freeze()
 }
 
+/// Two lengths, and whether there is a value.
+const ROW_FRAMING_BYTES_MAX: usize = 2 * 10 + 1;
+
 /// A batch of rows as one record of the log.
 pub fn encode_batch(rows: &[Row]) -> Bytes {
     let mut out = Vec::with_capacity(rows.iter().map(|row| row.key.len() + 64).sum());
@@ -186,6 +189,12 @@ pub fn encode_batch(rows: &[Row]) -> Bytes {
         }
     }
     out.into()
+}
+
+/// The batch is no longer than this.
+pub fn batch_len_max(rows: &[Row]) -> usize {
+    let row = |row: &Row| row.key.len() + row.value.as_ref().map_or(0, Bytes::len) + ROW_FRAMING_BYTES_MAX;
+    rows.iter().map(row).sum()
 }
 
 pub fn decode_batch(bytes: Bytes) -> Option<Vec<Row>> {

@@ -248,6 +248,7 @@ impl Stage {
             return;
         }
         self.begin_when_known(node);
+        self.step(node, Input::Room(self.hosts[&node].room()));
         self.step(node, Input::Tick);
         self.tell(node);
         self.decide(node);

@@ -86,6 +86,10 @@ impl From<Code> for Refusal {
                     .to_owned()
             }
             Code::FencePassed => "a holder with a later token has written the key".to_owned(),
+            Code::NoSpace => {
+                "the disks of the key's replicas have no room for it; deletes are taken, and make room"
+                    .to_owned()
+            }
             Code::UnknownSpace => "no such namespace; PUT /v1/namespaces/{ns} creates one".to_owned(),
             code => {
                 let message = code.message();
@@ -101,6 +105,7 @@ fn status_of(code: Code) -> StatusCode {
     match code {
         Code::KeyDeleted => StatusCode::GONE,
         Code::NotHome => StatusCode::MISDIRECTED_REQUEST,
+        Code::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
         Code::RequestTooLarge | Code::TooManyOps => StatusCode::PAYLOAD_TOO_LARGE,
         Code::ConflictDetected
         | Code::WrongType
@@ -127,7 +132,12 @@ fn word_of(code: Code) -> String {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.status();
-        let again = matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let again = matches!(
+            status,
+            StatusCode::SERVICE_UNAVAILABLE
+                | StatusCode::TOO_MANY_REQUESTS
+                | StatusCode::INSUFFICIENT_STORAGE
+        );
         let session = self.session.clone();
         let mut response = (status, axum::Json(self.body())).into_response();
         if let Some(token) = session {

@@ -34,6 +34,7 @@ mod membership;
 mod mesh_chaos;
 mod mesh_load;
 mod mesh_moves;
+mod mesh_space;
 mod once;
 mod process;
 mod proxy;

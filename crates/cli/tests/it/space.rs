@@ -107,7 +107,7 @@ fn etcdctl_lists_and_disarms_alarms_on_three_members() {
 }
 
 /// A file system of 64 MB, for as long as it lives; nothing where it may not be mounted.
-struct SmallDisk(std::path::PathBuf);
+pub struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
     fn mount(at: &std::path::Path) -> Option<SmallDisk> {
@@ -124,7 +124,7 @@ impl Drop for SmallDisk {
 }
 
 /// A member that will run on such a disk, if one may be had here.
-fn on_small_disk() -> Option<(Plan, SmallDisk)> {
+pub fn on_small_disk() -> Option<(Plan, SmallDisk)> {
     let plan = Plan::single().with(&["--wal-segment-bytes", "1048576", "--flush-bytes", "1048576"]);
     let disk = SmallDisk::mount(&plan.data_dir());
     if disk.is_none() {

@@ -30,6 +30,11 @@ impl MeshLog {
         Ok(self.wal.write(&records)?)
     }
 
+    /// Whether this can be written without asking the disk for more room, which on a full one has to be waited for.
+    pub fn fits(&self, persist: &Persist) -> bool {
+        self.wal.has_place_for([rows::batch_len_max(&persist.rows)].into_iter())
+    }
+
     pub fn sync(&mut self) -> Result<(), Error> {
         Ok(self.wal.sync()?)
     }

@@ -63,6 +63,11 @@ impl MeshStore {
     pub fn file_bytes(&self) -> Result<u64, Error> {
         Ok(self.store.file_bytes()?)
     }
+
+    /// What the file takes of the disk.
+    pub fn taken_bytes(&self) -> Result<u64, Error> {
+        Ok(self.store.taken_bytes()?)
+    }
 }
 
 pub(super) fn flushed(view: &MeshView) -> Result<u64, Error> {

@@ -55,6 +55,9 @@ impl Mesh {
         let deadline = t.now.at.after(self.params.timeout);
         let ask = self.begin(t, Operation::Adopt(Box::new(adopting)), deadline);
         for node in route.everyone() {
+            if node == self.me && !self.has_room_to_absorb(t, &key, record, bytes.len()) {
+                continue;
+            }
             if node == self.me {
                 let (outcome, seq) = self.absorb(t, &key, shard, record, Why::Repair);
                 self.after(t, seq, Then::Stored(ask, outcome));

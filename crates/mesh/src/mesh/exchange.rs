@@ -393,10 +393,19 @@ impl Mesh {
         exchanging.at_end = answer.upto.is_none() && exchanging.page_upto.is_none();
         exchanging.cursor = answer.upto.or(exchanging.page_upto.take());
         exchanging.records += answer.records.len() + answer.wanted.len();
+        let mut room = true;
         for (key, bytes) in answer.records {
+            let len = bytes.len();
             if let Some(record) = Record::decode(bytes).filter(|_| self.shard_of(&key) == Some(shard)) {
-                self.absorb(t, &key, shard, &record, Why::Repair);
+                match self.has_room_to_absorb(t, &key, &record, len) {
+                    true => drop(self.absorb(t, &key, shard, &record, Why::Repair)),
+                    false => room = false,
+                }
             }
+        }
+        if !room {
+            // Nobody may take it for granted that this node has what the other has.
+            return self.expire(t, ask);
         }
         answer.purged.iter().for_each(|key| self.forget(t, key, shard, &their_marks));
         let mut outstanding = 0;
@@ -452,7 +461,11 @@ impl Mesh {
         } else {
             self.settle(shard, &their_known, &their_marks);
             let is_awaited = self.is_awaited(shard);
-            self.exchanges.sources.entry(shard).or_default().insert(peer);
+            // One that has lost its disk vouches for nothing: what it had acknowledged before is not what it gave.
+            let vouches = their_known.first().is_some_and(|(_, upto)| *upto > Stamp::ZERO);
+            if vouches || planted(Mutant::LostDiskCounted) {
+                self.exchanges.sources.entry(shard).or_default().insert(peer);
+            }
             self.report_filled(t, shard);
             if is_awaited || walked {
                 self.begin_exchanges(t);

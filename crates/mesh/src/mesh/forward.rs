@@ -21,7 +21,14 @@ pub(super) struct Forwarding {
     write: Write,
     /// Who has it; nobody while it waits to be passed on again.
     to: Option<NodeId>,
-    tried: Vec<NodeId>,
+    tried: Tried,
+}
+
+/// Who could not take a write, and whether one of them could not because its disk is full.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tried {
+    pub nodes: Vec<NodeId>,
+    pub full: bool,
 }
 
 impl Mesh {
@@ -30,18 +37,23 @@ impl Mesh {
         t: &mut Turn<'_>,
         client: Client,
         write: Write,
-        tried: Vec<NodeId>,
+        tried: Tried,
         deadline: Instant,
     ) {
         // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
-        if let Client::Peer(node, ask) = client {
-            return self.send(t, node, Frame::Declined { ask });
+        match client {
+            Client::Peer(..) if tried.full => return self.reply(t, client, Reply::Refused(Code::NoSpace)),
+            Client::Peer(node, ask) => return self.send(t, node, Frame::Declined { ask }),
+            _ => {}
         }
         let copies = self.topology.copies(write.key.space()).unwrap_or(0);
         let mut list = self.route(write.key.partition(), copies).read.clone();
-        list.retain(|node| *node != self.me && !tried.contains(node));
+        list.retain(|node| *node != self.me && !tried.nodes.contains(node));
         self.peers.order(&mut list);
         let to = list.first().copied();
+        if to.is_none() && tried.full {
+            return self.reply(t, client, Reply::Refused(Code::NoSpace));
+        }
         let forwarding = Forwarding { client, write: write.clone(), to, tried };
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         match to {
@@ -91,6 +103,9 @@ impl Mesh {
             self.operations.get(&ask).map(|pending| &pending.operation),
             Some(Operation::Forward(forwarding)) if forwarding.to == Some(from)
         );
+        if expected && reply == Reply::Refused(Code::NoSpace) {
+            return self.pass_over(t, from, ask, true);
+        }
         if let Some(Operation::Forward(forwarding)) =
             expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
         {
@@ -98,11 +113,16 @@ impl Mesh {
         }
     }
 
-    /// It was not begun there, so another may be asked.
     pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        self.pass_over(t, from, ask, false);
+    }
+
+    /// It was not begun there, so another may be asked.
+    fn pass_over(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, full: bool) {
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Forward(mut forwarding) = pending.operation else { return };
-        forwarding.tried.push(from);
+        forwarding.tried.nodes.push(from);
+        forwarding.tried.full |= full;
         self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
     }
 

@@ -8,13 +8,16 @@ use crate::key::Key;
 use crate::record::Record;
 use crate::rows;
 use crate::topology::Topology;
-use base::NodeId;
 use base::limits::MESH_HINTS_MAX;
+use base::{Instant, NodeId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Hints that are replayed to one replica at a time.
 const WINDOW: usize = 64;
+/// A replica that did not take a hint is given the next after so long: it may be without room for hours.
+const RESUME_AFTER: Duration = Duration::from_millis(500);
 
 /// A hint that is being replayed.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ struct Target {
     waiting: bool,
     added: usize,
     in_flight: usize,
+    /// It could not take what it was given; it is given more then.
+    resume_at: Instant,
 }
 
 impl Hints {
@@ -77,11 +82,14 @@ impl Mesh {
         key: Key,
         record: Bytes,
     ) {
-        let hints = self.hints.targets.entry(target).or_default();
-        let known = self.topology.member(target).is_some() && hints.added < MESH_HINTS_MAX;
-        let Some(record) = Record::decode(record).filter(|_| known) else {
+        let added = self.hints.targets.entry(target).or_default().added;
+        let known = self.topology.member(target).is_some() && added < MESH_HINTS_MAX;
+        let bytes = record.len();
+        let record = Record::decode(record).filter(|record| known && self.may_take(t, record, bytes, 0));
+        let Some(record) = record else {
             return self.send(t, from, Frame::Declined { ask });
         };
+        let hints = self.hints.targets.entry(target).or_default();
         hints.added += 1;
         hints.waiting = true;
         let row = rows::hint(target, &key);
@@ -95,7 +103,8 @@ impl Mesh {
     /// Replays to whoever seems to be there again.
     pub(super) fn step_hints(&mut self, t: &mut Turn<'_>) {
         let ready = |(node, target): (&NodeId, &Target)| {
-            (target.waiting && target.in_flight == 0 && !self.peers.is_down(*node)).then_some(*node)
+            let due = target.waiting && target.in_flight == 0 && target.resume_at <= t.now.at;
+            (due && !self.peers.is_down(*node)).then_some(*node)
         };
         for target in self.hints.targets.iter().filter_map(ready).collect::<Vec<_>>() {
             self.replay(t, target);
@@ -147,6 +156,8 @@ impl Mesh {
     pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hinting: Hinting) {
         self.peers.silent(hinting.target, t.now.at);
         self.landed(hinting.target);
+        let hints = self.hints.targets.entry(hinting.target).or_default();
+        hints.resume_at = t.now.at.after(RESUME_AFTER);
     }
 
     fn landed(&mut self, target: NodeId) {

@@ -154,6 +154,9 @@ impl Mesh {
 
     pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
+        if reading.merged.is_some() {
+            return self.repair_another(t, ask);
+        }
         reading.asked.retain(|node| *node != from);
         reading.declined.push(from);
         if reading.rest.is_empty() {
@@ -236,7 +239,12 @@ impl Mesh {
         let sides = std::mem::take(&mut reading.sides);
         let Some(merged) = reading.merged.clone().flatten() else { return };
         let Some(shard) = self.shard_of(&key) else { return };
+        let record = merged.encode();
         for node in behind {
+            if node == self.me && !self.has_room_to_absorb(t, &key, &merged, record.len()) {
+                self.repair_another(t, ask);
+                continue;
+            }
             for side in &sides {
                 // A replica that meets both sides itself can tell the loser's origin that it was beaten.
                 if node == self.me {
@@ -250,11 +258,22 @@ impl Mesh {
                 let (outcome, seq) = self.absorb(t, &key, shard, &merged, Why::Repair);
                 self.after(t, seq, Then::Stored(ask, outcome));
             } else {
-                let record = merged.encode();
-                self.send(t, node, Frame::Store { ask, key: key.clone(), record, why: Why::Repair });
+                let (key, record) = (key.clone(), record.clone());
+                self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
             }
         }
         self.settle_read(t, ask);
+    }
+
+    /// One that was to be brought up to date cannot be. What is shown is shown when enough have it, whoever they are:
+    /// one that was not asked takes its place.
+    fn repair_another(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let me = self.me;
+        let Some(reading) = self.reading(ask) else { return };
+        let Some(node) = reading.rest.pop_if(|node| *node != me) else { return };
+        let Some(merged) = reading.merged.as_ref().and_then(Option::as_deref) else { return };
+        let (key, record) = (reading.key.clone(), merged.encode());
+        self.send(t, node, Frame::Store { ask, key, record, why: Why::Repair });
     }
 
     pub(super) fn read_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {

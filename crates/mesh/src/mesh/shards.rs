@@ -27,7 +27,12 @@ pub(super) struct Shards {
     states: BTreeMap<Shard, State>,
     /// How far the trees are built; none when they are.
     building: Option<Cursor>,
+    /// Of the rows of all records that the trees hold.
+    stored_bytes: u64,
 }
+
+/// A record's rows: it lies under its key, and is found by what it is and by when it was written.
+const ROWS_OF_RECORD: usize = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -52,7 +57,7 @@ struct Cursor {
 impl Shards {
     pub fn load(topology: &Topology, overlay: &Overlay, rows: &dyn Rows) -> Shards {
         let building = Some(Cursor { partition: Partition(0), row: None });
-        let mut shards = Shards { states: BTreeMap::new(), building };
+        let mut shards = Shards { states: BTreeMap::new(), building, stored_bytes: 0 };
         for copies in topology.copies_in_use() {
             for partition in Partition::all() {
                 let row = overlay.get(rows, &rows::mark(partition, copies)).0;
@@ -123,7 +128,14 @@ impl Shards {
         if counted {
             let tree = &mut self.state(shard).tree;
             old.into_iter().chain(new).for_each(|record| tree.toggle(key, digest(key, record)));
+            let bytes = |record: Option<&Bytes>| record.map_or(0, |record| bytes_of_rows(key, record));
+            self.stored_bytes = (self.stored_bytes + bytes(new)).saturating_sub(bytes(old));
         }
+    }
+
+    /// What the rows of all records come to; none before they were counted.
+    pub fn stored_bytes(&self) -> Option<u64> {
+        self.are_built().then_some(self.stored_bytes)
     }
 }
 
@@ -150,6 +162,7 @@ impl Mesh {
             let key = rows::record_key(row).expect("a row that we wrote can be read");
             if let Some(copies) = topology.copies(key.space()) {
                 shards.state(Shard { partition, copies }).tree.toggle(&key, digest(&key, value));
+                shards.stored_bytes += bytes_of_rows(&key, value);
             }
             last = Some(Bytes::copy_from_slice(row));
             *left = left.saturating_sub(1);
@@ -172,4 +185,8 @@ impl Mesh {
         }
         known
     }
+}
+
+fn bytes_of_rows(key: &Key, record: &Bytes) -> u64 {
+    (record.len() + ROWS_OF_RECORD * key.bytes().len()) as u64
 }

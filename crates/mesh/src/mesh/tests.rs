@@ -1,3 +1,4 @@
+mod full;
 mod guests;
 mod promises;
 mod reading;
@@ -376,7 +377,7 @@ fn storms(seeds: std::ops::RangeInclusive<u64>) -> (Vec<String>, usize) {
 fn storms_lose_nothing_and_end_in_agreement() {
     let (wrong, acked) = storms(1..=8);
     assert!(wrong.is_empty(), "{wrong:#?}");
-    assert!(acked > 900, "{acked} writes were acknowledged");
+    assert!(acked > 700, "{acked} writes were acknowledged");
 }
 
 /// A few, or as many as `MESH_TEMPESTS` says.
@@ -402,8 +403,9 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 12] = [
+const SCENES: [(&str, Scene, Mutant); 13] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
+    ("a move meets a lost disk", scenes::a_move_meets_a_lost_disk, Mutant::LostDiskCounted),
     ("readers of the old list", scenes::readers_of_the_old_list, Mutant::EpochSkipped),
     ("a disk is lost in a power cut", scenes::a_disk_is_lost_in_a_power_cut, Mutant::StoredBeforePersist),
     ("a count is forgotten", scenes::a_count_is_forgotten, Mutant::MergeableSentEarly),

@@ -9,6 +9,7 @@ use crate::moves::Report;
 use crate::overlay::{Flush, Seq};
 use crate::regions::Regions;
 use crate::request::{Reply, Request};
+use crate::room::Room;
 use crate::rows::Row;
 use crate::topology::Topology;
 use base::{Instant, NodeId, Token};
@@ -31,6 +32,8 @@ pub struct Params {
     /// How long replicas are waited for when the request does not say.
     pub timeout: Duration,
     pub flush_every: Duration,
+    /// What is to stay free of the disk.
+    pub low_bytes: u64,
     /// How often each pair of replicas compares what it holds.
     pub round_every: Duration,
 }
@@ -56,6 +59,8 @@ pub enum Input {
     },
     Persisted(Seq),
     Flushed(u64),
+    /// The disk was measured, in this moment; a flush only after it, if both are told.
+    Room(Room),
     /// What was agreed on, or what a peer has handed over.
     Topology(Topology),
     /// A guest is the node that the others count on from now on, with or without what an earlier life had.
@@ -115,6 +120,9 @@ pub enum Note {
         records: usize,
     },
     Purged(usize),
+    /// Something was refused because the disk has no room for it, and that there is room again.
+    NoRoom,
+    RoomAgain,
     /// A node that was not in step serves.
     Awake,
     /// A node of another region has the id of one of this region; it is not listened to.

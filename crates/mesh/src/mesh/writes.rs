@@ -3,6 +3,7 @@
 //! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
 //! time get hints. A node that is no replica passes the write on to one (`forward.rs`).
 
+use super::forward::Tried;
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
@@ -102,7 +103,11 @@ impl Mesh {
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
         if !route.read.contains(&self.me) || !self.is_serving() || self.dots.is_dry() {
-            return self.pass_on(t, client, write, Vec::new(), deadline);
+            return self.pass_on(t, client, write, Tried::default(), deadline);
+        }
+        if !self.may_begin(t, &write) {
+            let tried = Tried { nodes: Vec::new(), full: true };
+            return self.pass_on(t, client, write, tried, deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
         let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };

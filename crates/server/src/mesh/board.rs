@@ -17,6 +17,7 @@ pub(crate) struct Board {
     lag_ms: AtomicU64,
     log_bytes: AtomicU64,
     store_bytes: AtomicU64,
+    taken_bytes: AtomicU64,
     waiting: AtomicUsize,
     waiting_bytes: AtomicUsize,
 }
@@ -35,6 +36,7 @@ impl Board {
             lag_ms: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             store_bytes: AtomicU64::new(0),
+            taken_bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
             waiting_bytes: AtomicUsize::new(0),
         }
@@ -85,8 +87,14 @@ impl Board {
         self.log_bytes.store(bytes, Relaxed);
     }
 
-    pub fn set_store_bytes(&self, bytes: u64) {
+    pub fn set_store_bytes(&self, bytes: u64, taken_bytes: u64) {
         self.store_bytes.store(bytes, Relaxed);
+        self.taken_bytes.store(taken_bytes, Relaxed);
+    }
+
+    /// What the store's file takes of the disk.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Relaxed)
     }
 }
 

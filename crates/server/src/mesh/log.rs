@@ -1,6 +1,6 @@
 //! The mesh's log with what is to be written to it. Two threads write to it, never at once: the mesh's own while the
 //! disk is quick, because then waking another costs more than the sync, and otherwise this one, which may sleep in a
-//! slow disk. A write or sync that fails ends the process: what the disk holds is then unknown.
+//! slow or a full disk. A write or sync that fails ends the process: what the disk holds is then unknown.
 
 use crate::core::Core;
 use crate::fatal::fatal;
@@ -36,6 +36,12 @@ impl Log {
 
     pub fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    /// This can be written without asking the disk for more room, which may take time and on a full disk has to be waited
+    /// for.
+    pub fn fits(&self, persist: &Persist) -> bool {
+        self.log.fits(persist)
     }
 
     /// Makes these durable, in their order, and answers how far it is now; `None` if there were none.

@@ -19,6 +19,7 @@ use crate::seat::{Machine, Next};
 use base::{Code, Instant, NodeId, Token};
 use bytes::Bytes;
 use coord::Document;
+use disk::Disk;
 use engine::{LifeFile, MeshView, Standing};
 use mesh::frame::Envelope;
 use mesh::handler;
@@ -28,7 +29,7 @@ use mesh::request::{Reply, Request};
 use mesh::rows::{self, Row, Rows};
 use mesh::steward::Word;
 use mesh::tidings::Tidings;
-use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Topology};
+use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Room, Topology};
 use script::Scripts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -105,6 +106,8 @@ pub(crate) struct Settings {
     pub regions: Regions,
     pub timeout: Duration,
     pub flush_every: Duration,
+    /// What is to stay free of the disk.
+    pub low_bytes: u64,
     pub round_every: Duration,
     pub drift_max: Duration,
 }
@@ -134,6 +137,7 @@ pub(crate) struct Loop {
     is_guest: bool,
     life: LifeFile,
     view: Arc<MeshView>,
+    disk: Arc<dyn Disk>,
     log: Arc<Mutex<Log>>,
     /// The last batch that the log's thread was given, until it is heard to be durable.
     handed_over: Option<Seq>,
@@ -167,7 +171,7 @@ impl Loop {
         settings: Settings,
         files: engine::MeshFiles,
     ) -> (Loop, Arc<Mutex<Log>>, engine::MeshStore) {
-        let engine::MeshFiles { log, store, replayed, life, .. } = files;
+        let engine::MeshFiles { log, store, replayed, life, disk, .. } = files;
         let view = store.view();
         let kept = kept_topology(&replayed, &view);
         let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
@@ -181,6 +185,7 @@ impl Loop {
             is_guest: false,
             life,
             view,
+            disk,
             log: log.clone(),
             handed_over: None,
             callers: BTreeMap::new(),
@@ -274,6 +279,7 @@ impl Loop {
             }
             Mail::Flushed { number, view } => {
                 self.view = view;
+                self.look_at_disk(now);
                 self.step(now, Input::Flushed(number));
             }
         }
@@ -305,6 +311,7 @@ impl Loop {
         if !has_begun {
             self.follow_documents(now);
         }
+        self.look_at_disk(now);
         self.step(now, Input::Tick);
         self.decider.tick(now.at, &self.peers);
         self.keeper.tick(now.at, &self.peers);
@@ -312,6 +319,14 @@ impl Loop {
             self.show_at = now.at.after(SHOW_EVERY);
             self.show();
         }
+    }
+
+    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
+    fn look_at_disk(&mut self, now: Now) {
+        let free = self.disk.free_bytes();
+        let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
+        let taken_bytes = self.core.mesh.board.taken_bytes();
+        self.step(now, Input::Room(Room { free_bytes, taken_bytes }));
     }
 
     /// There may be a topology that is newer than what the machine has.
@@ -387,6 +402,7 @@ impl Loop {
             drift_max: settings.drift_max,
             timeout: settings.timeout,
             flush_every: settings.flush_every,
+            low_bytes: settings.low_bytes,
             round_every: settings.round_every,
         };
         tracing::info!(
@@ -462,6 +478,7 @@ impl Loop {
         if self.handed_over.is_none()
             && let Ok(mut log) = self.log.try_lock()
             && log.is_quick()
+            && log.fits(&persist)
         {
             return log.write(&[persist]);
         }
@@ -492,6 +509,10 @@ impl Loop {
             Note::Damaged { from } => {
                 tracing::warn!(node = from.0, "what another region sent was damaged on the way");
             }
+            Note::NoRoom => {
+                tracing::error!("the disk has no room: the mesh takes in nothing but deletes until it has");
+            }
+            Note::RoomAgain => tracing::info!("the disk has room again: the mesh takes in everything"),
             Note::Awake => tracing::info!("the mesh has heard enough of the others to know where it stands"),
         }
     }

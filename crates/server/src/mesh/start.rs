@@ -4,6 +4,7 @@ use crate::config::{self, Config};
 use crate::core::Core;
 use crate::error::Error;
 use crate::mesh::node::Settings;
+use crate::server::reserve_bytes;
 use base::checksum::hash64;
 use base::limits::MESH_SEGMENT_BYTES;
 use disk::RealDisk;
@@ -20,6 +21,8 @@ pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
 /// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
 const FLUSH_INTERVALS: u32 = 20;
+/// What deletes and the upkeep of the mesh may need of the store's file while there is no room for more.
+const LOW_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The mesh has a directory of its own below the member's.
 pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
@@ -27,7 +30,7 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
     let trouble = |source| Error::DataDir { action: "open or create files", path: path.clone(), source };
     let disk = RealDisk::open(path.clone()).map_err(trouble)?;
     let params = MeshParams {
-        log_segment_bytes: (2 * config.wal_segment_bytes).min(MESH_SEGMENT_BYTES),
+        log_segment_bytes: segment_bytes(config),
         cache_bytes: CACHE_BYTES,
         fresh_incarnation: fresh_incarnation(),
     };
@@ -40,6 +43,16 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
         "opened the files of the mesh"
     );
     Ok(files)
+}
+
+fn segment_bytes(config: &Config) -> u64 {
+    (2 * config.wal_segment_bytes).min(MESH_SEGMENT_BYTES)
+}
+
+/// What the mesh leaves free: all that coord wants to be free, so that it is never the mesh that has coord refuse what
+/// grows; and for what the mesh takes in nevertheless, the next segment of its log and some for its store.
+fn low_bytes(config: &Config) -> u64 {
+    reserve_bytes(config) + segment_bytes(config) + LOW_FOR_STORE_BYTES
 }
 
 /// Names a life that has never been before: randomness of the process, and the time.
@@ -70,6 +83,7 @@ pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
         regions: founded(&region, &region_peers),
         timeout,
         flush_every: config.flush_interval * FLUSH_INTERVALS,
+        low_bytes: low_bytes(config),
         round_every,
         drift_max,
     }

@@ -17,14 +17,16 @@ pub(crate) fn run(core: &Core, mut store: MeshStore) {
             let start = Instant::now();
             store.flush(&flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
             core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
+            // Room that a flush has made or taken is seen before the flush is heard of.
+            show(core, &store);
             core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
             core.mesh.log.push(Order::Release(flush.upto));
-            show(core, &store);
         }
     }
 }
 
 fn show(core: &Core, store: &MeshStore) {
-    let bytes = store.file_bytes().unwrap_or_else(|error| fatal("measuring the store of the mesh", &error));
-    core.mesh.board.set_store_bytes(bytes);
+    let measured = store.file_bytes().and_then(|bytes| Ok((bytes, store.taken_bytes()?)));
+    let (bytes, taken) = measured.unwrap_or_else(|error| fatal("measuring the store of the mesh", &error));
+    core.mesh.board.set_store_bytes(bytes, taken);
 }

@@ -18,7 +18,7 @@ impl World {
         stage.cue_after(next, Cue::Fault);
         let nodes = stage.nodes();
         let node = *stage.rng.pick(&nodes);
-        match stage.rng.between(0, 16) {
+        match stage.rng.between(0, 17) {
             0 | 1 => stage.stop(node, false),
             2 | 3 => stage.stop(node, true),
             4 => stage.cut_power_soon(node),
@@ -30,7 +30,8 @@ impl World {
             11 => stage.worsen(LOSS_MAX_PER_MILLION),
             12 => self.set_clock(node),
             13 => stage.pause(node),
-            14 => self.realm().leader = node,
+            14 => stage.fill_disk(node),
+            15 => self.realm().leader = node,
             _ => self.change_the_ring(node),
         }
     }

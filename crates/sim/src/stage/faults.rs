@@ -44,6 +44,7 @@ impl Stage {
         let seed = self.rng.next_u64();
         let host = self.host(node);
         (host.disk, host.is_refilling, host.reported) = (SimDisk::new(seed), true, Epoch::default());
+        host.full = false;
         let away = self.rng.between(20 * MS, 1_500 * MS);
         self.after(away, Event::Start(node));
     }
@@ -69,6 +70,13 @@ impl Stage {
         self.sync_max = self.rng.between(MS, 60 * MS);
     }
 
+    /// A disk has no room any more, or has some again.
+    pub fn fill_disk(&mut self, node: NodeId) {
+        let host = self.host(node);
+        host.full = !host.full;
+        self.tally.full_disks += u64::from(self.hosts[&node].full);
+    }
+
     pub fn pause(&mut self, node: NodeId) {
         let host = self.host(node);
         host.paused = !host.paused;
@@ -86,7 +94,7 @@ impl Stage {
         for node in self.nodes() {
             let host = self.host(node);
             host.disk.cancel_faults();
-            host.doomed = false;
+            (host.doomed, host.full) = (false, false);
             host.paused = false;
             self.after(1, Event::Start(node));
         }

@@ -12,7 +12,7 @@ use mesh::overlay::Flush;
 use mesh::plan::Plan;
 use mesh::rows::{self, Row, Rows};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Epoch, Input, Mesh, Now, Output, Params, RegionId, Topology};
+use mesh::{Actor, Epoch, Input, Mesh, Now, Output, Params, RegionId, Room, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub const ROUND: Duration = Duration::from_millis(1_000);
 pub const DRIFT_MAX: Duration = Duration::from_millis(500);
 const CACHE_BYTES: usize = 1024 * 1024;
 const SEGMENT_BYTES: u64 = 64 * 1024;
+const LOW_BYTES: u64 = 1024 * 1024;
+const PLENTY_BYTES: u64 = 1 << 40;
 
 pub struct Host {
     pub node: NodeId,
@@ -39,6 +41,8 @@ pub struct Host {
     pub is_refilling: bool,
     /// The power goes with one of the first things that its next process does to the disk.
     pub doomed: bool,
+    /// Its disk has no room for more.
+    pub full: bool,
     /// The newest topology that it has said to follow, on this disk.
     pub reported: Epoch,
 }
@@ -77,6 +81,7 @@ impl Host {
             was_ahead: false,
             is_refilling: false,
             doomed: false,
+            full: false,
             reported: Epoch::default(),
         }
     }
@@ -84,6 +89,11 @@ impl Host {
     /// The machine, if the process runs and has begun.
     pub fn machine(&self) -> Option<&Mesh> {
         self.process.as_ref().and_then(|process| process.machine.as_ref())
+    }
+
+    /// What a look at the disk finds.
+    pub fn room(&self) -> Room {
+        Room { free_bytes: if self.full { 0 } else { PLENTY_BYTES }, taken_bytes: 0 }
     }
 
     pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {
@@ -178,6 +188,7 @@ impl Process {
             drift_max: DRIFT_MAX,
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
+            low_bytes: LOW_BYTES,
             round_every: ROUND,
         };
         self.machine = Some(Mesh::new(params, topology, &*self.store.view(), replayed));

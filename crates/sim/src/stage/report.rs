@@ -15,6 +15,7 @@ pub struct Tally {
     pub moves: u64,
     pub splits: u64,
     pub disk_troubles: u64,
+    pub full_disks: u64,
     /// Losers that were noted, and regions that went for good; of worlds with several regions.
     pub conflicts: u64,
     pub evictions: u64,
@@ -37,6 +38,7 @@ impl Tally {
         self.moves += other.moves;
         self.splits += other.splits;
         self.disk_troubles += other.disk_troubles;
+        self.full_disks += other.full_disks;
         self.conflicts += other.conflicts;
         self.evictions += other.evictions;
     }

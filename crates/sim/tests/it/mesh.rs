@@ -16,7 +16,7 @@ fn storms_over_real_files_lose_nothing_and_end_in_agreement() {
     let tally = summary.tally;
     assert!(tally.acknowledged > 20_000 && tally.read > 15_000, "{tally:?}");
     assert!(tally.crashes > 100 && tally.wipes > 8 && tally.moves > 16 && tally.splits > 20, "{tally:?}");
-    assert!(tally.disk_troubles > 10, "{tally:?}");
+    assert!(tally.disk_troubles > 10 && tally.full_disks > 10, "{tally:?}");
 }
 
 #[test]

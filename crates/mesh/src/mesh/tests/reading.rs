@@ -40,7 +40,9 @@ fn replicas_that_agree_are_told_nothing() {
         for r in [1, 2, 3] {
             let ask = |name: &str| Request::Read { key: key(name), r: Some(r) };
             assert_eq!(value(&world.call(node, ask("k"))).as_deref(), Some("v"));
-            let Reply::Found(Some(gone)) = world.call(node, ask("gone")) else { panic!("a delete is a record") };
+            let Reply::Found(Some(gone)) = world.call(node, ask("gone")) else {
+                panic!("a delete is a record")
+            };
             assert!(gone.is_tombstone());
             assert_eq!(world.call(node, ask("absent")), Reply::Found(None));
         }

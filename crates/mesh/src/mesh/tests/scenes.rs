@@ -79,6 +79,38 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
     }
 }
 
+/// Two have acknowledged a write; one of them is away, the other has lost its disk, and a new node takes over. What it can
+/// take from those who are left is not everything.
+pub fn a_move_meets_a_lost_disk(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.add(NodeId(4));
+    let joining = world.topology.begin(Epoch(2), &[member(4)], &[]).unwrap();
+    let placement = joining.placement();
+    let leaves = |name: &str, node: u64| !placement.next.of(key(name).partition(), 3).contains(&NodeId(node));
+    let name = (0..).map(|n| format!("k{n}")).find(|name| leaves(name, 1)).unwrap();
+    world.isolate(NodeId(3));
+    world.call(1, Request::Write(put(&name, "v")));
+    world.crash(NodeId(1));
+    world.wipe(NodeId(2));
+    world.cut.clear();
+    world.start(NodeId(2));
+    world.publish(joining);
+    for _ in 0..60 {
+        world.advance_move();
+        world.run(SECOND / 4);
+    }
+    match world.call(4, read(&name)) {
+        Reply::Found(found) if found.is_none() => return Some("it is gone".into()),
+        _ => world.start(NodeId(1)),
+    }
+    for _ in 0..60 {
+        world.advance_move();
+        world.run(SECOND / 4);
+    }
+    let moved = (world.topology.is_moving()).then(|| "the move does not end".to_owned());
+    moved.or_else(|| expect(&mut world, 4, &name, Some("v")))
+}
+
 /// Two have acknowledged; one of them loses its disk, the others what they had not synced.
 pub fn a_disk_is_lost_in_a_power_cut(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);

@@ -221,6 +221,7 @@ impl World {
             drift_max: Duration::from_millis(500),
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
+            low_bytes: 1_000_000,
             round_every: self.round_every,
         };
         let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();

@@ -1,0 +1,95 @@
+//! A disk that the data API fills to the brim: what grows is refused before the disk is full, however many ask at once;
+//! reads and deletes go on, and when something was deleted everything is taken in again.
+
+use crate::process::{Member, PATIENCE, until};
+use crate::rest::Rest;
+use crate::space::on_small_disk;
+use std::time::{Duration, Instant};
+
+const CLIENTS: usize = 16;
+const VALUE_BYTES: usize = 64 * 1024;
+/// Refusals in a row after which a client takes the disk for full. One may be of a moment only.
+const REFUSED_IN_A_ROW: usize = 20;
+
+fn target(client: usize, n: usize) -> String {
+    format!("/v1/data/key-{client}-{n}")
+}
+
+fn put(rest: Rest, target: &str, bytes: usize) -> u16 {
+    let answer =
+        rest.call("PUT", target, &[("content-type", "application/octet-stream")], &vec![b'x'; bytes]);
+    assert!(matches!(answer.status, 200 | 507), "{}", String::from_utf8_lossy(&answer.bytes));
+    if answer.status == 507 {
+        assert_eq!(answer.json()["error"], "no_space");
+        assert!(answer.header("retry-after").is_some());
+    }
+    answer.status
+}
+
+/// Many clients write values of their own until they are refused; how many each could write.
+fn fill(rest: Rest) -> Vec<usize> {
+    let fill_one = |client: usize| {
+        let (mut n, mut refused) = (0, 0);
+        while refused < REFUSED_IN_A_ROW {
+            match put(rest, &target(client, n), VALUE_BYTES) {
+                200 => (n, refused) = (n + 1, 0),
+                _ => {
+                    refused += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+        n
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(move || fill_one(client))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    })
+}
+
+/// Everything that was acknowledged is there.
+fn read_all(rest: Rest, written: &[usize]) {
+    for (client, n) in written.iter().enumerate() {
+        for n in 0..*n {
+            let answer = rest.get(&target(client, n));
+            assert_eq!((answer.status, answer.bytes.len()), (200, VALUE_BYTES), "{client} {n}");
+        }
+    }
+}
+
+fn delete_all(rest: Rest, written: &[usize]) {
+    for (client, n) in written.iter().enumerate() {
+        (0..*n).for_each(|n| assert_eq!(rest.delete(&target(client, n)).status, 200));
+    }
+}
+
+#[test]
+fn a_crowd_fills_a_disk_by_the_data_api_and_it_heals_after_deletes() {
+    let Some((plan, _disk)) = on_small_disk() else { return };
+    let mut member = plan.start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    let coord_is_well = |member: &Member| member.http("GET", "/health").status == 200;
+    for round in 0..2 {
+        let written = fill(rest);
+        let fitted: usize = written.iter().sum();
+        println!("round {round}: {fitted} values of 64 KiB fitted");
+        assert!(fitted > 50, "only {fitted} values fitted");
+        assert!(coord_is_well(&member), "the mesh leaves what coord needs");
+        read_all(rest, &written);
+        let begun = Instant::now();
+        delete_all(rest, &written);
+        until("there is room again", || (put(rest, "/v1/data/more", VALUE_BYTES) == 200).then_some(()));
+        println!("round {round}: room again after {:?}", begun.elapsed());
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert!(member.is_running());
+    let log = plan.log();
+    assert!(log.contains("the disk has no room") && log.contains("the disk has room again"), "{log}");
+    member.kill();
+    let member = plan.start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    assert_eq!(rest.get("/v1/data/more").bytes.len(), VALUE_BYTES);
+    assert_eq!(rest.get(&target(0, 0)).status, 410);
+}

@@ -1,0 +1,83 @@
+//! Nodes whose disks have no room.
+
+use super::scenes::delete;
+use super::*;
+use crate::ring::Partition;
+use crate::room::Room;
+
+const PLENTY: u64 = 1 << 40;
+const FULL: Reply = Reply::Refused(Code::NoSpace);
+
+fn set_free(world: &mut World, node: u64, free_bytes: u64) {
+    world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0 }));
+}
+
+fn n_kept(world: &World, node: u64) -> usize {
+    Partition::all().map(|one| world.records(NodeId(node), one).len()).sum()
+}
+
+#[test]
+fn a_node_without_room_refuses_what_grows_and_takes_deletes() {
+    let mut world = awake(61, 1);
+    world.call(1, Request::Write(put("k", "old")));
+    world.call(1, Request::Write(write("set", Kind::Set, Op::Insert(Bytes::from_static(b"x")))));
+    set_free(&mut world, 1, 0);
+    assert_eq!(world.call(1, Request::Write(put("k", "new"))), FULL);
+    assert_eq!(world.call(1, Request::Write(put("other", "new"))), FULL);
+    assert_eq!(world.call(1, Request::Write(write("c", Kind::Counter, Op::Add(1)))), FULL);
+    assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("old"));
+    assert!(matches!(world.call(1, delete("k")), Reply::Written(_)));
+    let remove = write("set", Kind::Set, Op::Remove(Bytes::from_static(b"x")));
+    assert!(matches!(world.call(1, Request::Write(remove)), Reply::Written(_)));
+    assert!(world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
+    set_free(&mut world, 1, PLENTY);
+    assert!(!world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
+    assert_eq!(value(&world.call(1, Request::Write(put("k", "new")))).as_deref(), Some("new"));
+}
+
+#[test]
+fn what_comes_between_two_looks_at_the_disk_is_bounded() {
+    let mut world = awake(62, 1);
+    // Beside what is to stay free, there is room for two in the log and, twice, in the store.
+    set_free(&mut world, 1, 1_000_000 + 2 * 3 * 105_000);
+    let value = "x".repeat(100_000);
+    let tokens: Vec<_> =
+        (0..20).map(|n| world.ask(NodeId(1), Request::Write(put(&format!("k{n}"), &value)))).collect();
+    world.run(SECOND);
+    let refused = tokens.iter().filter(|token| world.replies[token] == FULL).count();
+    assert_eq!(refused, 18);
+}
+
+#[test]
+fn one_of_three_without_room_is_not_missed_and_catches_up() {
+    let mut world = awake(63, 3);
+    let name = |n: usize| format!("k{n}");
+    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&name(n), "old")))));
+    world.run(SECOND);
+    set_free(&mut world, 3, 0);
+    for n in 0..60 {
+        let node = n as u64 % 3 + 1;
+        assert_eq!(value(&world.call(node, Request::Write(put(&name(n), "new")))).as_deref(), Some("new"));
+    }
+    assert!(matches!(world.call(3, delete("k7")), Reply::Written(_)));
+    for n in 0..60 {
+        let shown = value(&world.call(3, read(&name(n))));
+        assert_eq!(shown.as_deref(), (n != 7).then_some("new"), "{n}, by whoever has it");
+    }
+    world.run(5 * SECOND);
+    assert!(n_kept(&world, 3) <= 30, "it has taken in nothing, by any way");
+    set_free(&mut world, 3, PLENTY);
+    world.run(5 * SECOND);
+    assert_eq!((world.differences().len(), world.leftovers(3)), (0, 0));
+}
+
+#[test]
+fn when_nobody_has_room_that_is_said_at_once() {
+    let mut world = awake(64, 5);
+    (1..=5).for_each(|node| set_free(&mut world, node, 0));
+    for n in 0..20 {
+        let before = world.now;
+        assert_eq!(world.call(n % 5 + 1, Request::Write(put(&format!("k{n}"), "v"))), FULL);
+        assert!(world.now - before < 100 * MS, "{} ms", (world.now - before) / MS);
+    }
+}

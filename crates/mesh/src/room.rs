@@ -1,0 +1,47 @@
+//! Room on the disk of a node, as it was measured: what is free, and what the store's file takes, part of which it can
+//! use again. Whether so much more may be taken in comes out. What was taken in and is not in the store yet counts as if
+//! none of it were on the disk, so nothing can be taken in between two measurements that there is no room for.
+
+/// Rows are written once to the log, and take about twice their size in the store's file.
+const LOG_AND_STORE: u64 = 3;
+const STORE: u64 = 2;
+/// Of what is free inside the store's file, this part is counted on: the rest lies in pieces, or waits for readers.
+const REUSED_PART: u64 = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub free_bytes: u64,
+    /// What the store's file takes of the disk.
+    pub taken_bytes: u64,
+}
+
+impl Room {
+    /// Whether so much may be under way to log and store with `low_bytes` left free, when the store holds rows of so many
+    /// bytes.
+    pub fn holds(&self, under_way_bytes: u64, stored_bytes: u64, low_bytes: u64) -> bool {
+        let reusable = self.taken_bytes.saturating_sub(stored_bytes.saturating_mul(STORE)) / REUSED_PART;
+        let needed = under_way_bytes.saturating_mul(LOG_AND_STORE).saturating_add(low_bytes);
+        self.free_bytes.saturating_add(reusable) >= needed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_under_way_counts_for_the_log_and_for_the_store() {
+        let room = Room { free_bytes: 400, taken_bytes: 0 };
+        assert!(room.holds(100, 0, 100));
+        assert!(!room.holds(101, 0, 100));
+        assert!(!room.holds(u64::MAX, 0, 100));
+    }
+
+    #[test]
+    fn what_was_removed_from_the_store_makes_room_in_its_file() {
+        let room = Room { free_bytes: 100, taken_bytes: 1_000 };
+        assert!(!room.holds(10, 500, 100), "the file is full");
+        assert!(room.holds(10, 400, 100));
+        assert!(!room.holds(10, u64::MAX, 100));
+    }
+}
