@@ -291,6 +291,7 @@ impl Mutant {
         Mutant::HomePromiseForgotten,
         Mutant::HomeUnconfirmed,
         Mutant::LostDiskCounted,
+        Mutant::RoomIgnored,
     ];
 
     /// Those of the mesh that show only over real files.

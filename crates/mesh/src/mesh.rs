@@ -265,9 +265,10 @@ impl Mesh {
             self.seq = self.next_seq();
             out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
         }
-        if std::mem::take(&mut self.flush_due) && self.overlay.bytes() > 0 && !self.overlay.is_flushing() {
+        let worth_while = self.overlay.bytes() > 0 || self.is_settling();
+        if std::mem::take(&mut self.flush_due) && worth_while && !self.overlay.is_flushing() {
             out.flush = Some(self.overlay.freeze(self.seq));
-            self.rooming.flushing_bytes = std::mem::take(&mut self.unflushed_bytes);
+            self.note_flush();
         }
     }
 

@@ -10,7 +10,10 @@ use crate::room::Room;
 use base::mutant::{Mutant, planted};
 
 /// What a node that had no room must have room for before it says that all is well.
-const AGAIN_BYTES: u64 = 64 * 1024;
+const AGAIN_BYTES: u64 = 1024 * 1024;
+
+/// Pages that a flush has given up are used again by a later one, when nobody reads them any more.
+const FLUSHES_UNTIL_REUSED: usize = 3;
 
 #[derive(Debug, Default)]
 pub(super) struct Rooming {
@@ -18,6 +21,8 @@ pub(super) struct Rooming {
     room: Option<Room>,
     /// Bytes of rows in the flush that is under way.
     pub flushing_bytes: u64,
+    /// What the records came to when the last flushes were cut, the newest last.
+    stored_bytes: [u64; FLUSHES_UNTIL_REUSED],
     /// Something was refused, and there was no room since.
     full: bool,
 }
@@ -36,15 +41,35 @@ impl Mesh {
         self.rooming.full
     }
 
+    /// A flush is cut, of all that has gathered.
+    pub(super) fn note_flush(&mut self) {
+        self.rooming.flushing_bytes = std::mem::take(&mut self.unflushed_bytes);
+        self.rooming.stored_bytes.rotate_left(1);
+        self.rooming.stored_bytes[FLUSHES_UNTIL_REUSED - 1] = self.stored_bytes();
+    }
+
+    /// Until all rows were counted the store's file counts as full.
+    fn stored_bytes(&self) -> u64 {
+        self.shards.stored_bytes().unwrap_or(u64::MAX)
+    }
+
+    /// What the records need of the store's file, with those that are gone and still lie there.
+    fn needed_bytes(&self) -> u64 {
+        self.rooming.stored_bytes.into_iter().fold(self.stored_bytes(), u64::max)
+    }
+
+    /// Flushes make room by themselves, although there may be nothing to flush.
+    pub(super) fn is_settling(&self) -> bool {
+        self.rooming.full && self.needed_bytes() > self.stored_bytes()
+    }
+
     fn has_room_for(&self, bytes: u64) -> bool {
         let under_way = self.unflushed_bytes + self.rooming.flushing_bytes;
         self.has_room_beside(under_way.saturating_add(bytes))
     }
 
     fn has_room_beside(&self, under_way_bytes: u64) -> bool {
-        // Until all rows were counted the store's file counts as full.
-        let stored = self.shards.stored_bytes().unwrap_or(u64::MAX);
-        let holds = |room: &Room| room.holds(under_way_bytes, stored, self.params.low_bytes);
+        let holds = |room: &Room| room.holds(under_way_bytes, self.needed_bytes(), self.params.low_bytes);
         self.rooming.room.as_ref().is_none_or(holds)
     }
 
@@ -69,12 +94,12 @@ impl Mesh {
             return true;
         }
         if self.has_room_beside(bytes as u64) {
-            // Only what waits for the store is in the way.
+            // Only what waits for the store is in the way: it is a matter of a moment.
             self.flush_due = true;
-        }
-        if !std::mem::replace(&mut self.rooming.full, true) {
+        } else if !std::mem::replace(&mut self.rooming.full, true) {
             t.out.notes.push(Note::NoRoom);
         }
+        self.flush_due |= self.is_settling();
         false
     }
 }

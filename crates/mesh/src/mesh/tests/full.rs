@@ -81,3 +81,21 @@ fn when_nobody_has_room_that_is_said_at_once() {
         assert!(world.now - before < 100 * MS, "{} ms", (world.now - before) / MS);
     }
 }
+
+#[test]
+fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
+    let mut world = awake(65, 1);
+    let value = "x".repeat(100_000);
+    (0..20).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), &value)))));
+    world.run(SECOND);
+    let room = Room { free_bytes: 1_000_000, taken_bytes: 4_000_000 };
+    world.step(NodeId(1), Input::Room(room));
+    assert_eq!(world.call(1, Request::Write(put("more", &value))), FULL);
+    (0..20).for_each(|n| assert!(matches!(world.call(1, delete(&format!("k{n}"))), Reply::Written(_))));
+    assert_eq!(world.call(1, Request::Write(put("more", &value))), FULL, "it still lies in the file");
+    let begun = world.now;
+    while world.call(1, Request::Write(put("more", &value))) == FULL {
+        world.run(10 * MS);
+        assert!(world.now < begun + SECOND, "nobody has to write anything for it");
+    }
+}

@@ -7,6 +7,7 @@ use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
 use crate::request::{Reply, Write};
+use crate::room::Room;
 use crate::topology::Epoch;
 use base::{Code, NodeId};
 use bytes::Bytes;
@@ -77,6 +78,14 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
         Reply::Written(_) => expect(&mut world, cut[0].0, &name, Some("after")),
         _ => None,
     }
+}
+
+/// Nothing that grows is taken in by a node without room, whoever it comes from.
+pub fn a_disk_without_room(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    (1..=3).for_each(|node| world.step(NodeId(node), Input::Room(Room { free_bytes: 0, taken_bytes: 0 })));
+    let reply = world.call(1, Request::Write(put("k", "v")));
+    (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
 }
 
 /// Two have acknowledged a write; one of them is away, the other has lost its disk, and a new node takes over. What it can
