@@ -1,7 +1,7 @@
 //! The short way of the data API, on connections that are kept: what it answers is what the router answers, requests
 //! that come together are answered together and in order, and the first that is unusual loses nothing.
 
-use crate::process::PATIENCE;
+use crate::process::{Member, PATIENCE};
 use crate::rest::{Rest, single};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -91,5 +91,33 @@ fn requests_that_come_together_are_answered_in_order() {
     for (n, pair) in answers[..400].chunks(2).enumerate() {
         assert!(pair[0].1.starts_with(r#"{"status":"committed""#), "{}", pair[0].1);
         assert!(pair[1].1.starts_with(&format!(r#"{{"key":"k","value":{n},"#)), "{n}: {}", pair[1].1);
+    }
+}
+
+/// How many reads the mesh has been asked for.
+fn reads(member: &Member) -> u64 {
+    let metrics = member.http("GET", "/metrics").body;
+    let line = r#"althing_mesh_requests_total{kind="read",outcome="done"} "#;
+    let found = metrics.lines().find_map(|found| found.strip_prefix(line));
+    found.expect("reads are counted").parse().unwrap()
+}
+
+#[test]
+fn a_key_that_was_never_written_is_404_and_one_that_was_deleted_410_after_one_read() {
+    let (member, rest) = single();
+    rest.put("/v1/data/gone", r#"{"value":1}"#);
+    rest.delete("/v1/data/gone");
+    for (key, status) in [("absent", "404"), ("gone", "410")] {
+        for target in [format!("/api/v1/store/keys/{key}"), format!("/v1/data/{key}")] {
+            let before = reads(&member);
+            let short = request("GET", &target, "", "");
+            // The last one of a connection goes the long way, and asks for nothing.
+            let last = request("GET", "/openapi.json", LAST, "");
+            let answers = converse(rest, &[short.as_str(), &short, &last].concat());
+            for (head, _) in &answers[..2] {
+                assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {head}");
+            }
+            assert_eq!(reads(&member) - before, 2, "{target}");
+        }
     }
 }

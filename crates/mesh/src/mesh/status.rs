@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Status {
     pub epoch: Epoch,
     pub is_serving: bool,
+    /// The disk has no room, so nothing that grows is taken in.
+    pub is_full: bool,
     /// Shards that this node keeps.
     pub n_shards: usize,
     /// Of those, shards that it is still taking over.
@@ -51,6 +53,7 @@ impl Mesh {
         Status {
             epoch: self.topology.epoch,
             is_serving: self.is_serving(),
+            is_full: self.is_full(),
             n_shards: kept.len(),
             n_filling: kept.iter().filter(|shard| self.is_newcomer(**shard)).count(),
             repaired_upto: kept

@@ -172,12 +172,15 @@ fn registered_regions(registry: &mut Registry) -> Vec<(ByRegion, ReadRegion)> {
 
 fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64> {
     type Read = fn(&MeshStatus) -> i64;
-    let all: [(&str, &str, Read); 13] = [
+    let all: [(&str, &str, Read); 14] = [
         ("epoch", "The topology that this node goes by", |status| {
             status.machine.as_ref().map_or(0, |machine| machine.epoch.0 as i64)
         }),
         ("serving", "Whether this node gives dots and answers readers", |status| {
             status.machine.as_ref().is_some_and(|machine| machine.is_serving).into()
+        }),
+        ("full", "Whether the disk has no room, so that nothing which grows is taken in", |status| {
+            status.machine.as_ref().is_some_and(|machine| machine.is_full).into()
         }),
         ("shards", "Shards that this node keeps", |status| {
             status.machine.as_ref().map_or(0, |machine| machine.n_shards as i64)
