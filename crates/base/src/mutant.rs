@@ -245,6 +245,8 @@ mutants! {
     LifeNameRepeated = "life-name-repeated",
     /// A node of the mesh says to follow a topology that its disk does not have yet.
     TopologyNotDurable = "topology-not-durable",
+    /// Rows of the mesh that were read lately stay what they were when a flush writes them.
+    RecentRowsStale = "recent-rows-stale",
 }
 
 impl Mutant {
@@ -291,6 +293,7 @@ impl Mutant {
         Mutant::LossUnnoticed,
         Mutant::LifeNameRepeated,
         Mutant::TopologyNotDurable,
+        Mutant::RecentRowsStale,
     ];
 
     /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.
