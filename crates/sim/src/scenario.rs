@@ -143,7 +143,13 @@ pub static DISKS: Scenario = Scenario {
     about: "a member that has lost its disk is taken for what it was",
     bias: Bias {
         members: &[3, 5],
-        faults: &[(6, Fault::LoseDisk), (4, Fault::IsolateLeader), (2, Fault::Kill), (1, Fault::Split)],
+        faults: &[
+            (4, Fault::LoseDisk),
+            (4, Fault::Ambush),
+            (3, Fault::IsolateLeader),
+            (2, Fault::Kill),
+            (1, Fault::Split),
+        ],
         fault_pause: (300_000, 2_000_000),
         change_pause: (20_000_000, 60_000_000),
         ..UNBIASED
@@ -393,7 +399,9 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
-        Mutant::StartsCountedAnew => &DISKS,
+        Mutant::StartsCountedAnew | Mutant::EmptiedVotes | Mutant::DoubtNotKept | Mutant::DoubtEndsEarly => {
+            &DISKS
+        }
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked

@@ -1,9 +1,11 @@
 //! Three members in one process, stepped by hand: who waits for which disk, and who leads.
 
 mod changes;
+mod doubt;
 
 use super::*;
 use crate::restore::Restoring;
+use base::Boot;
 use std::collections::BTreeMap;
 
 const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
