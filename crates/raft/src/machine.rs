@@ -35,6 +35,8 @@ pub struct Params {
     pub seed: u64,
     /// Entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,
+    /// An append is sent when it holds so much, or one entry.
+    pub append_bytes: usize,
     /// The end of the log was cut at the last start. It held nothing that this member vouched for, unless
     /// the disk lied; so it neither votes nor stands until it has caught up or nobody else leads.
     pub tail_was_cut: bool,
@@ -181,7 +183,7 @@ impl Raft {
             election_tick: params.election_ticks,
             heartbeat_tick: params.heartbeat_ticks,
             applied: restored.applied.index.0,
-            max_size_per_msg: limits::APPEND_BYTES_SOFT as u64,
+            max_size_per_msg: params.append_bytes as u64,
             max_inflight_msgs: INFLIGHT_APPENDS_MAX,
             check_quorum: true,
             pre_vote: true,

@@ -19,6 +19,7 @@ fn params(id: NodeId, voters: &[NodeId]) -> Params {
         election_ticks: ELECTION_TICKS,
         seed: 7,
         log_keep_entries: 0,
+        append_bytes: limits::APPEND_BYTES_SOFT,
         tail_was_cut: false,
         is_new: false,
     }
