@@ -171,6 +171,22 @@ fn a_member_whose_disk_is_lost_is_replaced() {
 }
 
 #[test]
+fn a_member_whose_disk_is_lost_comes_back_under_its_id_and_is_trusted_again() {
+    let (plans, mut members) = three();
+    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let (wiped, stays) = ((leads + 1) % 3, (leads + 2) % 3);
+    let load = Load::start(&members[stays]);
+    load.wait_for_more();
+    members[wiped].kill();
+    std::fs::remove_dir_all(plans[wiped].data_dir()).unwrap();
+    let again = plans[wiped].start_ready();
+    until("it has everything again", || plans[wiped].log().contains("voting again").then_some(()));
+    members[leads].kill();
+    load.wait_for_more();
+    load.finish(&[&members[stays], &again]);
+}
+
+#[test]
 fn the_leader_is_replaced_by_another_machine_in_one_step() {
     let (plans, mut members) = three();
     let leads = until("somebody leads", || members.iter().position(Member::leads));

@@ -7,6 +7,7 @@ use super::{Note, Output, Params, Raft};
 use crate::message::Message;
 use crate::record::Record;
 use crate::restore::Restored;
+use base::Position;
 use base::mutant::{Mutant, planted};
 use raft_rs::eraftpb::MessageType;
 
@@ -49,8 +50,13 @@ impl Restored {
     /// This member's disk was empty at this start, or at an earlier one after which it has not caught up; and there are others,
     /// who may have heard from it before. To be recorded by the start that finds it so.
     pub fn is_emptied(&self, params: &Params) -> bool {
-        let is_empty = self.boot.0 == 0 && !params.is_new;
+        let is_empty = self.boot.0 == 0 && !params.is_new && !self.is_of_backup();
         (is_empty || self.doubted && !planted(Mutant::DoubtNotKept)) && !self.is_alone(params)
+    }
+
+    /// A store that was made of a backup has a state and no table of members: its cluster is new, like an empty one.
+    fn is_of_backup(&self) -> bool {
+        self.applied != Position::ORIGIN && self.config.is_none()
     }
 
     fn is_alone(&self, params: &Params) -> bool {

@@ -70,3 +70,13 @@ fn a_doubt_survives_further_starts_until_it_is_over() {
     let recorded: Vec<&Record> = out.persist.iter().flat_map(|persist| &persist.records).collect();
     assert_eq!(recorded, [&Record::Doubt(false), &Record::Doubt(false)]);
 }
+
+#[test]
+fn a_store_that_was_made_of_a_backup_has_nothing_to_forget_and_one_without_its_log_has() {
+    let at = Position { term: Term(3), index: Index(40) };
+    for config in [None, Some(Config { voters: MEMBERS.to_vec(), ..Config::default() })] {
+        let lost_its_log = config.is_some();
+        let restored = Restored { config, ..Restoring::default().finish(at).unwrap() };
+        assert_eq!(Raft::new(params(NodeId(2), &MEMBERS), restored).is_in_doubt(), lost_its_log);
+    }
+}
