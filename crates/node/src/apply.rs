@@ -6,6 +6,7 @@ use crate::batch;
 use crate::compactor::{self, Compactor};
 use crate::digests::Digests;
 use crate::gate::Gate;
+use crate::held::Held;
 use crate::lease_events::{self, LeaseEvent};
 use crate::leases::{self, Lessor, Proposals, Said};
 use crate::overlay::Overlay;
@@ -17,9 +18,8 @@ use crate::timeline::Timeline;
 use crate::tokens::TokenNews;
 use crate::waits::{self, News, WaitId, Waits};
 use crate::word::Word;
-use base::limits::SWEEP_LINES_PER_FLUSH;
 use base::mutant::{Mutant, planted};
-use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Row, Table, Term, Token, View};
+use base::{Boot, Code, Index, Instant, NodeId, Position, Revision, Term, Token, View};
 use coord::reply::Reply;
 use coord::request::Request;
 use coord::watch::{self, Hub};
@@ -31,6 +31,7 @@ use std::time::Duration;
 
 mod auth;
 mod compacting;
+mod flushing;
 mod history;
 mod integrity;
 mod pieces;
@@ -116,6 +117,7 @@ pub struct Apply {
     flushed: Position,
     last_flush: Instant,
     flushes: u64,
+    held: Held,
     /// The last revision with which a flush demanded that the index be up to date.
     indexed: Revision,
     /// Reads whose index is not applied yet.
@@ -155,17 +157,6 @@ pub struct Counts {
     pub versions_swept: u64,
 }
 
-/// While something is being swept and little else is to be written, flushes come so many times as often.
-const SWEEPS_PER_INTERVAL: u32 = 8;
-/// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
-/// the flushes that there are anyway, and less with each. A line swept costs half as much as a put.
-const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
-/// So far behind, it yields no more: what it leaves takes space.
-const SWEEP_BEHIND_MAX: u64 = 5_000_000;
-/// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is memory; the
-/// rest is room for what comes while a disk is slow.
-const FLUSHES_WAITING: usize = 2;
-
 impl Apply {
     /// Starts from what the store holds.
     pub fn restore(params: Params, now: Instant, view: &dyn View) -> Result<Apply, Corrupt> {
@@ -195,6 +186,7 @@ impl Apply {
             flushed: applied,
             last_flush: now,
             flushes: 0,
+            held: Held::default(),
             indexed: Revision::ZERO,
             waiting: Vec::new(),
         })
@@ -226,6 +218,7 @@ impl Apply {
             Input::Flushed(number) => {
                 if number == self.flushes {
                     self.overlay.flushed();
+                    self.held.flushed();
                     self.answer_physical(out);
                 }
             }
@@ -421,89 +414,6 @@ impl Apply {
         self.waiting.retain(|batch| !batch.reads.is_empty() || !batch.asks.is_empty());
     }
 
-    fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
-        if self.overlay.is_flushing() {
-            return;
-        }
-        let worth_while = self.overlay.bytes() >= self.params.flush_bytes / FLUSHES_WAITING;
-        if worth_while || self.next_flush().is_some_and(|due| due <= now) {
-            out.flush = Some(self.freeze(now, Some(view)));
-        }
-    }
-
-    /// When there will be something to flush, if nothing more comes in until then.
-    pub fn next_flush(&self) -> Option<Instant> {
-        let something_new = self.applied.index > self.flushed.index || self.can_sweep();
-        // Little at a time and often: who sweeps much at once keeps everybody waiting.
-        let often = if self.can_sweep() && self.is_calm() { SWEEPS_PER_INTERVAL } else { 1 };
-        let interval = self.params.flush_interval / often;
-        (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
-    }
-
-    fn is_calm(&self) -> bool {
-        self.overlay.bytes() < SWEEPS_YIELD_BYTES
-    }
-
-    /// Something that was compacted can be removed: nobody reads it any more.
-    fn can_sweep(&self) -> bool {
-        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
-    }
-
-    fn sweep_lines(&self) -> usize {
-        match self.state.sweep_behind() {
-            behind if behind > SWEEP_BEHIND_MAX => 2 * SWEEP_LINES_PER_FLUSH,
-            _ if self.is_calm() => SWEEP_LINES_PER_FLUSH,
-            _ => SWEEP_LINES_PER_FLUSH / 2,
-        }
-    }
-
-    /// Everything applied so far, as one write, and with a view some of what was compacted removed.
-    fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
-        let sweep_lines = self.sweep_lines();
-        self.flushes += 1;
-        self.last_flush = now;
-        self.flushed = self.applied;
-        let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
-        let mut state = Vec::new();
-        let mut emit = |table, key: &[u8], value: Option<&[u8]>| {
-            state.push(Row {
-                table,
-                key: key.to_vec().into(),
-                value: value.map(|value| value.to_vec().into()),
-            });
-        };
-        rows::state_rows(&self.state, self.applied, &mut emit);
-        // The sweep takes lines from the log, and an orderly end should make for a quick start.
-        let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
-        if index {
-            self.indexed = self.state.revision();
-        }
-        if let Some(view) = view.filter(|_| self.can_sweep()) {
-            let window = self.window();
-            let swept = self.state.sweep(view, window, sweep_lines, &mut |table, key, value| {
-                self.counts.versions_swept += u64::from(table == Table::Versions);
-                emit(table, key, value);
-            });
-            swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
-        }
-        if let Some(view) = view {
-            let window = self.window();
-            let trimmed = self.state.trim_history(view, window, SWEEP_LINES_PER_FLUSH, &mut emit);
-            trimmed.unwrap_or_else(|corrupt| panic!("{corrupt}"));
-        }
-        self.state.take_rows(&mut emit);
-        let index = index && !planted(Mutant::SweptBeforeIndexed);
-        let flush = self.overlay.freeze(self.flushes, self.applied, index, state);
-        self.overlay.add(kept_back.into_iter().collect());
-        flush
-    }
-
-    /// The last flush of an orderly shutdown, if there is anything to flush.
-    pub fn flush_now(&mut self, now: Instant) -> Option<Flush> {
-        let due = self.applied.index > self.flushed.index && !self.overlay.is_flushing();
-        due.then(|| self.freeze(now, None))
-    }
-
     /// The store was replaced by a snapshot: what was in memory belongs to the old one.
     /// What happened to leases meanwhile is told at once.
     pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
@@ -527,15 +437,11 @@ impl Apply {
         self.overlay = Overlay::default();
         // The number moves on, so that a flush of the old store that is still reported means nothing.
         self.flushes += 1;
+        self.held = Held::default();
         self.flushed = applied;
         self.last_flush = now;
         self.indexed = Revision::ZERO;
         Ok(skipped)
-    }
-
-    /// So much waits for the store that the caller should wait too.
-    pub fn is_full(&self) -> bool {
-        self.overlay.is_flushing() && self.overlay.bytes() >= 2 * self.params.flush_bytes
     }
 
     /// Watches that are behind could be sent more: the next step should not wait for news.
@@ -545,11 +451,6 @@ impl Apply {
 
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// Something that was compacted is still to be removed.
-    pub fn is_sweeping(&self) -> bool {
-        self.state.is_sweeping()
     }
 
     pub fn watch_counts(&self) -> watch::Counts {

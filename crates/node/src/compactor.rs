@@ -9,6 +9,9 @@ use base::{Instant, NodeId, Revision, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// Between two rounds while there is no space: everybody waits for what they free.
+const URGENT_INTERVAL: Duration = Duration::from_millis(500);
+
 #[derive(Clone, Debug)]
 pub struct Params {
     /// What is never compacted without being asked; `None` leaves all of it to clients.
@@ -63,7 +66,8 @@ pub(crate) struct Compactor {
     params: Params,
     term: Option<Term>,
     rounds: u64,
-    next_round: Instant,
+    /// When the last round began, or the term.
+    began: Instant,
     stage: Stage,
     /// When each member was last heard; the beginning of the term for the others.
     heard: BTreeMap<NodeId, Instant>,
@@ -83,7 +87,7 @@ impl Compactor {
             params,
             term: None,
             rounds: 0,
-            next_round: Instant::ZERO,
+            began: Instant::ZERO,
             stage: Stage::Resting,
             heard: BTreeMap::new(),
             leading_since: Instant::ZERO,
@@ -96,19 +100,24 @@ impl Compactor {
         self.stage = Stage::Resting;
         self.heard.clear();
         self.leading_since = now;
-        self.next_round = now.after(self.params.interval);
+        self.began = now;
     }
 
     /// There may be something to do: a look at the members is worth its price.
-    pub fn is_awake(&self, now: Instant) -> bool {
-        let resting = matches!(self.stage, Stage::Resting) && now < self.next_round;
+    pub fn is_awake(&self, now: Instant, no_space: bool) -> bool {
+        let resting = matches!(self.stage, Stage::Resting) && !self.is_due(now, no_space);
         self.term.is_some() && self.params.keep.is_some() && !resting
+    }
+
+    fn is_due(&self, now: Instant, no_space: bool) -> bool {
+        let interval = self.params.interval;
+        now >= self.began.after(if no_space { interval.min(URGENT_INTERVAL) } else { interval })
     }
 
     pub fn tick(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
         let Some(keep) = self.params.keep.filter(|_| self.term.is_some()) else { return };
         match &self.stage {
-            Stage::Resting if sight.now >= self.next_round => self.begin(sight, keep, steps),
+            Stage::Resting if self.is_due(sight.now, sight.no_space) => self.begin(sight, keep, steps),
             Stage::Resting => {}
             Stage::Asking { until, .. } | Stage::Noticing { until, .. } if sight.now >= *until => {
                 self.run_out(sight, steps);
@@ -141,7 +150,7 @@ impl Compactor {
     }
 
     fn begin(&mut self, sight: &Sight<'_>, keep: Keep, steps: &mut Steps) {
-        self.next_round = sight.now.after(self.params.interval);
+        self.began = sight.now;
         let Some(goal) = goal(sight, keep).filter(|goal| is_worth_it(sight, keep, *goal)) else { return };
         self.rounds += 1;
         let until = sight.now.after(self.params.patience);

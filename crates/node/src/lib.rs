@@ -12,6 +12,7 @@ pub mod consensus;
 mod digests;
 pub mod frame;
 mod gate;
+mod held;
 mod lease_events;
 pub mod leases;
 pub mod lock_call;

@@ -38,6 +38,7 @@ pub(crate) struct Overlay {
     growing: Vec<Change>,
     growing_bytes: usize,
     flushing: Option<Arc<Vec<Change>>>,
+    flushing_bytes: usize,
 }
 
 /// What a change costs in memory beside its key and value.
@@ -59,6 +60,10 @@ impl Overlay {
         self.growing_bytes
     }
 
+    pub fn unflushed_bytes(&self) -> usize {
+        self.growing_bytes + self.flushing_bytes
+    }
+
     pub fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }
@@ -66,7 +71,7 @@ impl Overlay {
     /// Everything that has grown becomes the content of a flush.
     pub fn freeze(&mut self, number: u64, at: Position, index: bool, state: Vec<Row>) -> Flush {
         assert!(self.flushing.is_none(), "one flush at a time");
-        self.growing_bytes = 0;
+        self.flushing_bytes = std::mem::take(&mut self.growing_bytes);
         let changes = Arc::new(std::mem::take(&mut self.growing));
         self.flushing = Some(changes.clone());
         Flush { number, at, index, changes, state }
@@ -74,6 +79,7 @@ impl Overlay {
 
     pub fn flushed(&mut self) {
         self.flushing = None;
+        self.flushing_bytes = 0;
     }
 
     /// The planted bug of an applied index that runs ahead: the newest change misses the flush that claims it.

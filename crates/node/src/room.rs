@@ -20,16 +20,20 @@ pub struct Measures {
     pub free_bytes: u64,
     /// What the store's file takes of the disk.
     pub taken_bytes: u64,
-    /// The rows of all changes in it.
-    pub stored_bytes: u64,
+    /// What rows hold of it.
+    pub held_bytes: u64,
+    /// Rows that are still to be written to it.
+    pub unflushed_bytes: u64,
     /// Something is still being removed from it, which takes space before it gives any.
     pub sweeping: bool,
+    /// The largest that was refused since the last look for want of room, whatever else was under way.
+    pub refused_bytes: u64,
 }
 
 impl Measures {
     /// What can still be written, on the disk and in the store's file.
     fn room(&self) -> u64 {
-        let reusable = self.taken_bytes.saturating_sub(self.stored_bytes.saturating_mul(STORE_OVERHEAD));
+        let reusable = self.taken_bytes.saturating_sub(self.held_bytes.saturating_mul(STORE_OVERHEAD));
         self.free_bytes.saturating_add(reusable / REUSED_PART)
     }
 
@@ -40,7 +44,9 @@ impl Measures {
     /// Whether so much may be under way to the log and to the store without room becoming low by it. This bounds what is
     /// taken in between two looks at the disk, however long that is.
     pub fn has_room_for(&self, under_way_bytes: u64, low_bytes: u64) -> bool {
-        self.is_roomy(low_bytes.saturating_add(under_way_bytes.saturating_mul(1 + STORE_OVERHEAD)))
+        let for_log = under_way_bytes;
+        let for_store = under_way_bytes.saturating_add(self.unflushed_bytes).saturating_mul(STORE_OVERHEAD);
+        self.is_roomy(low_bytes.saturating_add(for_log).saturating_add(for_store))
     }
 }
 
@@ -61,8 +67,15 @@ impl Room {
         self.low
     }
 
+    /// Whoever was refused although room is not low would be refused for ever: nobody makes room that is not known to
+    /// be wanted.
     pub fn look(&mut self, measures: Measures) {
-        let enough = measures.is_roomy(if self.low { 2 * self.low_bytes } else { self.low_bytes });
+        // What is still to be written will be before long, and is no reason to alarm anybody.
+        let flushed = Measures { unflushed_bytes: 0, ..measures };
+        let enough = match self.low {
+            true => measures.is_roomy(2 * self.low_bytes),
+            false => flushed.has_room_for(measures.refused_bytes, self.low_bytes),
+        };
         self.low = !enough || self.low && measures.sweeping;
     }
 
@@ -91,8 +104,8 @@ mod tests {
 
     const OWN: Alarm = Alarm { kind: AlarmKind::NoSpace, member: NodeId(1), automatic: false };
 
-    fn look(room: &mut Room, free_bytes: u64, taken_bytes: u64, stored_bytes: u64) -> bool {
-        room.look(Measures { free_bytes, taken_bytes, stored_bytes, sweeping: false });
+    fn look(room: &mut Room, free_bytes: u64, taken_bytes: u64, held_bytes: u64) -> bool {
+        room.look(Measures { free_bytes, taken_bytes, held_bytes, ..Measures::default() });
         room.is_low()
     }
 
@@ -110,17 +123,51 @@ mod tests {
         let mut room = Room::new(NodeId(1), 100);
         assert!(look(&mut room, 10, 1_000, 900));
         assert!(look(&mut room, 10, 1_000, 300));
-        room.look(Measures { free_bytes: 10, taken_bytes: 1_000, stored_bytes: 100, sweeping: true });
+        room.look(Measures {
+            free_bytes: 10,
+            taken_bytes: 1_000,
+            held_bytes: 100,
+            sweeping: true,
+            ..Measures::default()
+        });
         assert!(room.is_low(), "there is more to come");
         assert!(!look(&mut room, 10, 1_000, 100));
     }
 
     #[test]
     fn what_is_under_way_counts_for_the_log_and_for_the_store() {
-        let measures = Measures { free_bytes: 400, taken_bytes: 1_000, stored_bytes: 900, sweeping: false };
+        let measures =
+            Measures { free_bytes: 400, taken_bytes: 1_000, held_bytes: 900, ..Measures::default() };
         assert!(measures.has_room_for(100, 100));
         assert!(!measures.has_room_for(101, 100));
         assert!(!measures.has_room_for(u64::MAX, 100));
+    }
+
+    #[test]
+    fn what_is_not_flushed_counts_for_the_store_and_alarms_nobody() {
+        let measures = Measures { free_bytes: 400, unflushed_bytes: 150, ..Measures::default() };
+        assert!(measures.has_room_for(0, 100));
+        assert!(!measures.has_room_for(1, 100));
+        let mut room = Room::new(NodeId(1), 100);
+        room.look(Measures { unflushed_bytes: 1_000, refused_bytes: 1, ..measures });
+        assert!(!room.is_low());
+    }
+
+    #[test]
+    fn room_is_low_when_somebody_found_too_little_of_it() {
+        let mut room = Room::new(NodeId(1), 100);
+        let measures = Measures { free_bytes: 129, ..Measures::default() };
+        assert!(!measures.has_room_for(10, 100));
+        room.look(measures);
+        assert!(!room.is_low(), "nobody asked");
+        room.look(Measures { refused_bytes: 9, ..measures });
+        assert!(!room.is_low(), "it was refused because of others");
+        room.look(Measures { refused_bytes: 10, ..measures });
+        assert!(room.is_low());
+        room.look(measures);
+        assert!(room.is_low(), "it does not matter who asks while there is not twice as much");
+        room.look(Measures { free_bytes: 200, ..measures });
+        assert!(!room.is_low());
     }
 
     #[test]

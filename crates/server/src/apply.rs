@@ -280,7 +280,8 @@ impl Loop {
     /// A member whose disk is nearly full takes in nothing that grows, and has everybody know.
     fn see_to_room(&mut self, now: Instant) {
         let sweeping = self.machine.is_sweeping();
-        self.room.look(Measures { sweeping, ..self.core.board.measures() });
+        let refused_bytes = self.core.board.take_refused_bytes();
+        self.room.look(Measures { sweeping, refused_bytes, ..self.core.board.measures() });
         self.core.board.set_disk_low(self.room.is_low());
         if let Some(command) = self.room.alarm(now, self.machine.alarms()) {
             tracing::warn!(?command, "the disk's room has changed");

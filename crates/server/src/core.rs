@@ -131,7 +131,7 @@ impl Core {
 
     /// Growth by so many bytes would find no room. Whatever is under way already counts as much as what is in the log.
     pub fn has_no_space_for(&self, bytes: usize) -> bool {
-        self.board.has_no_space(self.waiters.bytes() + bytes)
+        self.board.has_no_space(bytes, self.waiters.bytes())
     }
 
     /// Something happened that the consensus machine must hear. While the member stops, nobody listens.

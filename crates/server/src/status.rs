@@ -64,7 +64,11 @@ pub(crate) struct Board {
     low_bytes: AtomicU64,
     /// The disk has hardly any room left.
     disk_low: AtomicBool,
+    /// The largest that found no room since somebody asked.
+    refused_bytes: AtomicU64,
     stored_bytes: AtomicU64,
+    held_bytes: AtomicU64,
+    unflushed_bytes: AtomicU64,
     quota_bytes: AtomicU64,
     /// Zero means none.
     no_space: AtomicU64,
@@ -93,16 +97,29 @@ impl Board {
 
     pub fn set_space(&self, machine: &Apply) {
         self.stored_bytes.store(machine.stored_bytes(), Relaxed);
+        self.held_bytes.store(machine.held_bytes(), Relaxed);
+        self.unflushed_bytes.store(machine.unflushed_bytes() as u64, Relaxed);
         self.quota_bytes.store(machine.quota_bytes(), Relaxed);
         let no_space = machine.alarms().find(|alarm| alarm.kind == AlarmKind::NoSpace);
         self.no_space.store(no_space.map_or(0, |alarm| alarm.member.0), Relaxed);
     }
 
-    /// Without reading everything else: whether growth is to be refused while so many bytes are under way.
-    pub fn has_no_space(&self, under_way_bytes: usize) -> bool {
-        self.no_space.load(Relaxed) != 0
-            || self.disk_low.load(Relaxed)
-            || !self.measures().has_room_for(under_way_bytes as u64, self.low_bytes.load(Relaxed))
+    /// Without reading everything else: whether growth by so many bytes is to be refused while others are under way.
+    pub fn has_no_space(&self, bytes: usize, under_way_bytes: usize) -> bool {
+        if self.no_space.load(Relaxed) != 0 || self.disk_low.load(Relaxed) {
+            return true;
+        }
+        let wanted_bytes = (bytes + under_way_bytes) as u64;
+        let refused = !self.measures().has_room_for(wanted_bytes, self.low_bytes.load(Relaxed));
+        if refused {
+            self.refused_bytes.fetch_max(bytes as u64, Relaxed);
+        }
+        refused
+    }
+
+    /// The largest that found no room since this was asked last.
+    pub fn take_refused_bytes(&self) -> u64 {
+        self.refused_bytes.swap(0, Relaxed)
     }
 
     pub fn set_low_bytes(&self, bytes: u64) {
@@ -135,8 +152,10 @@ impl Board {
         Measures {
             free_bytes: self.free_bytes.load(Relaxed),
             taken_bytes: self.taken_bytes.load(Relaxed),
-            stored_bytes: self.stored_bytes.load(Relaxed),
+            held_bytes: self.held_bytes.load(Relaxed),
+            unflushed_bytes: self.unflushed_bytes.load(Relaxed),
             sweeping: false,
+            refused_bytes: 0,
         }
     }
 

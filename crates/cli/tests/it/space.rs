@@ -219,3 +219,44 @@ fn a_key_has_a_history_when_its_values_are_gone() {
     assert_eq!(answer.status, 200, "{}", answer.body);
     assert_eq!(answer.body.matches("\"revision\"").count(), 6, "{}", answer.body);
 }
+
+/// Who put at once.
+const CROWD: usize = 48;
+
+/// Many large values at once: by the time somebody has looked at the disk again, they are all in the log, unless what is
+/// under way is counted before it is taken in.
+#[test]
+fn a_crowd_that_fills_the_disk_at_once_is_refused_and_ends_nothing() {
+    let Some((plan, _disk)) = on_small_disk() else { return };
+    let mut member = plan.start_ready();
+    block_on(async {
+        let mut etcd = member.etcd().await;
+        etcd.put(put("small", "1")).await.unwrap();
+        let mut crowd = tokio::task::JoinSet::new();
+        for one in 0..CROWD {
+            let mut etcd = member.etcd().await;
+            crowd.spawn(async move {
+                let mut fitted = 0;
+                for nth in 0..20 {
+                    match etcd.put(put(format!("key-{one:02}-{nth}"), vec![b'x'; 1024 * 1024])).await {
+                        Ok(_) => fitted += 1,
+                        Err(refused) => assert_eq!(refused.message(), FULL, "{refused:?}"),
+                    }
+                }
+                fitted
+            });
+        }
+        let fitted: u32 = crowd.join_all().await.into_iter().sum();
+        let _ = writeln!(std::io::stderr(), "{fitted} values of 1 MiB fitted");
+        assert!((1..60).contains(&fitted), "{fitted} values fitted");
+        assert_eq!(etcd.range(get("small")).await.unwrap().kvs[0].value, "1");
+        let begun = std::time::Instant::now();
+        etcd.delete(delete_prefix("key-")).await.unwrap();
+        while etcd.put(put("more", vec![b'x'; 64 * 1024])).await.is_err() {
+            assert!(begun.elapsed() < PATIENCE, "there is still no space");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let _ = writeln!(std::io::stderr(), "space again after {:?}", begun.elapsed());
+    });
+    assert!(member.is_running());
+}

@@ -32,7 +32,7 @@ impl Apply {
         self.lagging.note(now, self.state.revision());
         self.gate.tick(now, self.state.compacted());
         self.hub.set_gate(self.gate.floor());
-        if self.compactor.is_awake(now) {
+        if self.compactor.is_awake(now, self.has_no_space()) {
             self.with_compactor(now, out, |compactor, sight, steps| compactor.tick(sight, steps));
         }
     }
@@ -66,6 +66,10 @@ impl Apply {
         }
     }
 
+    pub(super) fn has_no_space(&self) -> bool {
+        self.state.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace)
+    }
+
     fn with_compactor(
         &mut self,
         now: Instant,
@@ -82,7 +86,7 @@ impl Apply {
             revision: self.state.revision(),
             compacted: self.state.compacted(),
             aged: self.kept.aged(now),
-            no_space: self.state.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace),
+            no_space: self.has_no_space(),
         };
         let mut steps = Steps::default();
         act(&mut self.compactor, &sight, &mut steps);

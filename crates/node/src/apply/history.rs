@@ -4,7 +4,7 @@
 use super::{Apply, Output};
 use crate::leases::Proposals;
 use base::Instant;
-use coord::{AlarmKind, Command, Window};
+use coord::{Command, Window};
 use std::time::Duration;
 
 /// Between two marks of the time; nobody knows better when a revision came about.
@@ -12,8 +12,7 @@ const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Apply {
     pub(super) fn window(&self) -> Window {
-        let no_space = self.state.alarms().any(|alarm| alarm.kind == AlarmKind::NoSpace);
-        if no_space { Window::NONE } else { self.params.history }
+        if self.has_no_space() { Window::NONE } else { self.params.history }
     }
 
     pub(super) fn mark_time(&mut self, now: Instant, millis: i64, out: &mut Output) {

@@ -120,6 +120,14 @@ fn space_is_more_urgent_than_the_past_but_not_than_a_watch() {
 }
 
 #[test]
+fn rounds_follow_each_other_quickly_while_there_is_no_space() {
+    let mut world = World::new();
+    assert_eq!(world.after(1), Steps::default());
+    world.no_space = true;
+    assert_eq!(said(&world.after(0)).len(), 3, "everybody is asked");
+}
+
+#[test]
 fn a_refused_notice_is_given_once_more() {
     let mut world = World::new();
     world.needs([1_000; 3]);

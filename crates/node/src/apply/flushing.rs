@@ -1,0 +1,128 @@
+//! When what was applied is flushed to the store, and what a flush takes along: the rows of changes and of the state,
+//! and the removal of some of what was compacted.
+//! One flush is under way at a time. What one removes makes room after the next, so removing ends with a flush that may
+//! be empty.
+
+use super::{Apply, Flush, Output};
+use base::limits::SWEEP_LINES_PER_FLUSH;
+use base::mutant::{Mutant, planted};
+use base::{Instant, Row, Table, View};
+use coord::rows;
+
+/// While something is being swept and little else is to be written, flushes come so many times as often.
+const SWEEPS_PER_INTERVAL: u32 = 8;
+/// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
+/// the flushes that there are anyway, and less with each. A line swept costs half as much as a put.
+const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
+/// So far behind, it yields no more: what it leaves takes space.
+const SWEEP_BEHIND_MAX: u64 = 5_000_000;
+/// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is memory; the
+/// rest is room for what comes while a disk is slow.
+const FLUSHES_WAITING: usize = 2;
+
+impl Apply {
+    pub(super) fn flush_when_due(&mut self, now: Instant, view: &dyn View, out: &mut Output) {
+        if self.overlay.is_flushing() {
+            return;
+        }
+        let worth_while = self.overlay.bytes() >= self.params.flush_bytes / FLUSHES_WAITING;
+        if worth_while || self.next_flush().is_some_and(|due| due <= now) {
+            out.flush = Some(self.freeze(now, Some(view)));
+        }
+    }
+
+    /// When there will be something to flush, if nothing more comes in until then.
+    pub fn next_flush(&self) -> Option<Instant> {
+        let removes = self.can_sweep() || self.held_bytes() > self.stored_bytes();
+        let something_new = self.applied.index > self.flushed.index || removes;
+        // Little at a time and often: who sweeps much at once keeps everybody waiting.
+        let often = if removes && self.is_calm() { SWEEPS_PER_INTERVAL } else { 1 };
+        let interval = self.params.flush_interval / often;
+        (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
+    }
+
+    fn is_calm(&self) -> bool {
+        self.overlay.bytes() < SWEEPS_YIELD_BYTES
+    }
+
+    /// Something that was compacted can be removed: nobody reads it any more.
+    fn can_sweep(&self) -> bool {
+        self.state.is_sweeping() && !self.holds.block(self.state.compacted())
+    }
+
+    fn sweep_lines(&self) -> usize {
+        match self.state.sweep_behind() {
+            behind if behind > SWEEP_BEHIND_MAX => 2 * SWEEP_LINES_PER_FLUSH,
+            _ if self.is_calm() => SWEEP_LINES_PER_FLUSH,
+            _ => SWEEP_LINES_PER_FLUSH / 2,
+        }
+    }
+
+    /// Everything applied so far, as one write, and with a view some of what was compacted removed.
+    fn freeze(&mut self, now: Instant, view: Option<&dyn View>) -> Flush {
+        let sweep_lines = self.sweep_lines();
+        self.flushes += 1;
+        self.last_flush = now;
+        self.flushed = self.applied;
+        self.held.flush(self.stored_bytes());
+        let kept_back = planted(Mutant::AppliedIndexAhead).then(|| self.overlay.keep_back_newest()).flatten();
+        let mut state = Vec::new();
+        let mut emit = |table, key: &[u8], value: Option<&[u8]>| {
+            state.push(Row {
+                table,
+                key: key.to_vec().into(),
+                value: value.map(|value| value.to_vec().into()),
+            });
+        };
+        rows::state_rows(&self.state, self.applied, &mut emit);
+        // The sweep takes lines from the log, and an orderly end should make for a quick start.
+        let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
+        if index {
+            self.indexed = self.state.revision();
+        }
+        if let Some(view) = view.filter(|_| self.can_sweep()) {
+            let window = self.window();
+            let swept = self.state.sweep(view, window, sweep_lines, &mut |table, key, value| {
+                self.counts.versions_swept += u64::from(table == Table::Versions);
+                emit(table, key, value);
+            });
+            swept.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        }
+        if let Some(view) = view {
+            let window = self.window();
+            let trimmed = self.state.trim_history(view, window, SWEEP_LINES_PER_FLUSH, &mut emit);
+            trimmed.unwrap_or_else(|corrupt| panic!("{corrupt}"));
+        }
+        self.state.take_rows(&mut emit);
+        let index = index && !planted(Mutant::SweptBeforeIndexed);
+        let flush = self.overlay.freeze(self.flushes, self.applied, index, state);
+        self.overlay.add(kept_back.into_iter().collect());
+        flush
+    }
+
+    /// The last flush of an orderly shutdown, if there is anything to flush.
+    pub fn flush_now(&mut self, now: Instant) -> Option<Flush> {
+        let due = self.applied.index > self.flushed.index && !self.overlay.is_flushing();
+        due.then(|| self.freeze(now, None))
+    }
+
+    /// So much waits for the store that the caller should wait too.
+    pub fn is_full(&self) -> bool {
+        self.overlay.is_flushing() && self.overlay.bytes() >= 2 * self.params.flush_bytes
+    }
+
+    /// Something that was compacted is still to be removed.
+    pub fn is_sweeping(&self) -> bool {
+        self.state.is_sweeping()
+    }
+
+    /// What rows take of the store's file, those included whose room cannot be used again yet.
+    pub fn held_bytes(&self) -> u64 {
+        self.held.bytes(self.stored_bytes())
+    }
+
+    /// What is still to be written to the store.
+    pub fn unflushed_bytes(&self) -> usize {
+        self.overlay.unflushed_bytes()
+    }
+}
