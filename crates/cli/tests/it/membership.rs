@@ -236,3 +236,32 @@ fn etcdctl_adds_promotes_updates_and_removes() {
     drop(newcomer);
     load.finish(&[&members[0]]);
 }
+
+#[test]
+fn etcdctl_looks_after_three_members_under_load() {
+    let Some(binary) = binary("etcdctl_looks_after_three_members_under_load") else { return };
+    let (_plans, members) = three();
+    let run = |args: &[&str]| Etcdctl::of(&binary, &members).run(args, "");
+    let load = Load::start(&members[0]);
+    load.wait_for_more();
+    assert_eq!(run(&["defrag"]).matches("Finished defragmenting").count(), 3);
+    load.wait_for_more();
+    assert_eq!(run(&["endpoint", "hashkv"]).lines().count(), 3);
+    assert_eq!(run(&["alarm", "list"]), "");
+    until("it is handed over", || {
+        let leads = members.iter().position(Member::leads)?;
+        let heir = Etcdctl::of(&binary, std::slice::from_ref(&members[(leads + 1) % 3]));
+        let heir = heir.run(&["endpoint", "status"], "").split(", ").nth(1)?.to_owned();
+        run(&["move-leader", &heir]).contains("Leadership transferred from").then_some(())
+    });
+    load.wait_for_more();
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("backup");
+    let other = Etcdctl::of(&binary, std::slice::from_ref(&members[1]));
+    let saved = other.run(&["snapshot", "save", file.to_str().unwrap()], "");
+    assert!(saved.contains("Snapshot saved at"), "{saved}");
+    let told = althing().args(["snapshot", "status"]).arg(&file).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    load.wait_for_more();
+    load.finish(&[&members[0], &members[1], &members[2]]);
+}
