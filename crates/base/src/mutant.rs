@@ -47,6 +47,12 @@ mutants! {
     FullLogIgnored = "full-log-ignored",
     /// A member on a new disk counts its starts from one, as it did on the disk that it lost.
     StartsCountedAnew = "starts-counted-anew",
+    /// A member that has lost its disk votes at once.
+    EmptiedVotes = "emptied-votes",
+    /// A member that has lost its disk votes after its next start, whether or not it has caught up.
+    DoubtNotKept = "doubt-not-kept",
+    /// A member that has lost its disk votes when it has heard from its leader.
+    DoubtEndsEarly = "doubt-ends-early",
     /// What is staged goes by the number that its sender chose.
     StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.
