@@ -47,6 +47,12 @@ mutants! {
     FullLogIgnored = "full-log-ignored",
     /// A member on a new disk counts its starts from one, as it did on the disk that it lost.
     StartsCountedAnew = "starts-counted-anew",
+    /// A member that has lost its disk votes at once.
+    EmptiedVotes = "emptied-votes",
+    /// A member that has lost its disk votes after its next start, whether or not it has caught up.
+    DoubtNotKept = "doubt-not-kept",
+    /// A member that has lost its disk votes when it has heard from its leader.
+    DoubtEndsEarly = "doubt-ends-early",
     /// What is staged goes by the number that its sender chose.
     StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.
@@ -253,6 +259,8 @@ mutants! {
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
     FullAcknowledged = "full-acknowledged",
+    /// Rows of the mesh that were read lately stay what they were when a flush writes them.
+    RecentRowsStale = "recent-rows-stale",
 }
 
 impl Mutant {
@@ -303,6 +311,7 @@ impl Mutant {
         Mutant::TopologyNotDurable,
         Mutant::IdentityNotDurable,
         Mutant::FullAcknowledged,
+        Mutant::RecentRowsStale,
     ];
 
     /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.

@@ -22,6 +22,8 @@ pub struct Client {
     address: String,
     protocol: Protocol,
     kind: DataKind,
+    /// What follows the key of a read.
+    query: String,
     keys: Keys,
     /// As JSON.
     value: String,
@@ -37,6 +39,7 @@ pub struct Client {
 pub struct Shape {
     pub protocol: Protocol,
     pub kind: DataKind,
+    pub r: Option<u8>,
     pub keys: Keys,
     pub value_size: usize,
     pub seed: u64,
@@ -47,7 +50,7 @@ pub struct Shape {
 impl Client {
     pub async fn connect(endpoint: &str, shape: Shape, tls: &TlsOptions) -> io::Result<Client> {
         let stream = Socket::connect(endpoint, b"http/1.1", tls).await?;
-        let Shape { protocol, kind, keys, value_size, seed, nth, of } = shape;
+        let Shape { protocol, kind, r, keys, value_size, seed, nth, of } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();
@@ -56,6 +59,7 @@ impl Client {
             address: address_of(endpoint).to_owned(),
             protocol,
             kind,
+            query: r.map_or_else(String::new, |r| format!("?r={r}")),
             keys,
             value,
             rng,
@@ -113,7 +117,8 @@ impl Client {
         if self.protocol == Protocol::Redis {
             redis::ask(&mut self.out, &key, (!is_read).then_some(&self.value));
         } else if is_read {
-            let head = format!("GET /api/v1/store/keys/{key} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+            let query = &self.query;
+            let head = format!("GET /api/v1/store/keys/{key}{query} HTTP/1.1\r\nhost: {host}\r\n\r\n");
             self.out.extend_from_slice(head.as_bytes());
         } else {
             let body = format!("{{\"key\":\"{key}\",\"value\":\"{}\"}}", self.value);

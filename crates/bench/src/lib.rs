@@ -78,8 +78,8 @@ async fn run_load(
     let stats = Rc::new(RefCell::new(Stats::new(goal)));
     let run = Run { options, stats: stats.clone() };
     let prepared = match load {
-        Load::Data { kind, http_endpoints, protocol } => {
-            Prepared::of_data(run.connect_data(*kind, *protocol, http_endpoints).await?)
+        Load::Data { kind, http_endpoints, protocol, r } => {
+            Prepared::of_data(run.connect_data(*kind, *protocol, *r, http_endpoints).await?)
         }
         load => run.prepare(load).await?,
     };
@@ -200,6 +200,7 @@ impl Run<'_> {
         &self,
         kind: DataKind,
         protocol: Protocol,
+        r: Option<u8>,
         endpoints: &[String],
     ) -> Result<Vec<data::Client>, Error> {
         let Options { clients, value_size, seed, .. } = *self.options;
@@ -208,7 +209,7 @@ impl Run<'_> {
             let endpoint = &endpoints[nth as usize % endpoints.len()];
             let keys = self.options.keys();
             let value_size = value_size as usize;
-            let shape = data::Shape { protocol, kind, keys, value_size, seed, nth, of: clients };
+            let shape = data::Shape { protocol, kind, r, keys, value_size, seed, nth, of: clients };
             let client = data::Client::connect(endpoint, shape, &self.options.tls).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }

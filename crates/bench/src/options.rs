@@ -118,6 +118,9 @@ pub enum Load {
         /// `redis` sends SET and GET instead, to a server of that kind, for comparison
         #[arg(long, value_enum, default_value_t = Protocol::Http, global = true)]
         protocol: Protocol,
+        /// Replicas that a read hears; a majority unless it is said
+        #[arg(long, global = true)]
+        r: Option<u8>,
     },
 }
 

@@ -53,7 +53,10 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let mut restored = restoring.finish(vault.position()?)?;
     restored.config = config_in(vault.view())?;
     let boot = member::next_boot(restored.boot, params.first_boot);
-    let records: Vec<_> = restored.to_record.iter().chain([&Record::Boot(boot)]).map(to_disk).collect();
+    // Until the member has caught up with what it may have vouched for on another disk, also over further starts.
+    let doubt = restored.is_emptied(&params.consensus.raft).then_some(Record::Doubt(true));
+    let to_record = restored.to_record.iter().cloned().chain(doubt).chain([Record::Boot(boot)]);
+    let records: Vec<_> = to_record.map(|record| to_disk(&record)).collect();
     wal.write(&records)?;
     wal.sync()?;
     let mut consensus_params = params.consensus.clone();

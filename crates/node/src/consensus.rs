@@ -23,6 +23,9 @@ use coord::{Caller, Command};
 use raft::{Config, Entry, Message, Note, Persist, Raft, Restored, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
+use vouching::Vouching;
+
+mod vouching;
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -140,6 +143,7 @@ pub struct Consensus {
     /// The configuration is that of this index.
     configured: Index,
     changes: Changes,
+    vouching: Vouching,
     snapshot_ids: u64,
     raft_out: raft::Output,
 }
@@ -166,6 +170,7 @@ impl Consensus {
             applied,
             configured: applied,
             changes: Changes::default(),
+            vouching: Vouching::default(),
             // Unique over restarts, so that parts of an old stream never fit a new one.
             snapshot_ids: boot.0 << 32,
             raft_out: raft::Output::default(),
@@ -401,6 +406,7 @@ impl Consensus {
     pub fn collect(&mut self, now: Instant, out: &mut Output) {
         self.collect_raft(out);
         self.aim();
+        self.vouch(now, out);
         self.send_proposals(now, out);
         self.send_asks(now, out);
         self.ask_for_reads(now);
@@ -512,6 +518,7 @@ impl Consensus {
             }
             out.persist.push(persist);
         }
+        self.look_for_own(&from_raft.committed);
         out.committed.append(&mut from_raft.committed);
         for ready in from_raft.reads.drain(..) {
             out.reads.extend(self.reads.answer(&ready.context, ready.index));

@@ -12,13 +12,16 @@ use crate::record::Record;
 use crate::restore::Restored;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
-use base::{Boot, Index, NodeId, Position, Term, limits};
+use base::{Index, NodeId, Position, Term, limits};
 use bytes::Bytes;
 use raft_rs::eraftpb::{self, HardState, MessageType};
 use raft_rs::{INVALID_ID, ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
 use std::collections::VecDeque;
 
 mod changing;
+mod doubt;
+
+use doubt::{Abstention, Doubt};
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -32,6 +35,8 @@ pub struct Params {
     pub seed: u64,
     /// Entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,
+    /// An append is sent when it holds so much, or one entry.
+    pub append_bytes: usize,
     /// The end of the log was cut at the last start. It held nothing that this member vouched for, unless
     /// the disk lied; so it neither votes nor stands until it has caught up or nobody else leads.
     pub tail_was_cut: bool,
@@ -54,6 +59,8 @@ pub enum Input {
     ReadIndex(Bytes),
     /// Everything up to this `Persist` is durable.
     Persisted(u64),
+    /// Something that this start of the member has proposed is committed, and durable here.
+    Vouched,
     /// The state machine has applied up to here.
     Applied(Index),
     /// The store has made durable what was applied up to here.
@@ -155,33 +162,6 @@ struct InFlight {
     then_send: Vec<Message>,
 }
 
-/// A member that may have forgotten what it vouched for does not help to elect anybody who lacks it.
-struct Abstention {
-    why: Doubt,
-    ticks_left: usize,
-    until: Option<Index>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Doubt {
-    /// The end of the log was cut. Almost always it was never acknowledged to anybody.
-    TailCut,
-    /// The data directory is empty. Either the cluster is new, and then so is everybody's log; or this member
-    /// takes the place of one whose disk is gone, and has forgotten its votes and entries. One that has just been given a
-    /// new id doubts nothing.
-    Empty,
-}
-
-impl Doubt {
-    /// Elections that the member sits out before it must assume that nobody else can lead.
-    fn elections(self) -> usize {
-        match self {
-            Doubt::TailCut => 3,
-            Doubt::Empty => 20,
-        }
-    }
-}
-
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -195,7 +175,7 @@ impl Raft {
         let entries = restored.entries.iter().map(Entry::to_library).collect();
         let first = || Config { voters: params.voters.clone(), ..Config::default() };
         let config = restored.config.clone().unwrap_or_else(first);
-        let alone = config.voters == [params.id];
+        let abstention = Abstention::begin(&params, &restored);
         let mut log = Log::new(restored.base, entries, hard_state, config);
         let released = log.flush_to(restored.applied, params.log_keep_entries, None);
         let library = raft_rs::Config {
@@ -203,7 +183,7 @@ impl Raft {
             election_tick: params.election_ticks,
             heartbeat_tick: params.heartbeat_ticks,
             applied: restored.applied.index.0,
-            max_size_per_msg: limits::APPEND_BYTES_SOFT as u64,
+            max_size_per_msg: params.append_bytes as u64,
             max_inflight_msgs: INFLIGHT_APPENDS_MAX,
             check_quorum: true,
             pre_vote: true,
@@ -213,15 +193,6 @@ impl Raft {
         };
         let silence = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&library, log, &silence).expect("the parameters were checked");
-        let doubt = match restored.boot {
-            Boot(0) => (!params.is_new).then_some(Doubt::Empty),
-            _ => params.tail_was_cut.then_some(Doubt::TailCut),
-        };
-        let abstention = doubt.filter(|_| !alone).map(|why| Abstention {
-            why,
-            ticks_left: params.election_ticks * why.elections(),
-            until: None,
-        });
         Raft {
             node,
             params,
@@ -269,6 +240,7 @@ impl Raft {
             Input::Configure(config) => self.configure(&config),
             Input::ReadIndex(context) => self.step_read_index(context),
             Input::Persisted(seq) => self.step_persisted(seq),
+            Input::Vouched => self.step_vouched(),
             Input::Applied(index) => self.node.advance_apply_to(index.0),
             Input::Flushed(at) => self.step_flushed(at),
             Input::Lost(peer) => self.step_lost(peer),
@@ -289,27 +261,18 @@ impl Raft {
         if !self.may_stand() {
             self.node.raft.election_elapsed = 0;
         }
-        if let Some(abstention) = &mut self.abstention {
-            abstention.ticks_left -= 1;
-            if abstention.ticks_left == 0 {
-                self.abstention = None;
-            }
-        }
+        self.tick_doubt();
         self.node.tick();
         if self.node.raft.election_elapsed == 0 && !self.is_leader() {
             self.round += 1;
         }
     }
 
-    fn doubts(&self, why: Doubt) -> bool {
-        self.abstention.as_ref().is_some_and(|abstention| abstention.why == why)
-    }
-
-    /// A member that abstains does not stand for election; an empty one may, for only the empty will elect it.
+    /// A member that doubts itself does not stand for election.
     /// Nor does one whose snapshot is being installed: between the log it had and the log it will have there
     /// is nothing to stand on, and the library would look for entries there.
     fn may_stand(&self) -> bool {
-        !self.doubts(Doubt::TailCut) && !self.in_flight.iter().any(|flight| flight.installs)
+        !self.doubts_itself() && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
@@ -326,24 +289,11 @@ impl Raft {
 
     fn step_received(&mut self, message: Message) -> bool {
         let Some(message) = guard::admit(&self.node, message) else { return false };
-        let drops = match message.kind() {
-            MessageType::MsgTimeoutNow => !self.may_stand(),
-            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
-                self.doubts(Doubt::Empty) && message.0.index > 0
-            }
-            _ => false,
-        };
-        if drops {
+        let untimely = message.kind() == MessageType::MsgTimeoutNow && !self.may_stand();
+        if untimely || self.keeps_vote_from(&message) {
             return false;
         }
-        let last = self.node.raft.raft_log.last_index();
-        if let Some(abstention) = &mut self.abstention
-            && message.kind() == MessageType::MsgAppend
-            && message.0.index <= last
-        {
-            // What comes behind things that were forgotten here says nothing of how far there is to go.
-            abstention.until.get_or_insert(Index(message.0.commit));
-        }
+        self.hear_leader(&message);
         let from = message.0.from;
         let taken = self.node.step(message.0).is_ok();
         self.keep_next_above_match(from);
@@ -482,7 +432,7 @@ impl Raft {
             self.record_commit(out);
         }
         out.released = self.released.take().or(out.released);
-        self.end_abstention(out);
+        self.end_doubt(out);
         self.note_leadership(out);
     }
 
@@ -597,14 +547,6 @@ impl Raft {
         store.set_config(config);
         out.notes.push(Note::Installed(at));
         Some(at)
-    }
-
-    fn end_abstention(&mut self, out: &mut Output) {
-        let until = self.abstention.as_ref().and_then(|abstention| abstention.until);
-        if until.is_some_and(|index| self.node.raft.raft_log.persisted >= index.0) {
-            self.abstention = None;
-            out.notes.push(Note::CaughtUp);
-        }
     }
 
     fn note_leadership(&mut self, out: &mut Output) {

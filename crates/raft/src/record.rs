@@ -17,6 +17,8 @@ pub enum Record {
     Installed(Position),
     /// How often the member has started.
     Boot(Boot),
+    /// The log began on an empty disk, and the member may have forgotten what it vouched for on another; or no longer.
+    Doubt(bool),
 }
 
 const VOTE: u8 = 1;
@@ -25,6 +27,7 @@ const INSTALLED: u8 = 3;
 const BOOT: u8 = 4;
 /// Entries of which some may change the configuration; each says whether it does.
 const MARKED_ENTRIES: u8 = 5;
+const DOUBT: u8 = 6;
 
 /// A kind and three numbers; two numbers and a mark.
 const HEAD_BYTES_MAX: usize = 1 + 3 * 10;
@@ -36,6 +39,7 @@ impl Record {
         match self {
             Record::Vote { .. } => Some(VOTE),
             Record::Boot(_) => Some(BOOT),
+            Record::Doubt(_) => Some(DOUBT),
             Record::Entries(_) | Record::Installed(_) => None,
         }
     }
@@ -45,7 +49,7 @@ impl Record {
         match self {
             Record::Entries(entries) => entries.last().map_or(Index::ZERO, |entry| entry.at.index),
             Record::Installed(at) => at.index,
-            Record::Vote { .. } | Record::Boot(_) => Index::ZERO,
+            Record::Vote { .. } | Record::Boot(_) | Record::Doubt(_) => Index::ZERO,
         }
     }
 
@@ -80,6 +84,7 @@ impl Record {
                 out.push(BOOT);
                 put_varint(&mut out, boot.0);
             }
+            Record::Doubt(doubt) => out.extend([DOUBT, u8::from(*doubt)]),
         }
         out.into()
     }
@@ -109,6 +114,7 @@ impl Record {
                 Record::Installed(Position { term: Term(reader.varint()?), index: Index(reader.varint()?) })
             }
             BOOT => Record::Boot(Boot(reader.varint()?)),
+            DOUBT => Record::Doubt(reader.bool()?),
             _ => return None,
         };
         reader.is_empty().then_some(record)
@@ -147,6 +153,8 @@ mod tests {
             Record::Entries(vec![]),
             Record::Installed(at(12)),
             Record::Boot(Boot(4)),
+            Record::Doubt(true),
+            Record::Doubt(false),
         ];
         for record in records {
             let bytes = record.encode();

@@ -17,6 +17,7 @@ pub struct Restoring {
     vote: Option<NodeId>,
     commit: Index,
     boot: Boot,
+    doubted: bool,
 }
 
 /// The state that a member starts from.
@@ -29,6 +30,8 @@ pub struct Restored {
     pub(crate) commit: Index,
     /// The last start that was recorded; zero on an empty log.
     pub boot: Boot,
+    /// The log says that it began on an empty disk, and does not say that the member has caught up since.
+    pub(crate) doubted: bool,
     /// What the store holds.
     pub applied: Position,
     /// The log starts over behind the store, and does not say so yet: to be recorded before anything else,
@@ -59,6 +62,7 @@ impl Restoring {
                 self.entries.clear();
             }
             Record::Boot(boot) => self.boot = boot,
+            Record::Doubt(doubted) => self.doubted = doubted,
         }
     }
 
@@ -110,6 +114,7 @@ impl Restoring {
             base: self.base,
             entries: self.entries,
             boot: self.boot,
+            doubted: self.doubted,
             applied: store,
             to_record,
             config: None,

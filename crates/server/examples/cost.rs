@@ -268,6 +268,7 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
         election_ticks: 100,
         seed: 1,
         log_keep_entries: 1_000,
+        append_bytes: base::limits::APPEND_BYTES_SOFT,
         tail_was_cut: false,
         is_new: false,
     };

@@ -237,7 +237,7 @@ impl Loop {
                 self.core.metrics.snapshots_installed.inc();
                 tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
             }
-            Note::CaughtUp => tracing::info!("caught up after the end of the log was cut: voting again"),
+            Note::CaughtUp => tracing::info!("has everything again that it may have forgotten: voting again"),
         }
     }
 }

@@ -19,8 +19,8 @@ use crate::status::Identity;
 use crate::thread::Thread;
 use crate::{apply, identity, mesh, persist, post, storage};
 use base::limits::{
-    GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES, WATCH_BATCH_BYTES_SOFT,
-    WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
+    APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
+    WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
 };
 use base::{Boot, ClusterId, NodeId};
 use bytes::Bytes;
@@ -393,6 +393,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         election_ticks: election_ticks.max(heartbeat_ticks + 1),
         seed: roster.identity.cluster.0,
         log_keep_entries: config.log_keep_entries,
+        append_bytes: APPEND_BYTES_SOFT,
         // The engine knows once it has read the log.
         tail_was_cut: false,
         is_new: roster.is_new,

@@ -50,6 +50,8 @@ impl Event {
             Event::SpaceReturns { host } => (13, *host),
             Event::Heal => (14, 0),
             Event::Blackout => (15, 0),
+            Event::Part { side } => (43, *side as usize),
+            Event::Ambush { lost, .. } => (44, *lost),
             Event::Strike { host } => (22, *host),
             Event::PowerCut { host } => (30, *host),
             Event::Write { host, .. } => (19, *host),

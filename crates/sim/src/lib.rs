@@ -17,6 +17,7 @@ mod host;
 mod install;
 pub mod linear;
 mod locked;
+mod lost_disks;
 mod marks;
 pub mod model;
 mod nemesis;

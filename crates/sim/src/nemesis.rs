@@ -3,8 +3,6 @@
 
 use crate::history::Outcome;
 use crate::world::{Checked, Event, World};
-use coord::Members;
-use disk::SimDisk;
 use node::Input;
 
 /// How a process ends.
@@ -39,6 +37,8 @@ pub enum Fault {
     Transfer,
     /// A disk is lost, and its member comes back with an empty one.
     LoseDisk,
+    /// So is one that others have counted on, and those who would miss it are cut off.
+    Ambush,
 }
 
 /// All of them, by how often they come.
@@ -85,7 +85,8 @@ impl World {
             Fault::SlowDisks => self.slow_disks(),
             Fault::Flicker => self.flicker(),
             Fault::Transfer => return self.transfer_leadership(),
-            Fault::LoseDisk => self.lose_disk(host),
+            Fault::LoseDisk => self.lose_any_disk(host),
+            Fault::Ambush => self.lay_ambush(),
         }
         Ok(())
     }
@@ -192,7 +193,7 @@ impl World {
         }
     }
 
-    fn heal_later(&mut self) {
+    pub fn heal_later(&mut self) {
         let delay = self.rng.between(300_000, 8_000_000);
         self.agenda.after(delay, Event::Heal);
     }
@@ -232,22 +233,6 @@ impl World {
         }
         let delay = self.rng.between(100_000, 5_000_000);
         self.agenda.after(delay, Event::SpaceReturns { host });
-    }
-
-    /// One disk at a time, of a cluster that has two more: the next may go when what this one held is held again.
-    fn lose_disk(&mut self, host: usize) {
-        let voters = self.operators.voters();
-        if voters.len() < 3 || !voters.contains(&self.hosts[host].id) || !self.are_all_disks_up_to_date() {
-            return;
-        }
-        self.tally.faults += 1;
-        self.tally.disks_lost += 1;
-        self.stop(host, Death::PowerCut);
-        let disk = SimDisk::new(self.rng.next_u64());
-        let machine = &mut self.hosts[host];
-        machine.disk = disk;
-        machine.flushed_members = Members::default();
-        machine.disks += 1;
     }
 
     /// The power goes in the midst of whatever the disk does next.

@@ -60,7 +60,11 @@ impl Network {
 
     /// Splits the members in two by a random side for each.
     pub fn split(&mut self, rng: &mut Rng) {
-        let sides = rng.next_u64();
+        self.part(rng.next_u64());
+    }
+
+    /// Those with a bit in `sides` are cut off from the others.
+    pub fn part(&mut self, sides: u64) {
         for from in 0..self.members {
             for to in 0..self.members {
                 if (sides >> from) & 1 != (sides >> to) & 1 {

@@ -216,13 +216,13 @@ impl World {
         (0..self.hosts.len()).filter(|host| belongs(host) && !lost(host)).collect()
     }
 
-    /// A member that knows nothing yet elects nobody who knows more, for some time: its disk might be a new one.
-    pub fn has_empty_member(&self) -> bool {
-        let is_empty = |host: usize| {
+    /// A member whose disk might be a new one elects nobody who has a log, for some time.
+    pub fn has_doubting_member(&self) -> bool {
+        let doubts = |host: usize| {
             let process = self.hosts[host].process.as_ref();
-            process.is_some_and(|process| process.member.consensus.status().last == Index::ZERO)
+            process.is_some_and(|process| process.member.consensus.is_in_doubt())
         };
-        self.member_hosts().into_iter().any(is_empty)
+        self.member_hosts().into_iter().any(doubts)
     }
 
     /// Every member runs and has all that anybody knows to be committed.

@@ -89,12 +89,12 @@ pub fn run_to(
     (report, world.crash_points.crashes)
 }
 
-/// Waits until the cluster must have come back. If a member that knows nothing is needed for a majority, that and all that
+/// Waits until the cluster must have come back. If a member that may have forgotten something is needed for a majority, that and all that
 /// follows takes so much longer.
 fn recover(world: &mut World) -> Result<u64, Violation> {
-    let was_empty = world.has_empty_member();
+    let doubted = world.has_doubting_member();
     world.run_until(STORM_US + RECOVERY_US)?;
-    let late = if was_empty || world.has_empty_member() { CALM_US } else { 0 };
+    let late = if doubted || world.has_doubting_member() { CALM_US } else { 0 };
     world.run_until(STORM_US + RECOVERY_US + late)?;
     Ok(late)
 }

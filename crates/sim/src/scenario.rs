@@ -6,6 +6,7 @@ use crate::history::{Asked, Outcome};
 use crate::nemesis::{self, Fault};
 use crate::watchers::Seen;
 use crate::world::World;
+use base::limits;
 use base::mutant::Mutant;
 use base::{Code, Revision};
 use coord::request::Request;
@@ -29,6 +30,8 @@ pub struct Bias {
     pub fault_pause: (u64, u64),
     /// Of the log nothing is kept for those who lag.
     pub short_log: bool,
+    /// So much of the log is sent at a time.
+    pub append_bytes: usize,
     /// Between two changes of the cluster, in µs.
     pub change_pause: (u64, u64),
     /// How often whoever is added has no vote at first, in a million.
@@ -76,6 +79,7 @@ const UNBIASED: Bias = Bias {
     faults: nemesis::STORM,
     fault_pause: (200_000, 4_000_000),
     short_log: false,
+    append_bytes: limits::APPEND_BYTES_SOFT,
     change_pause: (4_000_000, 20_000_000),
     learners: 400_000,
     slow_watchers: 300_000,
@@ -143,8 +147,15 @@ pub static DISKS: Scenario = Scenario {
     about: "a member that has lost its disk is taken for what it was",
     bias: Bias {
         members: &[3, 5],
-        faults: &[(6, Fault::LoseDisk), (4, Fault::IsolateLeader), (2, Fault::Kill), (1, Fault::Split)],
+        faults: &[
+            (4, Fault::LoseDisk),
+            (4, Fault::Ambush),
+            (3, Fault::IsolateLeader),
+            (2, Fault::Kill),
+            (1, Fault::Split),
+        ],
         fault_pause: (300_000, 2_000_000),
+        append_bytes: 128,
         change_pause: (20_000_000, 60_000_000),
         ..UNBIASED
     },
@@ -393,7 +404,9 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
     match mutant {
         Mutant::RevokeProposedOnce => by_name("c20-elections-within-a-lease").expect("it is listed above"),
         Mutant::VoteForgotten => &VOTES,
-        Mutant::StartsCountedAnew => &DISKS,
+        Mutant::StartsCountedAnew | Mutant::EmptiedVotes | Mutant::DoubtNotKept | Mutant::DoubtEndsEarly => {
+            &DISKS
+        }
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked

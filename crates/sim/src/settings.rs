@@ -125,6 +125,7 @@ impl Settings {
             election_ticks: ELECTION_TICKS,
             seed: host as u64,
             log_keep_entries: self.log_keep_entries,
+            append_bytes: self.bias.append_bytes,
             tail_was_cut: false,
             is_new: host >= self.members && hosts[host].life == 0 && hosts[host].disks == 0,
         };

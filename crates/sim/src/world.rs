@@ -103,6 +103,8 @@ pub enum Event {
     Resume { host: usize },
     SpaceReturns { host: usize },
     Heal,
+    Part { side: u64 },
+    Ambush { lost: usize, behind: u64, disks: u64 },
     Blackout,
     Strike { host: usize },
     PowerCut { host: usize },
@@ -244,6 +246,14 @@ impl World {
             }
             Event::Heal => {
                 self.network.heal();
+                Ok(())
+            }
+            Event::Part { side } => {
+                self.part(side);
+                Ok(())
+            }
+            Event::Ambush { lost, behind, disks } => {
+                self.ambush(lost, behind, disks);
                 Ok(())
             }
             Event::Strike { host } => {

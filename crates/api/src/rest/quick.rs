@@ -1,6 +1,6 @@
 //! The short way for the requests that a store lives on: plain reads and writes of single keys over HTTP/1.1 on a
 //! connection that is kept. A stream goes in; what was asked together is answered together, in order.
-//! Whatever is in any way unusual (another path, a query, a header that is not among the plainest) is not judged here:
+//! Whatever is in any way unusual (another path, another query than `?r=1`, a header that is not among the plainest) is not judged here:
 //! the stream is given back with all that was read, and goes the long way from then on. What is answered here is what
 //! the handlers of the router would answer.
 
@@ -9,6 +9,7 @@ mod head;
 mod line;
 
 use super::asked::{Asked, Whole, parse_json};
+use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, write};
@@ -81,9 +82,9 @@ impl Quick {
         while line.heard.len() < whole {
             line.hear(false, REQUEST_TIMEOUT).await.ok()?;
         }
-        let (key, body) = (&line.heard[plain.key], &line.heard[plain.head_bytes..whole]);
+        let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
         let answered = match plain.what {
-            What::StoreGet | What::DataGet => self.get(plain.what, key, &mut line.out).await,
+            What::StoreGet | What::DataGet => self.get(&plain, key, &mut line.out).await,
             What::StorePost => self.post(body, &mut line.out).await,
             What::DataPut => self.put(key, body, &mut line.out).await,
         };
@@ -97,22 +98,27 @@ impl Quick {
         Some(())
     }
 
-    async fn get(&self, what: What, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    async fn get(&self, plain: &Plain, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let rest = &self.rest;
-        let record = store::live(rest, rest.read(Key::new(self.space, key), None, None).await?)?;
-        match (answer::plain_value(&record), what) {
+        let r = plain.of_one.then_some(1);
+        let record = store::live(rest, rest.read(Key::new(self.space, key), r, None).await?)?;
+        match (answer::plain_value(&record), plain.what) {
             (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, out),
             (Some(value), _) => answer::found_in_store(rest, key, &record, value, out),
-            (None, what) => answer::render(self.get_slowly(what, key).await?, out).await,
+            (None, _) => answer::render(self.get_slowly(plain, key).await?, out).await,
         }
         Ok(())
     }
 
     /// It has something about it that the handlers know how to say.
-    async fn get_slowly(&self, what: What, key: &[u8]) -> Result<Response, Refusal> {
+    async fn get_slowly(&self, plain: &Plain, key: &[u8]) -> Result<Response, Refusal> {
         let key = str::from_utf8(key).expect("a plain key is plain text");
-        let (rest, asked) = (State(self.rest.clone()), Asked::plain(&self.rest, Some(key)));
-        match what {
+        let mut asked = Asked::plain(&self.rest, Some(key));
+        if plain.of_one {
+            asked.query = Query::parse("r=1")?;
+        }
+        let rest = State(self.rest.clone());
+        match plain.what {
             What::DataGet => data::get(rest, asked).await,
             _ => store::get(rest, asked).await,
         }

@@ -1,11 +1,12 @@
 //! Compaction that nobody asks for, on three real processes: watchers that lag lose nothing, it follows right behind
 //! them, and one that is dead does not hold it up for ever.
 
-use crate::etcd::{Etcd, put};
+use crate::etcd::{Etcd, get, op, put};
 use crate::process::{Member, PATIENCE, Plan};
 use crate::tour::block_on;
 use crate::watch::{Watches, watch};
-use proto::etcdserverpb::WatchCreateRequest;
+use proto::etcdserverpb::request_op::Request as Op;
+use proto::etcdserverpb::{Compare, TxnRequest, WatchCreateRequest, compare, response_op};
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -130,5 +131,84 @@ fn watchers_that_lag_lose_nothing_and_a_dead_one_holds_nothing_up() {
         assert!(ended.compact_revision > 1, "{ended:?}");
         let _ =
             writeln!(std::io::stderr(), "the dead one was told that {} is compacted", ended.compact_revision);
+    });
+}
+
+/// One of Kubernetes' API servers, as far as it compacts: what it did last time is the version of a key that all of them
+/// write, so that of several that come at once one compacts, to what was the newest revision a round ago.
+struct Apiserver {
+    etcd: Etcd,
+    time: i64,
+    revision: i64,
+}
+
+const COMPACTED: &str = "compact_rev_key";
+
+impl Apiserver {
+    async fn compacts(&mut self) -> bool {
+        let is_ours = Compare {
+            key: COMPACTED.into(),
+            target: compare::CompareTarget::Version as i32,
+            target_union: Some(compare::TargetUnion::Version(self.time)),
+            ..Default::default()
+        };
+        let (time, revision) = (self.time, self.revision);
+        let answer = self
+            .etcd
+            .txn(TxnRequest {
+                compare: vec![is_ours],
+                success: vec![op(Op::RequestPut(put(COMPACTED, revision.to_string())))],
+                failure: vec![op(Op::RequestRange(get(COMPACTED)))],
+            })
+            .await
+            .unwrap();
+        self.revision = answer.header.unwrap().revision;
+        if !answer.succeeded {
+            let Some(response_op::Response::ResponseRange(told)) = &answer.responses[0].response else {
+                panic!("a range was asked for")
+            };
+            self.time = told.kvs[0].version;
+            return false;
+        }
+        self.time = time + 1;
+        if revision > 0 {
+            self.etcd.compact(revision).await.unwrap();
+        }
+        revision > 0
+    }
+}
+
+#[test]
+fn kubernetes_compacts_as_it_is_used_to() {
+    let members: Vec<Member> = Plan::cluster(3).iter().map(Plan::start).collect();
+    members.iter().for_each(Member::wait_ready);
+    block_on(async {
+        let mut servers = Vec::new();
+        for member in &members {
+            servers.push(Apiserver { etcd: member.etcd().await, time: 0, revision: 0 });
+        }
+        let mut etcd = members[0].etcd().await;
+        let mut floor = 0;
+        for round in 0..5 {
+            for nth in 0..20 {
+                etcd.put(put(format!("/registry/pods/{}", nth % 4), format!("{round}"))).await.unwrap();
+            }
+            let expected = servers[0].revision;
+            let mut compacted = 0;
+            for server in &mut servers {
+                compacted += usize::from(server.compacts().await);
+            }
+            assert_eq!(compacted, usize::from(round > 0), "one of three, and none in the first round");
+            if round > 0 {
+                // Whoever won was the first to ask; nothing was compacted that it had not seen a round ago.
+                floor = floor_of(&mut etcd).await;
+                assert_eq!(floor, expected);
+                let at = |revision| proto::etcdserverpb::RangeRequest { revision, ..get("/registry/pods/0") };
+                assert_eq!(etcd.range(at(floor)).await.unwrap().count, 1, "the floor itself is readable");
+                let below = etcd.range(at(floor - 1)).await.unwrap_err();
+                assert!(below.message().contains("has been compacted"), "{below}");
+            }
+        }
+        assert!(floor > 80, "it follows what is written, and is at {floor}");
     });
 }

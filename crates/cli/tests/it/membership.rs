@@ -171,6 +171,22 @@ fn a_member_whose_disk_is_lost_is_replaced() {
 }
 
 #[test]
+fn a_member_whose_disk_is_lost_comes_back_under_its_id_and_is_trusted_again() {
+    let (plans, mut members) = three();
+    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let (wiped, stays) = ((leads + 1) % 3, (leads + 2) % 3);
+    let load = Load::start(&members[stays]);
+    load.wait_for_more();
+    members[wiped].kill();
+    std::fs::remove_dir_all(plans[wiped].data_dir()).unwrap();
+    let again = plans[wiped].start_ready();
+    until("it has everything again", || plans[wiped].log().contains("voting again").then_some(()));
+    members[leads].kill();
+    load.wait_for_more();
+    load.finish(&[&members[stays], &again]);
+}
+
+#[test]
 fn the_leader_is_replaced_by_another_machine_in_one_step() {
     let (plans, mut members) = three();
     let leads = until("somebody leads", || members.iter().position(Member::leads));
@@ -219,4 +235,33 @@ fn etcdctl_adds_promotes_updates_and_removes() {
     assert!(run(&["member", "remove", &id]).contains("removed from cluster"));
     drop(newcomer);
     load.finish(&[&members[0]]);
+}
+
+#[test]
+fn etcdctl_looks_after_three_members_under_load() {
+    let Some(binary) = binary("etcdctl_looks_after_three_members_under_load") else { return };
+    let (_plans, members) = three();
+    let run = |args: &[&str]| Etcdctl::of(&binary, &members).run(args, "");
+    let load = Load::start(&members[0]);
+    load.wait_for_more();
+    assert_eq!(run(&["defrag"]).matches("Finished defragmenting").count(), 3);
+    load.wait_for_more();
+    assert_eq!(run(&["endpoint", "hashkv"]).lines().count(), 3);
+    assert_eq!(run(&["alarm", "list"]), "");
+    until("it is handed over", || {
+        let leads = members.iter().position(Member::leads)?;
+        let heir = Etcdctl::of(&binary, std::slice::from_ref(&members[(leads + 1) % 3]));
+        let heir = heir.run(&["endpoint", "status"], "").split(", ").nth(1)?.to_owned();
+        run(&["move-leader", &heir]).contains("Leadership transferred from").then_some(())
+    });
+    load.wait_for_more();
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("backup");
+    let other = Etcdctl::of(&binary, std::slice::from_ref(&members[1]));
+    let saved = other.run(&["snapshot", "save", file.to_str().unwrap()], "");
+    assert!(saved.contains("Snapshot saved at"), "{saved}");
+    let told = althing().args(["snapshot", "status"]).arg(&file).output().unwrap();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    load.wait_for_more();
+    load.finish(&[&members[0], &members[1], &members[2]]);
 }

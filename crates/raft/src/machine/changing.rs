@@ -12,15 +12,20 @@ impl Raft {
         let raft = &self.node.raft;
         let (term, commit) = (Term(raft.term), Index(raft.raft_log.committed));
         let vote = vote_of(&raft.hard_state());
+        self.record(Record::Vote { term, vote, commit }, out);
+    }
+
+    /// Makes something durable behind everything that is under way, of which nobody waits to hear.
+    pub(super) fn record(&mut self, record: Record, out: &mut Output) {
         self.persist_seq += 1;
-        out.persist.push(Persist {
+        out.persist.push(Persist { seq: self.persist_seq, install: None, records: vec![record] });
+        self.in_flight.push_back(InFlight {
             seq: self.persist_seq,
-            install: None,
-            records: vec![Record::Vote { term, vote, commit }],
+            ready_number: self.last_ready,
+            // All that the library has handed out is written before this.
+            term: Term(self.node.raft.term),
+            installs: false,
+            then_send: Vec::new(),
         });
-        let ready_number = self.last_ready;
-        let flight =
-            InFlight { seq: self.persist_seq, ready_number, term, installs: false, then_send: Vec::new() };
-        self.in_flight.push_back(flight);
     }
 }

@@ -1,9 +1,11 @@
 //! Three members in one process, stepped by hand: who waits for which disk, and who leads.
 
 mod changes;
+mod doubt;
 
 use super::*;
 use crate::restore::Restoring;
+use base::Boot;
 use std::collections::BTreeMap;
 
 const MEMBERS: [NodeId; 3] = [NodeId(1), NodeId(2), NodeId(3)];
@@ -17,6 +19,7 @@ fn params(id: NodeId, voters: &[NodeId]) -> Params {
         election_ticks: ELECTION_TICKS,
         seed: 7,
         log_keep_entries: 0,
+        append_bytes: limits::APPEND_BYTES_SOFT,
         tail_was_cut: false,
         is_new: false,
     }

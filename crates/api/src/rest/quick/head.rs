@@ -20,6 +20,8 @@ pub struct Plain {
     pub what: What,
     /// The key in its path; empty where the body names it.
     pub key: Range<usize>,
+    /// One replica is enough for a read.
+    pub of_one: bool,
     pub head_bytes: usize,
     pub body_bytes: usize,
 }
@@ -36,12 +38,14 @@ const STORE_KEYS: &[u8] = b"/api/v1/store/keys";
 const STORE_KEY: &[u8] = b"/api/v1/store/keys/";
 const DATA_KEY: &[u8] = b"/v1/data/";
 const VERSION: &[u8] = b" HTTP/1.1";
+/// The one query that is plain: it asks for less than usual, and every namespace can give it.
+const OF_ONE: &[u8] = b"?r=1";
 
 pub fn parse(bytes: &[u8]) -> Heard {
     let Some(head_bytes) = end_of_head(bytes) else { return Heard::Part };
     let plain = parse_head(&bytes[..head_bytes - 2]);
-    plain.map_or(Heard::Unusual, |(what, key, body_bytes)| {
-        Heard::Plain(Plain { what, key, head_bytes, body_bytes })
+    plain.map_or(Heard::Unusual, |(Line { what, key, of_one }, body_bytes)| {
+        Heard::Plain(Plain { what, key, of_one, head_bytes, body_bytes })
     })
 }
 
@@ -56,16 +60,23 @@ fn end_of_head(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What is wanted, the place of the key, and the length of the body; none if anything about it is unusual.
-fn parse_head(head: &[u8]) -> Option<(What, Range<usize>, usize)> {
+/// The first line, taken apart.
+struct Line {
+    what: What,
+    key: Range<usize>,
+    of_one: bool,
+}
+
+/// What is wanted, and the length of the body; none if anything about it is unusual.
+fn parse_head(head: &[u8]) -> Option<(Line, usize)> {
     let mut lines = head.split_inclusive(|byte| *byte == b'\n');
     let first = lines.next()?.strip_suffix(b"\r\n")?;
-    let (what, key) = parse_first(first)?;
+    let line = parse_first(first)?;
     let mut length = None;
-    for line in lines {
-        let line = line.strip_suffix(b"\r\n")?;
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    for header in lines {
+        let header = header.strip_suffix(b"\r\n")?;
+        let colon = header.iter().position(|byte| *byte == b':')?;
+        let (name, value) = (&header[..colon], header[colon + 1..].trim_ascii());
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         let plain = if is("host") || is("user-agent") || is("accept-encoding") {
             true
@@ -84,27 +95,28 @@ fn parse_head(head: &[u8]) -> Option<(What, Range<usize>, usize)> {
             return None;
         }
     }
-    match (what, length) {
-        (What::StoreGet | What::DataGet, None | Some(0)) => Some((what, key, 0)),
-        (What::StorePost | What::DataPut, Some(length)) => Some((what, key, length)),
+    match (line.what, length) {
+        (What::StoreGet | What::DataGet, None | Some(0)) => Some((line, 0)),
+        (What::StorePost | What::DataPut, Some(length)) => Some((line, length)),
         _ => None,
     }
 }
 
-fn parse_first(line: &[u8]) -> Option<(What, Range<usize>)> {
+fn parse_first(line: &[u8]) -> Option<Line> {
     let line = line.strip_suffix(VERSION)?;
-    let methods = [
-        (&b"GET "[..], STORE_KEY, What::StoreGet),
-        (b"GET ", DATA_KEY, What::DataGet),
-        (b"PUT ", DATA_KEY, What::DataPut),
-    ];
-    for (method, base, what) in methods {
-        let key = line.strip_prefix(method).and_then(|target| target.strip_prefix(base));
-        if let Some(key) = key.filter(|key| is_plain(key)) {
-            return Some((what, line.len() - key.len()..line.len()));
-        }
+    if let Some(target) = line.strip_prefix(b"GET ") {
+        let (target, of_one) = target.strip_suffix(OF_ONE).map_or((target, false), |target| (target, true));
+        let of_store = target.strip_prefix(STORE_KEY).map(|key| (What::StoreGet, key));
+        let (what, key) = of_store.or_else(|| Some((What::DataGet, target.strip_prefix(DATA_KEY)?)))?;
+        let end = b"GET ".len() + target.len();
+        return is_plain(key).then(|| Line { what, key: end - key.len()..end, of_one });
     }
-    (line.strip_prefix(b"POST ")? == STORE_KEYS).then_some((What::StorePost, 0..0))
+    if let Some(key) = line.strip_prefix(b"PUT ").and_then(|target| target.strip_prefix(DATA_KEY)) {
+        let key_at = line.len() - key.len()..line.len();
+        return is_plain(key).then_some(Line { what: What::DataPut, key: key_at, of_one: false });
+    }
+    let posts = line.strip_prefix(b"POST ")? == STORE_KEYS;
+    posts.then_some(Line { what: What::StorePost, key: 0..0, of_one: false })
 }
 
 /// Digits and nothing else.
@@ -127,7 +139,7 @@ mod tests {
 
     fn wish(head: &str) -> Option<(What, &str, usize)> {
         match parse(head.as_bytes()) {
-            Heard::Plain(Plain { what, key, head_bytes, body_bytes }) => {
+            Heard::Plain(Plain { what, key, head_bytes, body_bytes, .. }) => {
                 assert_eq!(head_bytes, head.find("\r\n\r\n").unwrap() + 4);
                 Some((what, &head[key], body_bytes))
             }
@@ -149,11 +161,30 @@ mod tests {
     }
 
     #[test]
+    fn a_read_of_one_replica_is_plain() {
+        for path in ["/api/v1/store/keys/user_1", "/v1/data/user_1"] {
+            let of_one = |query: &str| {
+                let head = format!("GET {path}{query} HTTP/1.1\r\n{HOST}\r\n");
+                match parse(head.as_bytes()) {
+                    Heard::Plain(plain) => Some((plain.of_one, head[plain.key].to_owned())),
+                    _ => None,
+                }
+            };
+            assert_eq!(of_one(""), Some((false, "user_1".into())));
+            assert_eq!(of_one("?r=1"), Some((true, "user_1".into())));
+            for query in ["?r=2", "?r=1&r=1", "?r=1?r=1", "?", "?r=", "?raw&r=1"] {
+                assert_eq!(of_one(query), None, "{query}");
+            }
+        }
+        assert_eq!(wish(&format!("PUT /v1/data/k?r=1 HTTP/1.1\r\n{HOST}content-length: 0\r\n\r\n")), None);
+    }
+
+    #[test]
     fn everything_else_goes_the_long_way() {
         for line in [
             "GET /api/v1/store/keys/a%2Fb HTTP/1.1",
             "GET /api/v1/store/keys/a/b HTTP/1.1",
-            "GET /api/v1/store/keys/a?r=1 HTTP/1.1",
+            "GET /api/v1/store/keys/a?r=2 HTTP/1.1",
             "GET /api/v1/store/keys/ HTTP/1.1",
             "GET /api/v1/store/keys/a HTTP/1.0",
             "GET  /api/v1/store/keys/a HTTP/1.1",

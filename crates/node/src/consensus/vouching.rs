@@ -1,0 +1,56 @@
+//! How a member that may have forgotten something learns that it has it again: it has an entry ordered that is its own, and
+//! waits for it. Nobody can have put that into a log before this start, so whatever its lost disk can have acknowledged lies
+//! before it. The entry changes nothing, and is asked for again until it comes.
+
+use super::{Consensus, Output};
+use crate::batch::{self, Proposal};
+use crate::frame::Frame;
+use crate::member::lessor_id;
+use base::{Instant, ProposalId};
+use coord::Command;
+use raft::Entry;
+
+#[derive(Default)]
+pub(super) struct Vouching {
+    asked_at: Option<Instant>,
+}
+
+impl Consensus {
+    /// This member may have forgotten what it vouched for, and does not vote.
+    pub fn is_in_doubt(&self) -> bool {
+        self.raft.is_in_doubt()
+    }
+
+    /// Who leads trusts itself, so this always goes to somebody else.
+    pub(super) fn vouch(&mut self, now: Instant, out: &mut Output) {
+        let waits = self.vouching.asked_at.is_some_and(|asked| asked.after(self.params.retry_after) > now);
+        let Some(leader) = self.target.1.filter(|leader| *leader != self.me) else { return };
+        if waits || !self.raft.is_in_doubt() {
+            return;
+        }
+        self.vouching.asked_at = Some(now);
+        self.own_seq += 1;
+        let id = ProposalId { origin: lessor_id(self.me), boot: self.boot, seq: self.own_seq };
+        let mut command = Vec::new();
+        Command::LeaseCheckpoint(Vec::new()).encode(&mut command);
+        let mut batch = Vec::new();
+        Proposal { id, low: self.own_seq, command: command.into() }.encode(&mut batch);
+        out.send.push((leader, Frame::Forward(batch.into())));
+    }
+
+    /// What this start has proposed is committed here, in one of these.
+    pub(super) fn look_for_own(&mut self, committed: &[Entry]) {
+        if !self.raft.is_in_doubt() {
+            return;
+        }
+        let mine = [self.me, lessor_id(self.me)];
+        let of_this_start =
+            |proposal: &Proposal| proposal.id.boot == self.boot && mine.contains(&proposal.id.origin);
+        let holds_own = |entry: &Entry| {
+            batch::decode(entry.data.clone()).is_some_and(|proposals| proposals.iter().any(of_this_start))
+        };
+        if committed.iter().any(holds_own) {
+            self.raft.step(raft::Input::Vouched);
+        }
+    }
+}
