@@ -537,7 +537,8 @@ impl Mesh {
             Some(Operation::Forward(_)) => self.decline_forward(t, from, ask),
             Some(Operation::Scan(_)) => self.decline_scan(t, from, ask),
             Some(Operation::List(_)) => self.decline_listing(t, from, ask),
-            Some(Operation::Exchange(_) | Operation::Give(_) | Operation::Hint(_)) => self.expire(t, ask),
+            Some(Operation::Exchange(_) | Operation::Give(_)) => self.expire(t, ask),
+            Some(Operation::Hint(_)) => self.decline_hint(t, ask),
             Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
             Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),
             // Others may answer yet.

@@ -4,6 +4,7 @@
 use crate::process::{Member, PATIENCE, until};
 use crate::rest::Rest;
 use crate::space::on_small_disk;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 16;
@@ -73,7 +74,7 @@ fn a_crowd_fills_a_disk_by_the_data_api_and_it_heals_after_deletes() {
     for round in 0..2 {
         let written = fill(rest);
         let fitted: usize = written.iter().sum();
-        println!("round {round}: {fitted} values of 64 KiB fitted");
+        let _ = writeln!(std::io::stderr(), "round {round}: {fitted} values of 64 KiB fitted");
         // Of a file that was full once, only a part is counted on.
         let least = if round == 0 { 50 } else { 10 };
         assert!(fitted > least, "only {fitted} values fitted");
@@ -82,7 +83,7 @@ fn a_crowd_fills_a_disk_by_the_data_api_and_it_heals_after_deletes() {
         let begun = Instant::now();
         delete_all(rest, &written);
         until("there is room again", || (put(rest, "/v1/data/more", VALUE_BYTES) == 200).then_some(()));
-        println!("round {round}: room again after {:?}", begun.elapsed());
+        let _ = writeln!(std::io::stderr(), "round {round}: room again after {:?}", begun.elapsed());
         assert!(begun.elapsed() < PATIENCE);
     }
     assert!(member.is_running());

@@ -156,12 +156,18 @@ impl Mesh {
     pub(super) fn expire_hint(&mut self, t: &mut Turn<'_>, hinting: Hinting) {
         self.peers.silent(hinting.target, t.now.at);
         self.landed(hinting.target);
-        let hints = self.hints.targets.entry(hinting.target).or_default();
-        hints.resume_at = t.now.at.after(RESUME_AFTER);
     }
 
-    fn landed(&mut self, target: NodeId) {
+    /// It is there, and cannot take it now.
+    pub(super) fn decline_hint(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        if let Some(Operation::Hint(hinting)) = self.finish(ask).map(|pending| pending.operation) {
+            self.landed(hinting.target).resume_at = t.now.at.after(RESUME_AFTER);
+        }
+    }
+
+    fn landed(&mut self, target: NodeId) -> &mut Target {
         let hints = self.hints.targets.entry(target).or_default();
         hints.in_flight = hints.in_flight.saturating_sub(1);
+        hints
     }
 }
