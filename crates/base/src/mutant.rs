@@ -259,8 +259,6 @@ mutants! {
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
     FullAcknowledged = "full-acknowledged",
-    /// Rows of the mesh that were read lately stay what they were when a flush writes them.
-    RecentRowsStale = "recent-rows-stale",
 }
 
 impl Mutant {
@@ -311,7 +309,6 @@ impl Mutant {
         Mutant::TopologyNotDurable,
         Mutant::IdentityNotDurable,
         Mutant::FullAcknowledged,
-        Mutant::RecentRowsStale,
     ];
 
     /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.

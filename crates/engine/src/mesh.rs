@@ -4,7 +4,6 @@
 
 mod life;
 mod log;
-mod recent;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -22,10 +21,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub struct MeshParams {
     pub log_segment_bytes: u64,
-    /// Of the store's pages.
     pub cache_bytes: usize,
-    /// Of rows that were read lately.
-    pub recent_bytes: usize,
     /// Names the node's life on this disk, if it turns out to be empty; never zero, and never the same twice.
     pub fresh_incarnation: u32,
 }
@@ -46,7 +42,7 @@ pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, 
     if known.is_some() && !disk.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
         return Err(Error::MeshStoreMissing);
     }
-    let mut store = MeshStore::open(disk.clone(), params)?;
+    let mut store = MeshStore::open(disk.clone(), params.cache_bytes)?;
     let flushed = store.flushed()?;
     let (wal, recovery, replay) = replay(disk.clone(), params, flushed)?;
     // Positions count on over the node's starts; the batches of one start count from one.

@@ -3,7 +3,6 @@
 //! batches the store lacks: to apply an older one again would bring back what a newer one has replaced.
 
 use crate::error::Error;
-use crate::mesh::{MeshParams, recent::Recent};
 use ::mesh::overlay::Flush;
 use ::mesh::rows::{self, Rows};
 use base::mutant::{Mutant, planted};
@@ -20,26 +19,18 @@ pub struct MeshStore {
     view: Arc<MeshView>,
     /// The last position of the log before this start.
     base: u64,
-    flushes: u64,
-    recent: Arc<Recent>,
 }
 
 /// Everything flushed up to some flush.
-pub struct MeshView {
-    view: StoreView,
-    /// Of this start.
-    flush: u64,
-    recent: Arc<Recent>,
-}
+pub struct MeshView(StoreView);
 
 impl MeshStore {
-    pub(super) fn open(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshStore, Error> {
-        let store = Store::open(disk, LIVE, params.cache_bytes)?;
+    pub(super) fn open(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<MeshStore, Error> {
+        let store = Store::open(disk, LIVE, cache_bytes)?;
         // What an earlier process left may be in the page cache alone; the log will be cut by what the store says.
         store.write_with(&mut |_| {})?;
-        let recent = Arc::new(Recent::new(params.recent_bytes));
-        let view = Arc::new(MeshView { view: store.view()?, flush: 0, recent: recent.clone() });
-        Ok(MeshStore { store, view, base: 0, flushes: 0, recent })
+        let view = Arc::new(MeshView(store.view()?));
+        Ok(MeshStore { store, view, base: 0 })
     }
 
     /// How far into the log the store reaches.
@@ -65,10 +56,7 @@ impl MeshStore {
                 put(Table::Mesh, key, value.map(Bytes::as_ref));
             }
         })?;
-        self.flushes += 1;
-        self.recent.flushed(self.flushes, flush.rows());
-        let view = self.store.view()?;
-        self.view = Arc::new(MeshView { view, flush: self.flushes, recent: self.recent.clone() });
+        self.view = Arc::new(MeshView(self.store.view()?));
         Ok(())
     }
 
@@ -88,25 +76,17 @@ pub(super) fn flushed(view: &MeshView) -> Result<u64, Error> {
 }
 
 impl MeshView {
-    /// For whoever reads every row once.
     pub(super) fn of(view: StoreView) -> MeshView {
-        MeshView { view, flush: 0, recent: Arc::new(Recent::new(0)) }
+        MeshView(view)
     }
 }
 
 impl Rows for MeshView {
     fn get(&self, key: &[u8]) -> Option<Bytes> {
-        if let Some(known) = self.recent.get(self.flush, key) {
-            return known;
-        }
-        let found = self.view.get(Table::Mesh, key);
-        if let Some(value) = &found {
-            self.recent.keep(self.flush, key, value);
-        }
-        found
+        self.0.get(Table::Mesh, key)
     }
 
     fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, visit: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
-        self.view.scan(Table::Mesh, from, to, &mut |key, value| visit(key, &Bytes::copy_from_slice(value)));
+        self.0.scan(Table::Mesh, from, to, &mut |key, value| visit(key, &Bytes::copy_from_slice(value)));
     }
 }

@@ -12,12 +12,8 @@ use bytes::Bytes;
 use disk::SimDisk;
 use std::time::Duration;
 
-const PARAMS: MeshParams = MeshParams {
-    log_segment_bytes: 64 * 1024,
-    cache_bytes: 1024 * 1024,
-    recent_bytes: 64 * 1024,
-    fresh_incarnation: 77,
-};
+const PARAMS: MeshParams =
+    MeshParams { log_segment_bytes: 64 * 1024, cache_bytes: 1024 * 1024, fresh_incarnation: 77 };
 
 /// A node alone, with its files.
 struct Alone {
@@ -139,7 +135,7 @@ fn a_batch_that_the_store_has_is_not_replayed_over_it() {
     let files = open_mesh(disk.clone(), &PARAMS).unwrap();
     assert_eq!(files.replayed.len(), 1);
     drop(files);
-    let store = MeshStore::open(disk.clone(), &PARAMS).unwrap();
+    let store = MeshStore::open(disk.clone(), 1024 * 1024).unwrap();
     let upto = 2u64.to_le_bytes();
     drop(store);
     let raw = disk::Store::open(disk.clone(), super::store::LIVE, 1024 * 1024).unwrap();

@@ -17,9 +17,7 @@ use std::time::SystemTime;
 /// Where its files lie, below the member's directory.
 pub(crate) const DIR: &str = "mesh";
 /// The store keeps this much of its file in memory.
-pub(crate) const CACHE_BYTES: usize = 96 * 1024 * 1024;
-/// Of rows that were read lately, which are found quicker than the engine finds them in its pages.
-const RECENT_BYTES: usize = 32 * 1024 * 1024;
+pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
 /// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
 const FLUSH_INTERVALS: u32 = 20;
@@ -34,7 +32,6 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
     let params = MeshParams {
         log_segment_bytes: segment_bytes(config),
         cache_bytes: CACHE_BYTES,
-        recent_bytes: RECENT_BYTES,
         fresh_incarnation: fresh_incarnation(),
     };
     let files = engine::open_mesh(Arc::new(disk), &params)?;

@@ -21,8 +21,6 @@ pub const TIMEOUT: Duration = Duration::from_millis(400);
 pub const ROUND: Duration = Duration::from_millis(1_000);
 pub const DRIFT_MAX: Duration = Duration::from_millis(500);
 const CACHE_BYTES: usize = 1024 * 1024;
-/// So little that rows must go now and then.
-const RECENT_BYTES: usize = 8 * 1024;
 const SEGMENT_BYTES: u64 = 64 * 1024;
 const LOW_BYTES: u64 = 1024 * 1024;
 const PLENTY_BYTES: u64 = 1 << 40;
@@ -99,12 +97,8 @@ impl Host {
     }
 
     pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {
-        let params = MeshParams {
-            log_segment_bytes: SEGMENT_BYTES,
-            cache_bytes: CACHE_BYTES,
-            recent_bytes: RECENT_BYTES,
-            fresh_incarnation,
-        };
+        let params =
+            MeshParams { log_segment_bytes: SEGMENT_BYTES, cache_bytes: CACHE_BYTES, fresh_incarnation };
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let MeshFiles { log, store, replayed, life, .. } = engine::open_mesh(disk, &params)?;
         let newest = replayed.iter().flatten().rev().find(|row| row.key == rows::TOPOLOGY);
