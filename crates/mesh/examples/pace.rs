@@ -124,7 +124,7 @@ fn main() {
         let attributes = Attributes::default();
         let write =
             Write { key: key(n), kind: Kind::Register, op, attributes, expect: None, w: None, sloppy: false };
-        cluster.ask(n, Request::Write(write));
+        cluster.ask(n, Request::write(write));
     }
     println!("{} written, {} failed", cluster.answered, cluster.failed);
     (0..keys).for_each(|n| cluster.ask(n, Request::Read { key: key(n), r: None }));

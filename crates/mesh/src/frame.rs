@@ -22,6 +22,7 @@ use bytes::Bytes;
 pub use page::{Answer, Entry, Page};
 use page::{decode_answer, decode_page, encode_answer, encode_page};
 use pulse::Pulse;
+use std::sync::Arc;
 
 /// Actors that a shard is said to know.
 const KNOWN_MAX: usize = 1_024;
@@ -51,7 +52,7 @@ pub enum Frame {
     /// A write for a replica to coordinate.
     Forward {
         ask: Ask,
-        write: Box<Write>,
+        write: Arc<Write>,
     },
     Forwarded {
         ask: Ask,
@@ -394,7 +395,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
     let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
     Some(match number {
-        1 => Frame::Forward { ask, write: Box::new(Write::decode(reader)?) },
+        1 => Frame::Forward { ask, write: Arc::new(Write::decode(reader)?) },
         2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
         3 => {
             let why = if reader.bool()? { Why::Repair } else { Why::Write };

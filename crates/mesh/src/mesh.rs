@@ -341,7 +341,7 @@ impl Mesh {
             return frame.question().into_iter().for_each(|ask| self.send(t, from, Frame::Declined { ask }));
         }
         match frame {
-            Frame::Forward { ask, write } => self.step_forward(t, from, ask, *write),
+            Frame::Forward { ask, write } => self.step_forward(t, from, ask, write),
             Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),

@@ -14,14 +14,12 @@ use crate::session::Session;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Code, NodeId};
 use bytes::{BufMut, Bytes};
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all requests are writes, and each is moved a few times only"
-)]
 pub enum Request {
-    Write(Write),
+    /// Shared: it is large, goes through several hands, and may be passed on and kept.
+    Write(Arc<Write>),
     Read {
         key: Key,
         r: Option<u8>,
@@ -36,6 +34,12 @@ pub enum Request {
     },
     /// Answered by `Scanned`, whose `next` is the `after` of the next page.
     Query(Box<Query>),
+}
+
+impl Request {
+    pub fn write(write: Write) -> Request {
+        Request::Write(Arc::new(write))
+    }
 }
 
 /// Who must have a write, or be heard by a read.

@@ -213,7 +213,7 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
 /// Asks the mesh, and waits.
 pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
     let wanted = Wanted::of(&write);
-    wanted.settled(rest, rest.ask(Request::Write(write), asked.timeout()?).await?)
+    wanted.settled(rest, rest.ask(Request::write(write), asked.timeout()?).await?)
 }
 
 /// What a write wanted, so that both sides can be told if something is in its way.

@@ -83,7 +83,7 @@ impl Alone {
             sloppy: false,
         };
         let request =
-            Input::Request { token: Token(1), deadline: Instant(u64::MAX), request: Request::Write(write) };
+            Input::Request { token: Token(1), deadline: Instant(u64::MAX), request: Request::write(write) };
         let replies = self.step(request, false);
         assert!(matches!(replies[..], [::mesh::request::Reply::Written(_)]), "{replies:?}");
     }

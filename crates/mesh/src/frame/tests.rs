@@ -57,7 +57,7 @@ fn frames() -> Vec<Frame> {
     };
     let ops = [Op::Put(value.clone()), Op::Delete, Op::Add(-4), Op::Assign(4), Op::Insert(value.clone())];
     let mut frames: Vec<Frame> =
-        ops.into_iter().map(|op| Frame::Forward { ask, write: Box::new(write(op)) }).collect();
+        ops.into_iter().map(|op| Frame::Forward { ask, write: Arc::new(write(op)) }).collect();
     let replies = [Reply::Indeterminate { acks: 1, needed: 2 }, Reply::Refused(Code::FencePassed)];
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     frames.extend([

@@ -8,6 +8,7 @@ use crate::frame::{Ask, Frame};
 use crate::moves::majority;
 use crate::request::{Reply, Write};
 use base::{Code, Instant, NodeId};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes passed on by one node that are remembered.
@@ -18,7 +19,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Forwarding {
     client: Client,
-    write: Write,
+    write: Arc<Write>,
     /// Who has it; nobody while it waits to be passed on again.
     to: Option<NodeId>,
     tried: Tried,
@@ -36,7 +37,7 @@ impl Mesh {
         &mut self,
         t: &mut Turn<'_>,
         client: Client,
-        write: Write,
+        write: Arc<Write>,
         tried: Tried,
         deadline: Instant,
     ) {
@@ -57,7 +58,7 @@ impl Mesh {
         let forwarding = Forwarding { client, write: write.clone(), to, tried };
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         match to {
-            Some(to) => self.send(t, to, Frame::Forward { ask, write: Box::new(write) }),
+            Some(to) => self.send(t, to, Frame::Forward { ask, write }),
             None => drop(self.alarms.insert((t.now.at.after(RETRY_AFTER), ask))),
         }
     }
@@ -74,7 +75,7 @@ impl Mesh {
         }
     }
 
-    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Write) {
+    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Arc<Write>) {
         // The network may repeat a frame; what it asks for is done once.
         let forwarded = self.forwarded.entry(from).or_default();
         let is_new = forwarded.insert(ask);

@@ -95,7 +95,7 @@ impl Mesh {
         }
         let batch = self.batches.begin(token, writes.len());
         for (idx, write) in writes.into_iter().enumerate() {
-            self.start_write(t, Client::Part(batch, idx), write, deadline);
+            self.start_write(t, Client::Part(batch, idx), Arc::new(write), deadline);
         }
     }
 

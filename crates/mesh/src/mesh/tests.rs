@@ -71,7 +71,7 @@ fn awake(seed: u64, nodes: u64) -> World {
 #[test]
 fn one_node_alone_serves() {
     let mut world = awake(1, 1);
-    assert_eq!(value(&world.call(1, Request::Write(put("k", "v")))).as_deref(), Some("v"));
+    assert_eq!(value(&world.call(1, Request::write(put("k", "v")))).as_deref(), Some("v"));
     assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("v"));
     assert_eq!(world.call(1, read("other")), Reply::Found(None));
     world.crash(NodeId(1));
@@ -87,7 +87,7 @@ fn any_node_coordinates() {
         let name = format!("k{n}");
         for node in 1..=5 {
             let wrote = format!("{n}:{node}");
-            assert_eq!(value(&world.call(node, Request::Write(put(&name, &wrote)))), Some(wrote.clone()));
+            assert_eq!(value(&world.call(node, Request::write(put(&name, &wrote)))), Some(wrote.clone()));
             assert_eq!(value(&world.call(node % 5 + 1, read(&name))), Some(wrote));
         }
     }
@@ -98,7 +98,7 @@ fn any_node_coordinates() {
 fn a_write_that_too_few_acknowledge_is_indeterminate_and_survives() {
     let mut world = awake(3, 3);
     world.isolate(NodeId(1));
-    let reply = world.call(1, Request::Write(put("k", "v")));
+    let reply = world.call(1, Request::write(put("k", "v")));
     assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
     assert!(matches!(world.call(1, read("k")), Reply::Unavailable { acks: 1, needed: 2 }));
     world.heal();
@@ -116,11 +116,11 @@ fn others_stand_in_for_replicas_that_are_down_if_the_client_likes() {
     list[1..].iter().for_each(|node| world.crash(*node));
     // Until the silence of the two is noticed.
     for _ in 0..4 {
-        world.call(list[0].0, Request::Write(put("k", "strict")));
+        world.call(list[0].0, Request::write(put("k", "strict")));
     }
-    let strict = world.call(list[0].0, Request::Write(put("k", "strict")));
+    let strict = world.call(list[0].0, Request::write(put("k", "strict")));
     assert!(matches!(strict, Reply::Indeterminate { .. }), "{strict:?}");
-    let sloppy = world.call(list[0].0, Request::Write(Write { sloppy: true, ..put("k", "sloppy") }));
+    let sloppy = world.call(list[0].0, Request::write(Write { sloppy: true, ..put("k", "sloppy") }));
     assert_eq!(value(&sloppy).as_deref(), Some("sloppy"));
     world.crash(list[0]);
     list[1..].iter().for_each(|node| world.start(*node));
@@ -134,12 +134,12 @@ fn a_dead_node_costs_nobody_its_timeout() {
     let mut world = awake(4, 3);
     world.crash(NodeId(3));
     for n in 0..20 {
-        world.call(1, Request::Write(put(&format!("w{n}"), "v")));
+        world.call(1, Request::write(put(&format!("w{n}"), "v")));
     }
     world.run(SECOND);
     for n in 0..20 {
         let before = world.now;
-        assert!(value(&world.call(1, Request::Write(put(&format!("k{n}"), "v")))).is_some());
+        assert!(value(&world.call(1, Request::write(put(&format!("k{n}"), "v")))).is_some());
         assert!(value(&world.call(2, read(&format!("k{n}")))).is_some());
         assert!(world.now - before < 120 * MS, "{} ms", (world.now - before) / MS);
     }
@@ -149,11 +149,11 @@ fn a_dead_node_costs_nobody_its_timeout() {
 fn quorums_that_cannot_be_are_refused() {
     let mut world = awake(5, 3);
     let too_many = Write { w: Some(4), ..put("k", "v") };
-    assert_eq!(world.call(1, Request::Write(too_many)), Reply::Refused(Code::BadQuorum));
+    assert_eq!(world.call(1, Request::write(too_many)), Reply::Refused(Code::BadQuorum));
     assert_eq!(world.call(1, Request::Read { key: key("k"), r: Some(4) }), Reply::Refused(Code::BadQuorum));
     let metadata = vec![(Bytes::from_static(b"n"), Bytes::from_static(b"v")); 65];
     let crowded = Write { attributes: Attributes { metadata, ..Attributes::default() }, ..put("k", "v") };
-    assert_eq!(world.call(1, Request::Write(crowded)), Reply::Refused(Code::RequestTooLarge));
+    assert_eq!(world.call(1, Request::write(crowded)), Reply::Refused(Code::RequestTooLarge));
     let elsewhere = Request::Read { key: Key::new(9, b"k"), r: None };
     assert_eq!(world.call(1, elsewhere), Reply::Refused(Code::UnknownSpace));
 }
@@ -164,7 +164,7 @@ fn a_retry_is_recognised_by_whoever_gets_it() {
     let attributes = Attributes { request: Some(77), ..Attributes::default() };
     let add = Write { attributes, ..write("c", Kind::Counter, Op::Add(5)) };
     for node in 1..=3 {
-        match world.call(node, Request::Write(add.clone())) {
+        match world.call(node, Request::write(add.clone())) {
             Reply::Written(record) => assert_eq!(tally(&record), 5),
             other => panic!("{other:?}"),
         }
@@ -176,7 +176,7 @@ fn what_the_network_repeats_is_done_once() {
     let mut world = awake(22, 5);
     world.repeats = true;
     for n in 0..40 {
-        let reply = world.call(n % 5 + 1, Request::Write(write("c", Kind::Counter, Op::Add(1))));
+        let reply = world.call(n % 5 + 1, Request::write(write("c", Kind::Counter, Op::Add(1))));
         assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
     }
     let Reply::Found(Some(record)) = world.call(1, read("c")) else { panic!("not found") };
@@ -187,14 +187,14 @@ fn what_the_network_repeats_is_done_once() {
 fn a_condition_is_judged_by_what_a_quorum_has() {
     let mut world = awake(8, 3);
     world.isolate(NodeId(3));
-    let Reply::Written(first) = world.call(1, Request::Write(put("k", "1"))) else { panic!("not written") };
+    let Reply::Written(first) = world.call(1, Request::write(put("k", "1"))) else { panic!("not written") };
     world.cut.clear();
     let stale = Write { expect: Some(Context::default()), ..put("k", "2") };
     assert!(
-        matches!(world.call(3, Request::Write(stale)), Reply::Conflict(found) if found.body == first.body)
+        matches!(world.call(3, Request::write(stale)), Reply::Conflict(found) if found.body == first.body)
     );
     let fresh = Write { expect: Some(first.context.clone()), ..put("k", "2") };
-    assert_eq!(value(&world.call(3, Request::Write(fresh))).as_deref(), Some("2"));
+    assert_eq!(value(&world.call(3, Request::write(fresh))).as_deref(), Some("2"));
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn a_scan_walks_all_partitions_in_order_and_says_what_is_missing() {
     let mut world = awake(11, 5);
     let names: Vec<String> = (0..300).map(|n| format!("user_{n:03}")).collect();
     for name in &names {
-        world.call(1, Request::Write(put(name, name)));
+        world.call(1, Request::write(put(name, name)));
     }
-    world.call(1, Request::Write(write("user_007", Kind::Register, Op::Delete)));
+    world.call(1, Request::write(write("user_007", Kind::Register, Op::Delete)));
     let (mut found, mut start) = (Vec::new(), Bytes::from_static(b"user_"));
     loop {
         let scan = Scan { space: 0, start, end: Some(Bytes::from_static(b"user_2")), limit: 30, r: None };
@@ -264,10 +264,10 @@ fn records_are_found_by_what_they_are() {
     };
     for name in names(0..60, 1) {
         let attributes = Attributes { home: name.ends_with('0').then_some(home), ..Attributes::default() };
-        world.call(1, Request::Write(Write { attributes, ..put(&name, "v") }));
+        world.call(1, Request::write(Write { attributes, ..put(&name, "v") }));
     }
     for name in names(100..120, 1) {
-        world.call(3, Request::Write(write(&name, Kind::Counter, Op::Add(1))));
+        world.call(3, Request::write(write(&name, Kind::Counter, Op::Add(1))));
     }
     assert_eq!(
         query_all(&mut world, Query { kind: Some(Kind::Counter), ..Query::default() }),
@@ -276,15 +276,15 @@ fn records_are_found_by_what_they_are() {
     assert_eq!(query_all(&mut world, Query { home: Some(home), ..Query::default() }), names(0..60, 10));
     world.run(70 * SECOND);
     let since = Some(Stamp::at_ms(1_000_000_000 + world.now / MS));
-    world.call(4, Request::Write(put("k007", "later")));
-    world.call(4, Request::Write(write("k105", Kind::Counter, Op::Add(1))));
+    world.call(4, Request::write(put("k007", "later")));
+    world.call(4, Request::write(write("k105", Kind::Counter, Op::Add(1))));
     let mut later = query_all(&mut world, Query { since, ..Query::default() });
     later.sort();
     assert_eq!(later, ["k007", "k105"]);
     let counters = Query { since, kind: Some(Kind::Counter), ..Query::default() };
     assert_eq!(query_all(&mut world, counters), ["k105"]);
     for name in names(0..60, 10) {
-        world.call(5, Request::Write(write(&name, Kind::Register, Op::Delete)));
+        world.call(5, Request::write(write(&name, Kind::Register, Op::Delete)));
     }
     assert_eq!(query_all(&mut world, Query { home: Some(home), ..Query::default() }), [""; 0]);
     world.run(12 * SECOND);
@@ -296,7 +296,7 @@ fn records_are_found_by_what_they_are() {
 fn a_node_that_lost_its_disk_gets_everything_back() {
     let mut world = awake(14, 3);
     for n in 0..100 {
-        world.call(1, Request::Write(put(&format!("k{n}"), &format!("{n}"))));
+        world.call(1, Request::write(put(&format!("k{n}"), &format!("{n}"))));
     }
     world.wipe(NodeId(2));
     world.start(NodeId(2));
@@ -313,7 +313,7 @@ fn what_expires_is_gone_for_all_and_leaves_nothing_behind() {
     let mut world = awake(15, 3);
     let expires_ms = Some(1_000_000_000 + world.now / MS + 2_000);
     let attributes = Attributes { expires_ms, ..Attributes::default() };
-    world.call(1, Request::Write(Write { attributes, ..put("k", "v") }));
+    world.call(1, Request::write(Write { attributes, ..put("k", "v") }));
     assert!(value(&world.call(2, read("k"))).is_some());
     world.run(15 * SECOND);
     assert_eq!(world.call(2, read("k")), Reply::Found(None));
@@ -332,7 +332,7 @@ fn five_become_six_and_then_four_and_nothing_is_lost() {
             let (name, wrote) = (format!("k{}", n % 120), format!("{n}"));
             let nodes: Vec<NodeId> = world.topology.members().iter().map(|member| member.node).collect();
             let node = world.rng.pick(&nodes).0;
-            let reply = world.call(node, Request::Write(put(&name, &wrote)));
+            let reply = world.call(node, Request::write(put(&name, &wrote)));
             match reply {
                 Reply::Written(_) => drop(last.insert(name, wrote)),
                 _ => drop(last.remove(&name)),

@@ -97,7 +97,13 @@ impl Route {
 }
 
 impl Mesh {
-    pub(super) fn start_write(&mut self, t: &mut Turn<'_>, client: Client, write: Write, deadline: Instant) {
+    pub(super) fn start_write(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Arc<Write>,
+        deadline: Instant,
+    ) {
         let route = match self.check_write(&write) {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
@@ -113,7 +119,7 @@ impl Mesh {
         let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };
         let writing = Writing {
             client,
-            write: Arc::new(write),
+            write,
             route,
             stage,
             record: Bytes::new(),

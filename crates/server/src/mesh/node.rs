@@ -42,10 +42,6 @@ const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most of the mail is requests, and a box would be an allocation for each"
-)]
 pub(crate) enum Mail {
     Request {
         deadline: Instant,

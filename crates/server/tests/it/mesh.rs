@@ -21,7 +21,7 @@ fn quick(config: &mut Config) {
 }
 
 fn write(name: &str, op: Op) -> Request {
-    Request::Write(Write {
+    Request::write(Write {
         key: Key::new(0, name.as_bytes()),
         kind: Kind::Register,
         op,

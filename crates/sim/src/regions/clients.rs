@@ -89,7 +89,7 @@ pub fn key(name: &str) -> Key {
 }
 
 fn write(name: &str, kind: Kind, op: Op, attributes: Attributes) -> Request {
-    Request::Write(Write { key: key(name), kind, op, attributes, expect: None, w: None, sloppy: false })
+    Request::write(Write { key: key(name), kind, op, attributes, expect: None, w: None, sloppy: false })
 }
 
 impl Clients {

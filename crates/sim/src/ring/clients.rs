@@ -95,7 +95,7 @@ impl Clients {
         };
         let floor = story.floor;
         self.operations.push(Operation { key: key.to_owned(), number: Some(number), floor, done: false });
-        (self.operations.len() - 1, Request::Write(write))
+        (self.operations.len() - 1, Request::write(write))
     }
 
     /// Nobody will hear of it any more.

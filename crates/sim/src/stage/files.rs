@@ -7,6 +7,8 @@ use mesh::Input;
 
 /// What a process does to its disk before it can be told from one that has run for long.
 const FIRST_OPS: u64 = 5;
+/// How long the first sync takes on which the power is about to go: a node serves by then.
+const DOOMED_SYNC: u64 = 500 * MS;
 
 impl Stage {
     /// All that gathered is one write.
@@ -16,7 +18,8 @@ impl Stage {
         process.written = std::mem::take(&mut process.to_write);
         match process.log.write(&process.written) {
             Ok(()) => {
-                let span = 1 + self.rng.between(0, sync_max);
+                let doomed = self.hosts[&node].doomed;
+                let span = if doomed { DOOMED_SYNC } else { 1 + self.rng.between(0, sync_max) };
                 self.after(span, Event::SyncLog(node, life));
             }
             Err(_) => self.die(node),
@@ -24,7 +27,9 @@ impl Stage {
     }
 
     pub(super) fn sync_log(&mut self, node: NodeId, life: u64) {
-        let Some(process) = &mut self.host(node).process else { return };
+        let host = self.host(node);
+        host.doomed = false;
+        let Some(process) = &mut host.process else { return };
         if process.log.sync().is_err() {
             return self.die(node);
         }
@@ -62,7 +67,7 @@ impl Stage {
         self.tally.crashes += 1;
         let host = self.host(node);
         host.life += 1;
-        host.paused = false;
+        (host.paused, host.doomed) = (false, false);
         if power_cut {
             host.disk.crash()
         } else {
@@ -90,7 +95,7 @@ impl Stage {
             }
             Ok(process) => {
                 host.process = Some(process);
-                if std::mem::take(&mut host.doomed) {
+                if host.doomed {
                     let (ops, disk) = (self.rng.between(0, FIRST_OPS), &self.hosts[&node].disk);
                     disk.fail_after_ops(ops);
                 }

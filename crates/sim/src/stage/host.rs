@@ -39,7 +39,7 @@ pub struct Host {
     pub was_ahead: bool,
     /// It has lost its disk and does not serve again yet.
     pub is_refilling: bool,
-    /// The power goes with one of the first things that its next process does to the disk.
+    /// The power goes with one of the first things that its next process does to the disk, whose first sync is slow.
     pub doomed: bool,
     /// Its disk has no room for more.
     pub full: bool,

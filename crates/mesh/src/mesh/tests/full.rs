@@ -19,20 +19,20 @@ fn n_kept(world: &World, node: u64) -> usize {
 #[test]
 fn a_node_without_room_refuses_what_grows_and_takes_deletes() {
     let mut world = awake(61, 1);
-    world.call(1, Request::Write(put("k", "old")));
-    world.call(1, Request::Write(write("set", Kind::Set, Op::Insert(Bytes::from_static(b"x")))));
+    world.call(1, Request::write(put("k", "old")));
+    world.call(1, Request::write(write("set", Kind::Set, Op::Insert(Bytes::from_static(b"x")))));
     set_free(&mut world, 1, 0);
-    assert_eq!(world.call(1, Request::Write(put("k", "new"))), FULL);
-    assert_eq!(world.call(1, Request::Write(put("other", "new"))), FULL);
-    assert_eq!(world.call(1, Request::Write(write("c", Kind::Counter, Op::Add(1)))), FULL);
+    assert_eq!(world.call(1, Request::write(put("k", "new"))), FULL);
+    assert_eq!(world.call(1, Request::write(put("other", "new"))), FULL);
+    assert_eq!(world.call(1, Request::write(write("c", Kind::Counter, Op::Add(1)))), FULL);
     assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("old"));
     assert!(matches!(world.call(1, delete("k")), Reply::Written(_)));
     let remove = write("set", Kind::Set, Op::Remove(Bytes::from_static(b"x")));
-    assert!(matches!(world.call(1, Request::Write(remove)), Reply::Written(_)));
+    assert!(matches!(world.call(1, Request::write(remove)), Reply::Written(_)));
     assert!(world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
     set_free(&mut world, 1, PLENTY);
     assert!(!world.hosts[&NodeId(1)].mesh.as_ref().unwrap().is_full());
-    assert_eq!(value(&world.call(1, Request::Write(put("k", "new")))).as_deref(), Some("new"));
+    assert_eq!(value(&world.call(1, Request::write(put("k", "new")))).as_deref(), Some("new"));
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn what_comes_between_two_looks_at_the_disk_is_bounded() {
     set_free(&mut world, 1, 1_000_000 + 2 * 3 * 105_000);
     let value = "x".repeat(100_000);
     let tokens: Vec<_> =
-        (0..20).map(|n| world.ask(NodeId(1), Request::Write(put(&format!("k{n}"), &value)))).collect();
+        (0..20).map(|n| world.ask(NodeId(1), Request::write(put(&format!("k{n}"), &value)))).collect();
     world.run(SECOND);
     let refused = tokens.iter().filter(|token| world.replies[token] == FULL).count();
     assert_eq!(refused, 18);
@@ -52,12 +52,12 @@ fn what_comes_between_two_looks_at_the_disk_is_bounded() {
 fn one_of_three_without_room_is_not_missed_and_catches_up() {
     let mut world = awake(63, 3);
     let name = |n: usize| format!("k{n}");
-    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&name(n), "old")))));
+    (0..30).for_each(|n| drop(world.call(1, Request::write(put(&name(n), "old")))));
     world.run(SECOND);
     set_free(&mut world, 3, 0);
     for n in 0..60 {
         let node = n as u64 % 3 + 1;
-        assert_eq!(value(&world.call(node, Request::Write(put(&name(n), "new")))).as_deref(), Some("new"));
+        assert_eq!(value(&world.call(node, Request::write(put(&name(n), "new")))).as_deref(), Some("new"));
     }
     assert!(matches!(world.call(3, delete("k7")), Reply::Written(_)));
     for n in 0..60 {
@@ -77,7 +77,7 @@ fn when_nobody_has_room_that_is_said_at_once() {
     (1..=5).for_each(|node| set_free(&mut world, node, 0));
     for n in 0..20 {
         let before = world.now;
-        assert_eq!(world.call(n % 5 + 1, Request::Write(put(&format!("k{n}"), "v"))), FULL);
+        assert_eq!(world.call(n % 5 + 1, Request::write(put(&format!("k{n}"), "v"))), FULL);
         assert!(world.now - before < 100 * MS, "{} ms", (world.now - before) / MS);
     }
 }
@@ -86,15 +86,15 @@ fn when_nobody_has_room_that_is_said_at_once() {
 fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
     let mut world = awake(65, 1);
     let value = "x".repeat(100_000);
-    (0..20).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), &value)))));
+    (0..20).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), &value)))));
     world.run(SECOND);
     let room = Room { free_bytes: 1_000_000, taken_bytes: 4_000_000 };
     world.step(NodeId(1), Input::Room(room));
-    assert_eq!(world.call(1, Request::Write(put("more", &value))), FULL);
+    assert_eq!(world.call(1, Request::write(put("more", &value))), FULL);
     (0..20).for_each(|n| assert!(matches!(world.call(1, delete(&format!("k{n}"))), Reply::Written(_))));
-    assert_eq!(world.call(1, Request::Write(put("more", &value))), FULL, "it still lies in the file");
+    assert_eq!(world.call(1, Request::write(put("more", &value))), FULL, "it still lies in the file");
     let begun = world.now;
-    while world.call(1, Request::Write(put("more", &value))) == FULL {
+    while world.call(1, Request::write(put("more", &value))) == FULL {
         world.run(10 * MS);
         assert!(world.now < begun + SECOND, "nobody has to write anything for it");
     }

@@ -17,7 +17,7 @@ fn listed(world: &mut World, node: u64, after: Option<Bytes>, limit: usize) -> L
 fn a_guest_passes_on_what_it_is_asked_and_keeps_nothing_until_it_is_enrolled() {
     let mut world = awake(31, 3);
     for n in 0..30 {
-        world.call(1, Request::Write(put(&format!("k{n}"), "old")));
+        world.call(1, Request::write(put(&format!("k{n}"), "old")));
     }
     world.wipe(NodeId(3));
     world.hosts.get_mut(&NodeId(3)).unwrap().guest = true;
@@ -25,7 +25,7 @@ fn a_guest_passes_on_what_it_is_asked_and_keeps_nothing_until_it_is_enrolled() {
     for n in 0..30 {
         let name = format!("k{n}");
         assert_eq!(value(&world.call(3, read(&name))).as_deref(), Some("old"));
-        assert_eq!(value(&world.call(3, Request::Write(put(&name, "new")))).as_deref(), Some("new"));
+        assert_eq!(value(&world.call(3, Request::write(put(&name, "new")))).as_deref(), Some("new"));
         assert_eq!(value(&world.call(3, read(&name))).as_deref(), Some("new"));
     }
     world.run(3 * SECOND);
@@ -43,13 +43,13 @@ fn a_guest_passes_on_what_it_is_asked_and_keeps_nothing_until_it_is_enrolled() {
 fn a_write_that_nobody_can_take_yet_waits_and_is_refused_in_the_end() {
     let mut world = World::new(32, 3);
     // Nobody has heard of anybody yet, so nobody gives dots.
-    let token = world.ask(NodeId(1), Request::Write(put("k", "v")));
+    let token = world.ask(NodeId(1), Request::write(put("k", "v")));
     assert!(!world.replies.contains_key(&token));
     world.run(SECOND);
     assert_eq!(value(&world.replies[&token]).as_deref(), Some("v"));
     (1..=3).for_each(|node| world.crash(NodeId(node)));
     world.start(NodeId(1));
-    let refused = world.call(1, Request::Write(put("k", "w")));
+    let refused = world.call(1, Request::write(put("k", "w")));
     assert!(matches!(refused, Reply::Refused(Code::NotInStep) | Reply::Indeterminate { .. }), "{refused:?}");
 }
 
@@ -61,7 +61,7 @@ fn conflicts_of_all_nodes_are_one_list_and_who_is_missing_is_said() {
         let list = world.topology.placement().now.of(key(name).partition(), 3).to_vec();
         // Two replicas take a write each before they hear of the other's.
         let asked =
-            [list[0], list[1]].map(|node| world.ask(node, Request::Write(put(name, &node.0.to_string()))));
+            [list[0], list[1]].map(|node| world.ask(node, Request::write(put(name, &node.0.to_string()))));
         world.run(SECOND);
         assert!(asked.iter().all(|token| world.replies.contains_key(token)));
     }

@@ -36,6 +36,6 @@ fn no_dot_is_given_before_the_disk_has_its_block() {
     world.sync_max = 3_600 * SECOND;
     world.start(NodeId(1));
     world.run(SECOND);
-    let refused = world.call(1, Request::Write(put("k", "v")));
+    let refused = world.call(1, Request::write(put("k", "v")));
     assert_eq!(refused, Reply::Refused(Code::NotInStep));
 }

@@ -21,7 +21,7 @@ fn kept(world: &World, node: u64, name: &str) -> Option<Record> {
 fn one_lacks_it(seed: u64) -> World {
     let mut world = undisturbed(seed);
     world.isolate(NodeId(3));
-    assert!(value(&world.call(1, Request::Write(put("k", "v")))).is_some());
+    assert!(value(&world.call(1, Request::write(put("k", "v")))).is_some());
     world.run(SECOND);
     world.cut.clear();
     assert_eq!(kept(&world, 3, "k"), None);
@@ -31,8 +31,8 @@ fn one_lacks_it(seed: u64) -> World {
 #[test]
 fn replicas_that_agree_are_told_nothing() {
     let mut world = undisturbed(51);
-    world.call(1, Request::Write(put("k", "v")));
-    world.call(1, Request::Write(put("gone", "v")));
+    world.call(1, Request::write(put("k", "v")));
+    world.call(1, Request::write(put("gone", "v")));
     world.call(1, delete("gone"));
     world.run(SECOND);
     let before = world.n_repairs;
@@ -69,7 +69,7 @@ fn a_replica_that_lacks_what_is_read_has_it_before_the_answer() {
 #[test]
 fn a_delete_that_one_has_missed_is_what_everybody_reads() {
     let mut world = undisturbed(53);
-    world.call(1, Request::Write(put("k", "v")));
+    world.call(1, Request::write(put("k", "v")));
     world.run(SECOND);
     world.isolate(NodeId(3));
     world.call(1, delete("k"));

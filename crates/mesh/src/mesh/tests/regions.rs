@@ -31,7 +31,7 @@ fn got(reply: &Reply) -> Option<String> {
 
 fn globally(write: Write) -> Request {
     let attributes = Attributes { level: Level::GlobalQuorum, ..write.attributes };
-    Request::Write(Write { attributes, ..write })
+    Request::write(Write { attributes, ..write })
 }
 
 fn total(world: &mut World, node: u64, name: &str) -> Option<i128> {
@@ -72,7 +72,7 @@ fn entries_overtake_each_other(seed: u64) -> Option<String> {
     for n in 0..30 {
         world.loss_per_million = 0;
         let name = format!("k{n}");
-        let token = world.ask(NodeId(1), Request::Write(put(&name, "v")));
+        let token = world.ask(NodeId(1), Request::write(put(&name, "v")));
         world.run(4 * MS);
         world.loss_per_million = 500_000;
         world.run(12 * MS);
@@ -97,7 +97,7 @@ fn the_log_was_cut(seed: u64) -> Option<String> {
     }
     let mut session = Session::default();
     for n in 0..40 {
-        if let Reply::Written(record) = world.call(1 + n % 3, Request::Write(put(&format!("k{n}"), "v"))) {
+        if let Reply::Written(record) = world.call(1 + n % 3, Request::write(put(&format!("k{n}"), "v"))) {
             session.observe(&record);
         }
     }
@@ -134,7 +134,7 @@ fn one_replica_abroad_is_not_enough(seed: u64) -> Option<String> {
         world.cut.extend((1..=3).flat_map(|node| [(NodeId(node), *other), (*other, NodeId(node))]));
     }
     for n in 0..6 {
-        if let Reply::Written(record) = world.call(1, Request::Write(put(&format!("k{n}"), "v"))) {
+        if let Reply::Written(record) = world.call(1, Request::write(put(&format!("k{n}"), "v"))) {
             session.observe(&record);
         }
     }
@@ -155,12 +155,12 @@ fn one_replica_abroad_is_not_enough(seed: u64) -> Option<String> {
 /// A region is away while others delete; the deletes are kept until it has heard, and nothing comes back.
 fn a_delete_not_heard_of(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
-    (0..20).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), "v")))));
-    world.call(1, Request::Write(write("s", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
+    (0..20).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), "v")))));
+    world.call(1, Request::write(write("s", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
     world.run(3 * SECOND);
     world.cut_region("r1");
     (0..20).for_each(|n| drop(world.call(1, delete(&format!("k{n}")))));
-    world.call(2, Request::Write(write("s", Kind::Set, Op::Remove(Bytes::from_static(b"e")))));
+    world.call(2, Request::write(write("s", Kind::Set, Op::Remove(Bytes::from_static(b"e")))));
     world.run(8 * SECOND);
     if world.n_purged > 0 {
         return Some(format!("{} are forgotten too early", world.n_purged));
@@ -185,7 +185,7 @@ fn a_region_is_stopped_for_good(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 3);
     world.cut_region("r2");
     for n in 0..20 {
-        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
+        world.call(1, Request::write(put(&format!("k{n}"), "v")));
         world.call(11, delete(&format!("k{n}")));
     }
     world.run(6 * SECOND);
@@ -195,7 +195,7 @@ fn a_region_is_stopped_for_good(seed: u64) -> Option<String> {
     let without = world.regions.without(RegionId::of("r2")).unwrap();
     world.agree(without);
     for n in 20..30 {
-        world.call(2, Request::Write(put(&format!("k{n}"), "v")));
+        world.call(2, Request::write(put(&format!("k{n}"), "v")));
         world.call(12, delete(&format!("k{n}")));
     }
     world.run(25 * SECOND);
@@ -217,7 +217,7 @@ fn a_sender_loses_its_disk(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
     world.cut_region("r1");
     for n in 0..30 {
-        world.call(1, Request::Write(put(&format!("k{n}"), "v")));
+        world.call(1, Request::write(put(&format!("k{n}"), "v")));
         world.call(1, add("c", 1));
     }
     world.run(SECOND);
@@ -241,7 +241,7 @@ fn a_client_moves(seed: u64) -> Option<String> {
     let (mut session, mut shown) = (Session::default(), 0);
     for n in 0..20u64 {
         let (writer, reader) = if n % 2 == 0 { (1, 11) } else { (12, 2) };
-        let Reply::Written(record) = world.call(writer, Request::Write(put("k", &n.to_string()))) else {
+        let Reply::Written(record) = world.call(writer, Request::write(put("k", &n.to_string()))) else {
             continue;
         };
         session.observe(&record);
@@ -267,11 +267,11 @@ fn a_client_moves_and_writes(seed: u64) -> Option<String> {
     let mut session = Session::default();
     for n in 0..8 {
         world.cut_region("r1");
-        let (name, first) = (format!("k{n}"), world.call(1, Request::Write(put(&format!("k{n}"), "first"))));
+        let (name, first) = (format!("k{n}"), world.call(1, Request::write(put(&format!("k{n}"), "first"))));
         let Reply::Written(first) = first else { continue };
         session.observe(&first);
         let attributes = Attributes { after: session.latest(), ..Attributes::default() };
-        let second = world.call(11, Request::Write(Write { attributes, ..put(&name, "second") }));
+        let second = world.call(11, Request::write(Write { attributes, ..put(&name, "second") }));
         let Reply::Written(second) = second else { continue };
         session.observe(&second);
         world.cut.clear();
@@ -322,7 +322,7 @@ fn a_log_forgets(seed: u64) -> Option<String> {
     let mut session = Session::default();
     world.sync_max = 300 * MS;
     let tokens: Vec<_> =
-        (0..12).map(|n| world.ask(NodeId(1), Request::Write(put(&format!("k{n}"), "v")))).collect();
+        (0..12).map(|n| world.ask(NodeId(1), Request::write(put(&format!("k{n}"), "v")))).collect();
     world.run(40 * MS);
     world.crash(NodeId(1));
     for token in tokens {
@@ -345,7 +345,7 @@ fn a_log_forgets(seed: u64) -> Option<String> {
         })
         .collect();
     for n in 0..6 {
-        world.call(1, Request::Write(put(&format!("later{n}"), "v")));
+        world.call(1, Request::write(put(&format!("later{n}"), "v")));
     }
     world.run(60 * MS);
     for name in seen {
@@ -364,7 +364,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
     let (mut dots, mut conflicts) = (Vec::new(), Vec::new());
     for n in 0..10 {
         for node in [1, 11] {
-            let reply = world.call(node, Request::Write(put(&format!("k{n}"), &format!("{node}"))));
+            let reply = world.call(node, Request::write(put(&format!("k{n}"), &format!("{node}"))));
             let Reply::Written(record) = reply else { return Some(format!("{reply:?}")) };
             dots.push(record.header.dot);
         }
@@ -378,7 +378,7 @@ fn two_write_unseen(seed: u64) -> Option<String> {
     }
     conflicts.extend(world.conflicts(NodeId(2)));
     let conflict = conflicts.iter().find(|conflict| conflict.key == key("k3"))?;
-    let restored = world.call(12, Request::Write(conflict.restore().unwrap()));
+    let restored = world.call(12, Request::write(conflict.restore().unwrap()));
     if !matches!(restored, Reply::Written(_)) {
         return Some(format!("{restored:?}"));
     }
@@ -425,7 +425,7 @@ mod ends {
             let handler = Some(Bytes::from_static(handler.as_bytes()));
             let op = Op::Put(Bytes::copy_from_slice(value.as_bytes()));
             let attributes = Attributes { handler, ..Attributes::default() };
-            Request::Write(Write { attributes, ..write(name, Kind::Custom, op) })
+            Request::write(Write { attributes, ..write(name, Kind::Custom, op) })
         };
         let shown = |reply: Reply| match reply {
             Reply::Found(Some(record)) | Reply::Written(record) => match &record.body {
@@ -465,7 +465,7 @@ mod ends {
         for _ in 0..60 {
             for node in [1, 11, 12] {
                 n += 1;
-                world.call(node, Request::Write(put(&format!("k{}", n % 50), &format!("{n}"))));
+                world.call(node, Request::write(put(&format!("k{}", n % 50), &format!("{n}"))));
                 world.call(node, add("c", 1));
             }
             world.advance_move();
@@ -482,10 +482,10 @@ mod ends {
     fn small_deltas_travel_however_large_the_state() {
         let mut world = World::of_regions(8, 2);
         let insert = |n: u32| write("s", Kind::Set, Op::Insert(Bytes::from(format!("element {n}"))));
-        (0..300).for_each(|n| drop(world.call(1, Request::Write(insert(n)))));
+        (0..300).for_each(|n| drop(world.call(1, Request::write(insert(n)))));
         world.run(SECOND);
         world.replicated_bytes = 0;
-        (300..310).for_each(|n| drop(world.call(1, Request::Write(insert(n)))));
+        (300..310).for_each(|n| drop(world.call(1, Request::write(insert(n)))));
         world.run(100 * MS);
         let Reply::Found(Some(record)) = world.call(12, read("s")) else { panic!("not there") };
         assert!(matches!(&record.body, crate::record::Body::Set(set) if set.elements().len() == 310));
@@ -522,7 +522,7 @@ mod ends {
         let mut world = World::of_regions(3, 3);
         let each = |write: Write| {
             let attributes = Attributes { level: Level::EachQuorum, ..write.attributes };
-            Request::Write(Write { attributes, ..write })
+            Request::write(Write { attributes, ..write })
         };
         world.cut_region("r2");
         assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)), "two of three");
@@ -542,7 +542,7 @@ mod ends {
     #[test]
     fn regions_tell_how_they_are_doing() {
         let mut world = World::of_regions(4, 2);
-        world.call(1, Request::Write(put("k", "v")));
+        world.call(1, Request::write(put("k", "v")));
         world.run(4 * SECOND);
         let states = |world: &World| {
             let host = &world.hosts[&NodeId(1)];
@@ -555,7 +555,7 @@ mod ends {
         assert_eq!((state.lag_in_ms, state.lag_out_ms, state.positions.len()), (0, 0, 3), "{state:?}");
         assert_eq!(state.n_same, 256, "{state:?}");
         world.cut_region("r1");
-        world.call(1, Request::Write(put("k", "w")));
+        world.call(1, Request::write(put("k", "w")));
         world.run(7 * SECOND);
         let [state] = &states(&world)[..] else { panic!("one other region") };
         assert!(!state.is_healthy && state.lag_out_ms > 5_000 && state.lag_in_ms > 5_000, "{state:?}");
@@ -566,7 +566,7 @@ mod ends {
         let mut world = World::of_regions(5, 3);
         let before = world.n_crossed;
         for n in 0..50 {
-            world.call(1 + n % 3, Request::Write(put(&format!("k{n}"), "v")));
+            world.call(1 + n % 3, Request::write(put(&format!("k{n}"), "v")));
         }
         world.run(100 * MS);
         let lacking = (0..50).filter(|n| value(&world.call(21, read(&format!("k{n}")))).is_none()).count();
@@ -582,7 +582,7 @@ mod ends {
     #[test]
     fn what_a_client_demands_to_see_is_waited_for_or_fetched() {
         let mut world = World::of_regions(6, 2);
-        let Reply::Written(record) = world.call(1, Request::Write(put("k", "v"))) else {
+        let Reply::Written(record) = world.call(1, Request::write(put("k", "v"))) else {
             panic!("not written")
         };
         let demand = |min: &Context| {
@@ -598,7 +598,7 @@ mod ends {
                 .values_mut()
                 .for_each(|other| other.stream.skip(u64::MAX / 2, crate::Stamp::MAX));
         }
-        let Reply::Written(record) = world.call(2, Request::Write(put("fresh", "v"))) else {
+        let Reply::Written(record) = world.call(2, Request::write(put("fresh", "v"))) else {
             panic!("not written")
         };
         let fresh = Request::Get(Box::new(Get {
@@ -617,7 +617,7 @@ mod ends {
 fn what_was_on_its_way_to_a_node_that_was_lost_is_sent_again_at_once() {
     let mut world = World::of_regions(3, 2);
     world.cut_region("r1");
-    assert!(matches!(world.call(1, Request::Write(put("k", "v"))), Reply::Written(_)));
+    assert!(matches!(world.call(1, Request::write(put("k", "v"))), Reply::Written(_)));
     world.run(20 * MS);
     for (node, lost) in (1..=3).flat_map(|node| (11..=13).map(move |lost| (node, lost))) {
         world.step(NodeId(node), Input::Lost(NodeId(lost)));

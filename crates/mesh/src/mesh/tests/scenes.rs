@@ -21,18 +21,18 @@ pub fn expect(world: &mut World, node: u64, name: &str, wanted: Option<&str>) ->
 }
 
 pub fn delete(name: &str) -> Request {
-    Request::Write(write(name, Kind::Register, Op::Delete))
+    Request::write(write(name, Kind::Register, Op::Delete))
 }
 
 pub fn add(name: &str, amount: i128) -> Request {
-    Request::Write(write(name, Kind::Counter, Op::Add(amount)))
+    Request::write(write(name, Kind::Counter, Op::Add(amount)))
 }
 
 pub fn a_restart_counts_on(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     for round in 0..3 {
         let wrote = format!("{round}");
-        let reply = world.call(1, Request::Write(put("k", &wrote)));
+        let reply = world.call(1, Request::write(put("k", &wrote)));
         if !matches!(reply, Reply::Written(_)) {
             return Some(format!("{reply:?}"));
         }
@@ -60,7 +60,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
     let old = placement.now.of(partition, 3).to_vec();
     let stays = *old.iter().find(|node| new.contains(node)).unwrap();
     let cut: Vec<NodeId> = old.into_iter().filter(|node| *node != stays).collect();
-    world.call(1, Request::Write(put(&name, "before")));
+    world.call(1, Request::write(put(&name, "before")));
     world.publish(joining);
     for _ in 0..80 {
         if world.progress.steps(&world.topology, &placement).switch.contains(partition) {
@@ -74,7 +74,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
         world.advance_move();
         world.run(SECOND / 4);
     }
-    match world.call(stays.0, Request::Write(put(&name, "after"))) {
+    match world.call(stays.0, Request::write(put(&name, "after"))) {
         Reply::Written(_) => expect(&mut world, cut[0].0, &name, Some("after")),
         _ => None,
     }
@@ -84,7 +84,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
 pub fn a_disk_without_room(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     (1..=3).for_each(|node| world.step(NodeId(node), Input::Room(Room { free_bytes: 0, taken_bytes: 0 })));
-    let reply = world.call(1, Request::Write(put("k", "v")));
+    let reply = world.call(1, Request::write(put("k", "v")));
     (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
 }
 
@@ -98,7 +98,7 @@ pub fn a_move_meets_a_lost_disk(seed: u64) -> Option<String> {
     let leaves = |name: &str, node: u64| !placement.next.of(key(name).partition(), 3).contains(&NodeId(node));
     let name = (0..).map(|n| format!("k{n}")).find(|name| leaves(name, 1)).unwrap();
     world.isolate(NodeId(3));
-    world.call(1, Request::Write(put(&name, "v")));
+    world.call(1, Request::write(put(&name, "v")));
     world.crash(NodeId(1));
     world.wipe(NodeId(2));
     world.cut.clear();
@@ -124,7 +124,7 @@ pub fn a_move_meets_a_lost_disk(seed: u64) -> Option<String> {
 pub fn a_disk_is_lost_in_a_power_cut(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     world.sync_max = 200 * MS;
-    let Reply::Written(_) = world.call(1, Request::Write(put("k", "v"))) else { return None };
+    let Reply::Written(_) = world.call(1, Request::write(put("k", "v"))) else { return None };
     [2, 3].iter().for_each(|node| world.crash(NodeId(*node)));
     world.wipe(NodeId(1));
     world.heal();
@@ -153,9 +153,9 @@ pub fn a_count_is_forgotten(seed: u64) -> Option<String> {
 /// A replica that missed a write must not answer for it alone.
 pub fn a_reader_alone(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
-    world.call(1, Request::Write(put("k", "old")));
+    world.call(1, Request::write(put("k", "old")));
     world.isolate(NodeId(3));
-    world.call(1, Request::Write(put("k", "new")));
+    world.call(1, Request::write(put("k", "new")));
     world.cut.clear();
     expect(&mut world, 3, "k", Some("new"))
 }
@@ -166,7 +166,7 @@ pub fn what_was_read_is_read_again(seed: u64) -> Option<String> {
     let mut world = World::with_rounds(seed, 3, Duration::from_secs(3_600));
     world.run(3 * SECOND);
     world.isolate(NodeId(1));
-    world.call(1, Request::Write(put("k", "v")));
+    world.call(1, Request::write(put("k", "v")));
     world.cut.clear();
     world.isolate(NodeId(3));
     let wrong = expect(&mut world, 1, "k", Some("v"));
@@ -178,7 +178,7 @@ pub fn what_was_read_is_read_again(seed: u64) -> Option<String> {
 /// Whoever holds the hint is gone, so the delete must come by comparison.
 pub fn a_delete_without_its_hint(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
-    world.call(1, Request::Write(put("k", "v")));
+    world.call(1, Request::write(put("k", "v")));
     world.run(SECOND);
     world.isolate(NodeId(3));
     world.call(1, delete("k"));
@@ -192,7 +192,7 @@ pub fn a_delete_without_its_hint(seed: u64) -> Option<String> {
 
 pub fn one_has_not_heard_of_the_delete(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
-    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), "v")))));
+    (0..30).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), "v")))));
     world.isolate(NodeId(3));
     (0..30).for_each(|n| drop(world.call(1, delete(&format!("k{n}")))));
     world.run(4 * SECOND);
@@ -210,7 +210,7 @@ pub fn one_has_not_heard_of_the_delete(seed: u64) -> Option<String> {
 /// The others have forgotten what they deleted while one was away; it comes back with all of it.
 pub fn away_for_too_long(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
-    (0..30).for_each(|n| drop(world.call(1, Request::Write(put(&format!("k{n}"), "v")))));
+    (0..30).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), "v")))));
     world.run(SECOND);
     world.crash(NodeId(3));
     (0..30).for_each(|n| drop(world.call(1, delete(&format!("k{n}")))));
@@ -240,7 +240,7 @@ pub fn a_passed_fence(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     let under = |token, text| {
         let fence = Some(Fence { lock: Bytes::from_static(b"lock"), token });
-        Request::Write(Write { attributes: Attributes { fence, ..Attributes::default() }, ..put("k", text) })
+        Request::write(Write { attributes: Attributes { fence, ..Attributes::default() }, ..put("k", text) })
     };
     world.isolate(NodeId(3));
     world.call(1, under(9, "new holder"));
@@ -257,14 +257,14 @@ pub fn a_write_is_forgotten(seed: u64) -> Option<String> {
     let mut world = World::new(seed, 3);
     world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = 450;
     world.run(SECOND);
-    world.call(2, Request::Write(put("other", "v")));
+    world.call(2, Request::write(put("other", "v")));
     world.sync_max = 200 * MS;
-    let Reply::Written(_) = world.call(1, Request::Write(put("k", "first"))) else { return None };
+    let Reply::Written(_) = world.call(1, Request::write(put("k", "first"))) else { return None };
     world.crash(NodeId(1));
     world.sync_max = 2 * MS;
     world.start(NodeId(1));
     world.run(60 * MS);
-    match world.call(1, Request::Write(put("k", "second"))) {
+    match world.call(1, Request::write(put("k", "second"))) {
         Reply::Written(_) => expect(&mut world, 3, "k", Some("second")),
         _ => None,
     }
@@ -274,9 +274,9 @@ pub fn a_write_is_forgotten(seed: u64) -> Option<String> {
 pub fn a_key_is_two_things(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     world.isolate(NodeId(3));
-    world.call(1, Request::Write(write("k", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
+    world.call(1, Request::write(write("k", Kind::Set, Op::Insert(Bytes::from_static(b"e")))));
     world.cut.clear();
-    let reply = world.call(3, Request::Write(put("k", "v")));
+    let reply = world.call(3, Request::write(put("k", "v")));
     (reply != Reply::Refused(Code::WrongType)).then(|| format!("{reply:?}"))
 }
 
@@ -293,7 +293,7 @@ pub fn clocks_disagree(seed: u64) -> Option<String> {
         if away.0 != node {
             world.isolate(away);
         }
-        let reply = world.call(node, Request::Write(put("k", &wrote)));
+        let reply = world.call(node, Request::write(put("k", &wrote)));
         if value(&reply).as_ref() != Some(&wrote) {
             return Some(format!("{reply:?}"));
         }
@@ -311,7 +311,7 @@ pub fn a_first_attempt_comes_late(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     let request = |name: &str, value: &str, id: u64| {
         let attributes = Attributes { request: Some(id), ..Attributes::default() };
-        Request::Write(Write { attributes, ..put(name, value) })
+        Request::write(Write { attributes, ..put(name, value) })
     };
     for nth in 0..12 {
         let name = format!("k{nth}");

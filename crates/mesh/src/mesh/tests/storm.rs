@@ -110,17 +110,17 @@ fn begin(world: &mut World, client: u64, n: u64) -> (Token, Doing) {
     let node = *world.rng.pick(&nodes);
     let name = format!("{client}:{}", world.rng.between(0, 3));
     let (request, doing) = match world.rng.between(0, 12) {
-        0..=3 => (Request::Write(put(&name, &n.to_string())), Doing::Write(name, Some(n.to_string()))),
-        4 => (Request::Write(write(&name, Kind::Register, Op::Delete)), Doing::Write(name, None)),
+        0..=3 => (Request::write(put(&name, &n.to_string())), Doing::Write(name, Some(n.to_string()))),
+        4 => (Request::write(write(&name, Kind::Register, Op::Delete)), Doing::Write(name, None)),
         5..=7 => (read(&name), Doing::Read(name)),
         8 | 9 => {
             let (name, amount) = (format!("count{}", n % 3), (n % 7) as i128 + 1);
-            (Request::Write(write(&name, Kind::Counter, Op::Add(amount))), Doing::Count(name, amount))
+            (Request::write(write(&name, Kind::Counter, Op::Add(amount))), Doing::Count(name, amount))
         }
         _ => {
             let (name, element) = (format!("set{}", n % 3), Bytes::from(n.to_string()));
             (
-                Request::Write(write(&name, Kind::Set, Op::Insert(element.clone()))),
+                Request::write(write(&name, Kind::Set, Op::Insert(element.clone()))),
                 Doing::Insert(name, element),
             )
         }

@@ -129,7 +129,7 @@ impl Tempest {
         let own = format!("own{nth}");
         let in_session = |write: Write| {
             let attributes = Attributes { after: client.session.latest(), ..Attributes::default() };
-            Request::Write(Write { attributes, ..write })
+            Request::write(Write { attributes, ..write })
         };
         let (request, doing) = match world.rng.between(0, 12) {
             0..=2 => (in_session(put(&own, &n.to_string())), Doing::Own(n)),
@@ -138,20 +138,20 @@ impl Tempest {
                 let get = Get { key: key(&own), r: None, level: Level::LocalQuorum, session, min };
                 (Request::Get(Box::new(get)), Doing::Look)
             }
-            6 | 7 => (Request::Write(put(&format!("shared{}", n % 3), &n.to_string())), Doing::Shared),
+            6 | 7 => (Request::write(put(&format!("shared{}", n % 3), &n.to_string())), Doing::Shared),
             8 | 9 => (
-                Request::Write(write("count", Kind::Counter, Op::Add(n as i128 % 7 - 2))),
+                Request::write(write("count", Kind::Counter, Op::Add(n as i128 % 7 - 2))),
                 Doing::Count(n as i128 % 7 - 2),
             ),
             10 => {
                 let element = Bytes::from(n.to_string());
-                (Request::Write(write("set", Kind::Set, Op::Insert(element.clone()))), Doing::Add(element))
+                (Request::write(write("set", Kind::Set, Op::Insert(element.clone()))), Doing::Add(element))
             }
             _ => {
                 let known: Vec<Bytes> = self.truth.added.keys().cloned().collect();
                 let element =
                     if known.is_empty() { Bytes::from_static(b"0") } else { world.rng.pick(&known).clone() };
-                (Request::Write(write("set", Kind::Set, Op::Remove(element.clone()))), Doing::Remove(element))
+                (Request::write(write("set", Kind::Set, Op::Remove(element.clone()))), Doing::Remove(element))
             }
         };
         self.clients[nth].doing = Some((world.ask(node, request), doing));
