@@ -26,7 +26,7 @@ pub fn write(
     let mut page = head(options);
     page += "## Loads\n\nCPU is that of all server processes together, for each operation or event. Locks \
              are taken from etcd as its own client does it, by a transaction and a watch, and from Althing by its lock \
-             service.\n\n";
+             service. The data API is compared with Redis and etcd in benchmarks-data.md.\n\n";
     page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
     for (title, [etcd, althing]) in &medians {
         line(&mut page, title, "etcd", etcd);
