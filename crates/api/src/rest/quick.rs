@@ -1,8 +1,8 @@
 //! The short way for the requests that a store lives on: plain reads and writes of single keys over HTTP/1.1 on a
 //! connection that is kept. A stream goes in; what was asked together is answered together, in order.
-//! Whatever is in any way unusual (another path, another query than `?r=1`, a header that is not among the plainest) is not judged here:
-//! the stream is given back with all that was read, and goes the long way from then on. What is answered here is what
-//! the handlers of the router would answer.
+//! Whatever is in any way unusual (another path, another query than `?r=1`, a header that is not among the plainest) is
+//! not judged here: the stream is given back with all that was read, and goes the long way from then on. What is
+//! answered here is what the handlers of the router would answer.
 
 mod answer;
 mod head;
