@@ -6,7 +6,7 @@ use crate::door::{CONNECTIONS_MAX, Door};
 use crate::figures::Figures;
 use crate::front;
 use crate::serve::{Error, Port, RestSettings, described, rest_front};
-use server::Handle;
+use server::{Handle, Lane};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
@@ -59,11 +59,15 @@ fn serve_lane(
     connections_max: usize,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let runtime = Builder::new_current_thread().event_interval(TASKS_PER_POLL).enable_all().build()?;
+    let lane = Lane::default();
+    let resting = lane.clone();
+    let mut builder = Builder::new_current_thread();
+    builder.event_interval(TASKS_PER_POLL).on_thread_park(move || resting.rest()).enable_all();
+    let runtime = builder.build()?;
     let outcome = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(port.listener)?;
         let door = Door::open(listener, connections_max, figures.traffic.clone());
-        front::serve(rest_front(handle, settings, figures, port.tls), door, shutdown).await
+        front::serve(rest_front(handle, lane, settings, figures, port.tls), door, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);
     outcome

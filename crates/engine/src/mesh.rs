@@ -15,6 +15,7 @@ pub use store::{MeshStore, MeshView};
 
 use crate::error::Error;
 use ::mesh::rows::{self, Row};
+use disk::wal::SPARES_MAX;
 use disk::{Disk, Recovery, Stream, Wal};
 use std::sync::Arc;
 
@@ -61,7 +62,8 @@ struct Replay {
 fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal, Recovery, Replay), Error> {
     let mut replay = Replay { batches: Vec::new(), last: 0 };
     let mut all_known = true;
-    let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes };
+    // A flush sets free all segments but the last at once.
+    let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes, spares_max: SPARES_MAX };
     let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
         if record.stream != Stream::Mesh {
             return;

@@ -93,7 +93,7 @@ pub(crate) fn config_in(view: &dyn View) -> Result<Option<Config>, Error> {
 fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Wal, Recovery, Restoring), Error> {
     let mut restoring = Restoring::default();
     let mut all_known = true;
-    let wal_params = disk::wal::Params { segment_bytes: params.wal_segment_bytes };
+    let wal_params = disk::wal::Params { segment_bytes: params.wal_segment_bytes, spares_max: 1 };
     let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
         if record.stream != Stream::Raft {
             return;

@@ -168,7 +168,8 @@ pub struct Mesh {
     abroad: Abroad,
     handlers: Handlers,
     script: Box<dyn Script + Send>,
-    flush_at: Instant,
+    /// When a flush was last due.
+    flushed_at: Option<Instant>,
     /// With the end of this turn.
     flush_due: bool,
     /// Bytes of rows that went to the log and to no flush yet.
@@ -219,7 +220,7 @@ impl Mesh {
             abroad,
             handlers: Handlers::default(),
             script: Box::new(NoScript),
-            flush_at: Instant::ZERO,
+            flushed_at: None,
             flush_due: false,
             unflushed_bytes: 0,
             rooming: Rooming::default(),
@@ -292,8 +293,9 @@ impl Mesh {
         self.step_streams(t);
         self.step_pulses(t);
         let full = self.overlay.bytes() > FLUSH_BYTES || self.unflushed_bytes > MESH_FLUSH_LOG_BYTES;
-        if t.now.at >= self.flush_at || full {
-            self.flush_at = t.now.at.after(self.params.flush_every);
+        let is_time = self.flushed_at.is_none_or(|at| t.now.at >= at.after(self.flush_every()));
+        if is_time || full || self.is_crowded() {
+            self.flushed_at = Some(t.now.at);
             self.flush_due = true;
         }
     }

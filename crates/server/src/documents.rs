@@ -43,6 +43,11 @@ impl Handle {
         self.shared.core.documents.get(name).map(|document| (document.version, document.bytes))
     }
 
+    /// All of them, as far as this member has applied. What is unchanged is the same allocation.
+    pub fn documents_here(&self) -> Arc<Documents> {
+        self.shared.core.documents.all()
+    }
+
     /// Replaces a document that still has this version, zero if there must be none, and answers its new version.
     /// `Code::DocumentChanged` says that it has another.
     pub async fn set_document(&self, name: &str, expect: u64, bytes: Bytes) -> Result<u64, Code> {

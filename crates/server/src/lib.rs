@@ -45,6 +45,7 @@ mod waiters;
 pub mod watch;
 
 pub use crate::mesh::handle::MeshHandle;
+pub use crate::mesh::lane::Lane;
 pub use crate::mesh::status::MeshStatus;
 pub use auth::{AuthConfig, Need, SignedTokens};
 pub use config::{Compaction, Config, Join, Member};

@@ -8,7 +8,7 @@ mod decide;
 mod enrol;
 pub mod handle;
 pub(crate) mod homes;
-mod lane;
+pub mod lane;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
@@ -16,6 +16,7 @@ pub(crate) mod scout;
 pub(crate) mod start;
 pub mod status;
 pub(crate) mod store;
+pub mod waiting;
 pub(crate) mod wire;
 
 use crate::queue::Queue;
@@ -23,11 +24,9 @@ use crate::seat::Seat;
 use atlas::Atlas;
 use board::Board;
 use homes::Tenures;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// With more requests under way, taking them together is worth more than waking nobody.
-const CALM_REQUESTS_MAX: usize = 4;
 
 /// The queues into the threads of the mesh, and what they show.
 pub(crate) struct Desk {
@@ -71,25 +70,24 @@ impl Desk {
         heard
     }
 
-    /// The same for tasks that serve clients: the first of those that have something to ask lets all others that are
-    /// ready on its thread ask first, and then takes the machine's turn for all of them, on this thread. See ADR 34.
-    pub async fn bring(&self, mail: node::Mail) {
+    /// The same for tasks that serve clients. Who asks alone sees to it at once. Otherwise the first of those that have
+    /// something to ask is given an errand: it lets all others that are ready on its thread ask first, and then takes the
+    /// machine's turn for all of them, on this thread. See ADR 34.
+    pub fn bring(self: &Arc<Desk>, mail: node::Mail, alone: bool) -> Option<Errand> {
         self.seat.queue.push_unwoken(mail, 0);
-        if self.board.waiting() <= CALM_REQUESTS_MAX {
-            return self.seat.attend();
+        if alone {
+            self.seat.attend();
+            return None;
         }
-        if !self.errand.swap(true, Ordering::AcqRel) {
-            let errand = Errand(self);
-            tokio::task::yield_now().await;
-            drop(errand);
-        }
+        let is_first = !self.errand.swap(true, Ordering::AcqRel);
+        is_first.then(|| Errand(self.clone()))
     }
 }
 
 /// Done when it is dropped, so that it is done whatever becomes of the task.
-struct Errand<'a>(&'a Desk);
+pub(crate) struct Errand(Arc<Desk>);
 
-impl Drop for Errand<'_> {
+impl Drop for Errand {
     fn drop(&mut self) {
         // Before the machine is seen to: who queues something from now on goes again.
         self.0.errand.store(false, Ordering::Release);

@@ -4,9 +4,15 @@ use super::cluster::{Cluster, System};
 use super::figures::Figures;
 use super::{Options, bench};
 use std::path::Path;
+use std::time::Duration;
 
 const SHAPE: &[&str] = &["--clients", "64", "--value-size", "100", "--key-space", "100000"];
-const TOTAL: u64 = 200_000;
+const READS: u64 = 200_000;
+/// Long enough that what is done later for a write (flushes, mostly) is done within the measurement, as often as it is when
+/// writes go on for ever.
+const WRITES_FOR: Duration = Duration::from_secs(20);
+/// After that, until what is left to do for the writes is done: reads are not charged with it.
+const REST: Duration = Duration::from_secs(12);
 /// Every key once, before anything is measured.
 const FILL: &[&str] = &["--sequential", "--total", "100000"];
 
@@ -79,13 +85,15 @@ pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
 fn run_side(options: &Options, side: &Side, parent: &Path) -> Result<Vec<(usize, Figures)>, String> {
     let cluster = Cluster::start_with_data(options, side.system, side.nodes, parent)?;
     bench(options, &cluster, &[side.put, SHAPE, FILL].concat())?;
-    let total = (TOTAL * options.scale_percent / 100).max(100).to_string();
-    let loads = [Some(side.put), Some(side.get), side.get_one].into_iter().enumerate();
-    loads
-        .filter_map(|(load, args)| Some((load, args?)))
-        .map(|(load, args)| {
-            let figures = bench(options, &cluster, &[args, SHAPE, &["--total", &total]].concat())?;
-            Ok((load, figures))
-        })
-        .collect()
+    let scaled = |full: u64| full * options.scale_percent / 100;
+    let reads = scaled(READS).max(100).to_string();
+    let writes_for = format!("{}ms", scaled(WRITES_FOR.as_millis() as u64).max(100));
+    let put = [side.put, SHAPE, &["--duration", &writes_for]].concat();
+    let mut found = vec![(0, bench(options, &cluster, &put)?)];
+    std::thread::sleep(REST * options.scale_percent as u32 / 100);
+    let gets = [Some(side.get), side.get_one].into_iter().zip(1..);
+    for (get, load) in gets.filter_map(|(get, load)| Some((get?, load))) {
+        found.push((load, bench(options, &cluster, &[get, SHAPE, &["--total", &reads]].concat())?));
+    }
+    Ok(found)
 }

@@ -78,7 +78,7 @@ pub fn write_data(root: &Path, options: &Options, data: &[(String, Figures)]) ->
     page += "## The data API\n\n64 clients with a connection each, values of 100 bytes, 100,000 keys. Redis is one process \
              with `appendfsync always`, spoken to in its own protocol; Althing is spoken to over HTTP with JSON, and with \
              three nodes a write is durable on two of them before it is answered, a read has heard two, unless it asks for one copy \
-             (`?r=1`; of etcd, a serializable range), as a read from Redis always does. All keys are there before anything is measured.\n\n";
+             (`?r=1`; of etcd, a serializable range), as a read from Redis always does. All keys are there before anything is measured. Writes go on for 20 s, so that what is done for them later counts; reads come when that is done.\n\n";
     page += "| load | system | ops/s | p50 | p99 | max | CPU | memory | errors |\n|---|---|---|---|---|---|---|---|---|\n";
     for (title, figures) in data {
         let (title, system) = title.split_once(" · ").unwrap_or((title, ""));

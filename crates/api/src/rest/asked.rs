@@ -20,6 +20,7 @@ use mesh::key::Key;
 use mesh::record::Fence;
 use mesh::request::{Level, request_hash};
 use mesh::{Attributes, Context, RegionId, Session, namespaces};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
 
@@ -32,7 +33,7 @@ const REQUEST_ID_BYTES_MAX: usize = 256;
 const SESSION_BYTES_MAX: usize = 8_192;
 
 pub struct Asked {
-    pub space: Space,
+    pub space: Arc<Space>,
     /// Some requests name their keys elsewhere.
     key: Option<String>,
     pub query: Query,
@@ -58,7 +59,7 @@ impl FromRequestParts<Rest> for Asked {
         let space = rest.spaces().find(rest.handle(), name).await?;
         let key = find("key").or_else(|| key_of_a_route(parts.uri.path()));
         let key = key.or(query.get("key")).map(str::to_owned);
-        let asked = Asked { space, key, headers: std::mem::take(&mut parts.headers), query };
+        let asked = Asked { space: Arc::new(space), key, headers: std::mem::take(&mut parts.headers), query };
         // What only the answer needs must be lawful before anything is done.
         asked.session()?;
         Ok(asked)

@@ -16,7 +16,7 @@ use super::{Rest, data, write};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{Buf, Bytes};
-use head::{Heard, Plain, What};
+use head::{Familiar, Heard, Plain, What};
 use line::Line;
 use mesh::key::Key;
 use mesh::namespaces;
@@ -52,9 +52,9 @@ impl Quick {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut line = Line::new(stream, stay);
+        let (mut line, mut familiar) = (Line::new(stream, stay), Familiar::default());
         loop {
-            match head::parse(&line.heard) {
+            match head::parse(&line.heard, &mut familiar) {
                 Heard::Plain(plain) if self.takes(&plain) => self.deal_with(&mut line, plain).await?,
                 Heard::Part if line.heard.is_empty() => line.hear(true, IDLE_TIMEOUT).await.ok()?,
                 Heard::Part if line.heard.len() <= HEAD_BYTES_MAX => {
@@ -89,7 +89,8 @@ impl Quick {
             What::DataPut => self.put(key, body, &mut line.out).await,
         };
         if let Err(refusal) = answered {
-            answer::render(refusal.into_response(), &mut line.out).await;
+            // What is rare is kept out of the future that every connection holds.
+            Box::pin(answer::render(refusal.into_response(), &mut line.out)).await;
         }
         line.heard.advance(whole);
         if line.must_say() {
@@ -105,7 +106,7 @@ impl Quick {
         match (answer::plain_value(&record), plain.what) {
             (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, out),
             (Some(value), _) => answer::found_in_store(rest, key, &record, value, out),
-            (None, _) => answer::render(self.get_slowly(plain, key).await?, out).await,
+            (None, _) => answer::render(Box::pin(self.get_slowly(plain, key)).await?, out).await,
         }
         Ok(())
     }
@@ -129,7 +130,7 @@ impl Quick {
         let entry = parse_json::<Entry<'_>>(body, store::RIGHT)?;
         if !head::is_plain(entry.key.as_bytes()) {
             let body = Whole(Bytes::copy_from_slice(body));
-            answer::render(store::post(State(rest.clone()), asked, body).await?, out).await;
+            answer::render(Box::pin(store::post(State(rest.clone()), asked, body)).await?, out).await;
             return Ok(());
         }
         let (key, given) = entry.given();

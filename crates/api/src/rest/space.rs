@@ -5,6 +5,7 @@
 use super::refusal::Refusal;
 use base::Code;
 use bytes::Bytes;
+use coord::Documents;
 use mesh::RegionId;
 use mesh::homes::{self, Homes};
 use mesh::namespaces::{self, Namespace, Namespaces};
@@ -28,11 +29,14 @@ pub struct Spaces {
     /// The version that was decoded last, and what it says.
     known: Mutex<(u64, Arc<Namespaces>)>,
     homes: Mutex<(u64, Arc<Homes>)>,
+    /// The one that is always there, by these documents.
+    usual: Mutex<Option<(Arc<Documents>, Arc<Space>)>>,
 }
 
 impl Spaces {
     pub fn new(region: &str) -> Spaces {
-        Spaces { here: RegionId::of(region), known: Mutex::default(), homes: Mutex::default() }
+        let here = RegionId::of(region);
+        Spaces { here, known: Mutex::default(), homes: Mutex::default(), usual: Mutex::default() }
     }
 
     fn named(&self, handle: &Handle, name: &str, wants: Namespace) -> Space {
@@ -88,11 +92,20 @@ impl Spaces {
         known.1.clone()
     }
 
-    /// The one that is always there.
-    pub fn usual(&self, handle: &Handle) -> Space {
+    /// The one that is always there. Most requests are about it, and documents change rarely.
+    pub fn usual(&self, handle: &Handle) -> Arc<Space> {
+        let documents = handle.documents_here();
+        let mut usual = self.usual.lock().expect("no thread panics while it holds the usual namespace");
+        if let Some((of, space)) = &*usual
+            && Arc::ptr_eq(of, &documents)
+        {
+            return space.clone();
+        }
         let name = namespaces::DEFAULT;
         let wants = self.here(handle).get(name).unwrap_or_default();
-        self.named(handle, name, wants)
+        let space = Arc::new(self.named(handle, name, wants));
+        *usual = Some((documents, space.clone()));
+        space
     }
 
     pub async fn find(&self, handle: &Handle, name: &str) -> Result<Space, Refusal> {

@@ -16,11 +16,13 @@ use std::io;
 /// Magic, version, checksum, file id, first sequence.
 pub const HEADER_BYTES: u64 = 32;
 pub const VERSION: u32 = 1;
-/// A segment that nobody needs any more, kept for the next roll.
-pub const SPARE_NAME: &str = "wal-spare";
+/// Segments that nobody needs any more, kept for the next rolls.
+pub const SPARE_NAMES: [&str; 5] = ["wal-spare", "wal-spare-1", "wal-spare-2", "wal-spare-3", "wal-spare-4"];
 /// A segment that is being filled with zeroes; a leftover of it is worth nothing.
 pub const FRESH_NAME: &str = "wal-fresh";
 
+/// With room for so many segments, a few more that are kept do not matter.
+const AMPLE_SEGMENTS: u64 = 64;
 const MAGIC: [u8; 8] = *b"ALTHWAL\0";
 const PREFIX: &str = "wal-";
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -101,9 +103,9 @@ fn header_crc(header: &[u8]) -> u32 {
 
 /// A file named for segment `id` with at least `len` bytes, its name durable. Its contents are zeroes or
 /// remains of an earlier segment, never those of `id`.
-pub fn place_file(disk: &dyn Disk, id: u64, len: u64) -> Result<(Box<dyn File>, u64), Error> {
+pub fn place_file(disk: &dyn Disk, id: u64, len: u64, len_usual: u64) -> Result<(Box<dyn File>, u64), Error> {
     let name = name(id);
-    let blank = match take_spare(disk, len)? {
+    let blank = match take_spare(disk, len, len_usual)? {
         Some(spare) => spare,
         None => make_fresh(disk, len)?,
     };
@@ -118,14 +120,35 @@ struct Blank {
     len: u64,
 }
 
-fn take_spare(disk: &dyn Disk, len_needed: u64) -> Result<Option<Blank>, Error> {
-    let name = SPARE_NAME;
-    if !disk.exists(name).map_err(Error::io("look for", name))? {
-        return Ok(None);
+/// One that is too short was kept under other settings, and will be of no use to anybody.
+fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option<Blank>, Error> {
+    for name in SPARE_NAMES {
+        if !disk.exists(name).map_err(Error::io("look for", name))? {
+            continue;
+        }
+        let file = disk.open(name).map_err(Error::io("open", name))?;
+        let len = file.len().map_err(Error::io("measure", name))?;
+        if len >= len_needed {
+            return Ok(Some(Blank { name, file, len }));
+        }
+        if len < len_usual {
+            disk.remove(name).map_err(Error::io("remove", name))?;
+        }
     }
-    let file = disk.open(name).map_err(Error::io("open", name))?;
-    let len = file.len().map_err(Error::io("measure", name))?;
-    Ok((len >= len_needed).then_some(Blank { name, file, len }))
+    Ok(None)
+}
+
+/// A name under which one more spare segment of this length may be kept; none if there are enough of them. Where the disk
+/// has little room only one is kept: more would be in the way of what is written.
+pub fn spare_name(disk: &dyn Disk, len: u64, spares_max: usize) -> Result<Option<&'static str>, Error> {
+    let free_bytes = disk.free_bytes().map_err(Error::io("measure the disk of", SPARE_NAMES[0]))?;
+    let kept = if free_bytes / len < AMPLE_SEGMENTS { spares_max.min(1) } else { spares_max };
+    for name in &SPARE_NAMES[..kept] {
+        if !disk.exists(name).map_err(Error::io("look for", name))? {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
 }
 
 fn make_fresh(disk: &dyn Disk, len: u64) -> Result<Blank, Error> {

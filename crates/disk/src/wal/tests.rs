@@ -3,6 +3,7 @@
 mod damage;
 mod model;
 mod power;
+mod spares;
 
 use super::*;
 use crate::SimDisk;
@@ -30,7 +31,7 @@ fn try_open(disk: &SimDisk) -> Result<Opened, Error> {
 
 fn open_with(disk: &SimDisk, segment_bytes: u64) -> Result<Opened, Error> {
     let mut records = Vec::new();
-    let params = Params { segment_bytes };
+    let params = Params { segment_bytes, spares_max: SPARES_MAX };
     let (wal, recovery) = Wal::open(Arc::new(disk.clone()), params, &mut |record| records.push(record))?;
     Ok(Opened { wal, recovery, records })
 }
@@ -207,7 +208,7 @@ fn files_of_others_are_left_alone() {
 fn it_works_on_a_real_directory() {
     let dir = tempfile::tempdir().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(crate::RealDisk::open(dir.path().to_path_buf()).unwrap());
-    let params = Params { segment_bytes: SEGMENT_BYTES };
+    let params = Params { segment_bytes: SEGMENT_BYTES, spares_max: 1 };
     for round in 0..5 {
         let mut seen = Vec::new();
         let (mut wal, recovery) = Wal::open(disk.clone(), params, &mut |record| seen.push(record)).unwrap();

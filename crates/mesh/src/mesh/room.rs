@@ -8,9 +8,15 @@ use crate::record::Record;
 use crate::request::Write;
 use crate::room::Room;
 use base::mutant::{Mutant, planted};
+use std::time::Duration;
 
 /// What a node that had no room must have room for before it says that all is well.
 const AGAIN_BYTES: u64 = 1024 * 1024;
+
+/// A flush is worth while when what waits for it takes this part of the room that there is.
+const CROWDED_PART: u64 = 4;
+
+const FULL_FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Pages that a flush has given up are used again by a later one, when nobody reads them any more.
 const FLUSHES_UNTIL_REUSED: usize = 3;
@@ -61,6 +67,18 @@ impl Mesh {
     /// Flushes make room by themselves, although there may be nothing to flush.
     pub(super) fn is_settling(&self) -> bool {
         self.rooming.full && self.needed_bytes() > self.stored_bytes()
+    }
+
+    /// Where there is no room, what was deleted becomes room by flushes.
+    pub(super) fn flush_every(&self) -> Duration {
+        let usual = self.params.flush_every;
+        if self.rooming.full { usual.min(FULL_FLUSH_EVERY) } else { usual }
+    }
+
+    /// What waits for the store would soon be in the way: with a flush it takes less.
+    pub(super) fn is_crowded(&self) -> bool {
+        let waits = self.unflushed_bytes.saturating_mul(CROWDED_PART);
+        self.has_room_beside(0) && !self.has_room_beside(waits)
     }
 
     fn has_room_for(&self, bytes: u64) -> bool {

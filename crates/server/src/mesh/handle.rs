@@ -7,16 +7,20 @@ use crate::mesh::lane::{self, Asker, Lane};
 use crate::mesh::node::Mail;
 use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
+use crate::mesh::waiting::Waiting;
 use base::{Code, NodeId};
 use mesh::homes::Place;
 use mesh::op::Op;
-use mesh::request::{Reply, Request, Write};
+use mesh::request::{Request, Write};
 use mesh::{Dot, Region, RegionId, RegionState, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// With more requests under way, taking them together is worth more than waking nobody.
+const CALM_REQUESTS_MAX: usize = 4;
 
 /// Another region, as this node sees it.
 #[derive(Clone, Debug)]
@@ -43,23 +47,28 @@ impl MeshHandle {
     }
 
     /// The same for whoever serves all its clients on one thread, and the work of handing out the answers there.
-    pub fn in_lane(mut self) -> (MeshHandle, impl Future<Output = ()>) {
-        let lane = Lane::default();
+    pub fn in_lane(mut self, lane: Lane) -> (MeshHandle, impl Future<Output = ()>) {
         self.lane = Some(lane.clone());
         (self, lane::deliver(lane))
     }
 
     /// Asks, and waits for as long as is said or the usual time. `Reply::Refused` comes as an error.
-    pub async fn request(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Code> {
+    pub fn request(&self, request: Request, timeout: Option<Duration>) -> Waiting {
         if self.core.draining.load(Ordering::Relaxed) {
-            return Err(Code::Stopped);
+            return Waiting::refused(Code::Stopped);
         }
-        let admission = Admission::take(&self.core.mesh, size(&request)).ok_or(Code::TooManyRequests)?;
-        let deadline = self.core.clock.now().after(timeout.unwrap_or(self.core.mesh.timeout));
+        let desk = &self.core.mesh;
+        let Some(admission) = Admission::take(desk, size(&request)) else {
+            return Waiting::refused(Code::TooManyRequests);
+        };
+        let deadline = self.core.clock.now().after(timeout.unwrap_or(desk.timeout));
+        let alone = match &self.lane {
+            Some(lane) => lane.asks_alone(),
+            None => desk.board.waiting() <= CALM_REQUESTS_MAX,
+        };
         let (asker, answer) = Asker::new(self.lane.clone());
-        self.core.mesh.bring(Mail::Request { deadline, request, asker, admission }).await;
-        // Nobody answers any more when the node has stopped.
-        answer.await.unwrap_or(Err(Code::Stopped))
+        let errand = desk.bring(Mail::Request { deadline, request, asker, admission }, alone);
+        Waiting::new(answer, errand)
     }
 
     /// What this node goes by; without members before the node has heard of one.

@@ -1,6 +1,7 @@
 //! How answers of the mesh get to those who wait for them. Whoever serves many clients on one thread has a lane: all
 //! answers of a turn are laid into it, its postman is woken once for them, and hands them out where waking costs
 //! nothing. An answer without a lane goes straight to who asked.
+//! A lane also counts what is asked between two rests of its thread: where several ask, they ask together.
 //! Every answer that is laid in is handed out, or nobody waits for it any more.
 
 use crate::mailbox::Mailbox;
@@ -8,13 +9,40 @@ use base::Code;
 use mesh::request::Reply;
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
 use tokio::sync::oneshot;
 
-type Answer = Result<Reply, Code>;
+pub(crate) type Answer = Result<Reply, Code>;
 
-/// Where the answers for one thread gather.
-pub(crate) type Lane = Arc<Mailbox<(oneshot::Sender<Answer>, Answer)>>;
+/// One thread that serves many clients; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Lane(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// Answers gather here.
+    letters: Mailbox<(oneshot::Sender<Answer>, Answer)>,
+    /// Requests since the thread last rested, and in the last stretch before that had any. Only the thread itself counts.
+    asked: AtomicUsize,
+    asked_before: AtomicUsize,
+}
+
+impl Lane {
+    /// To be called when the thread has nothing more to do and is about to sleep.
+    pub fn rest(&self) {
+        let asked = self.0.asked.swap(0, Relaxed);
+        if asked > 0 {
+            self.0.asked_before.store(asked, Relaxed);
+        }
+    }
+
+    /// Counts a request. Whether it is likely to be the only one before the thread rests.
+    pub(crate) fn asks_alone(&self) -> bool {
+        let asked = self.0.asked.fetch_add(1, Relaxed);
+        asked == 0 && self.0.asked_before.load(Relaxed) <= 1
+    }
+}
 
 /// Who waits for one answer.
 pub(crate) struct Asker {
@@ -30,7 +58,7 @@ impl Asker {
 
     pub fn tell(self, answer: Answer) {
         match self.lane {
-            Some(lane) => lane.push((self.sender, answer)),
+            Some(lane) => lane.0.letters.push((self.sender, answer)),
             // One who has gone away does not hear it.
             None => drop(self.sender.send(answer)),
         }
@@ -42,7 +70,7 @@ pub(crate) async fn deliver(lane: Lane) {
     let mut letters = Vec::new();
     loop {
         poll_fn(|context| {
-            lane.take(&mut letters, context);
+            lane.0.letters.take(&mut letters, context);
             if letters.is_empty() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
@@ -55,6 +83,21 @@ pub(crate) async fn deliver(lane: Lane) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_alone_is_told_by_what_was_asked_before_the_last_rest() {
+        let lane = Lane::default();
+        assert!(lane.asks_alone());
+        lane.rest();
+        assert!(lane.asks_alone());
+        assert!(!lane.asks_alone(), "one has asked since the rest");
+        lane.rest();
+        // Nothing was asked in between: that says nothing about how many ask together.
+        lane.rest();
+        assert!(!lane.asks_alone(), "two asked the last time");
+        lane.rest();
+        assert!(lane.asks_alone());
+    }
 
     #[tokio::test]
     async fn answers_get_to_those_who_asked_with_a_lane_and_without() {

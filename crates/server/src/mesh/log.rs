@@ -75,12 +75,14 @@ pub(crate) fn run(core: &Core, log: &Mutex<Log>) {
                 Order::Release(upto) => released = released.max(Some(upto)),
             }
         }
-        let mut log = log.lock().expect("no thread panics while it holds the log");
-        if let Some(seq) = log.write(&persists) {
-            core.mesh.seat.queue.push(Mail::Persisted(seq));
+        let lock = || log.lock().expect("no thread panics while it holds the log");
+        let durable = lock().write(&persists);
+        // The log is free by then, so that what follows can be written at once if the disk is quick.
+        if let Some(seq) = durable {
+            core.mesh.tell(Mail::Persisted(seq), 0);
         }
         if let Some(upto) = released {
-            log.release(upto);
+            lock().release(upto);
         }
     }
 }

@@ -20,7 +20,7 @@ pub(crate) const DIR: &str = "mesh";
 pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 /// Its rows are flushed so much less often than those of coord: the log has them, keys that are written again cost
 /// nothing more until then, and a flush rewrites a page of the store for nearly every key that it holds.
-const FLUSH_INTERVALS: u32 = 20;
+const FLUSH_INTERVALS: u32 = 100;
 /// What deletes and the upkeep of the mesh may need of the store's file while there is no room for more.
 const LOW_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
 

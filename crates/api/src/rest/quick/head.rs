@@ -41,22 +41,44 @@ const VERSION: &[u8] = b" HTTP/1.1";
 /// The one query that is plain: it asks for less than usual, and every namespace can give it.
 const OF_ONE: &[u8] = b"?r=1";
 
-pub fn parse(bytes: &[u8]) -> Heard {
-    let Some(head_bytes) = end_of_head(bytes) else { return Heard::Part };
-    let plain = parse_head(&bytes[..head_bytes - 2]);
-    plain.map_or(Heard::Unusual, |(Line { what, key, of_one }, body_bytes)| {
-        Heard::Plain(Plain { what, key, of_one, head_bytes, body_bytes })
-    })
+/// The headers of a connection's last plain request, to the end of its head: most clients say the same every time, and what
+/// was understood once need not be taken apart again.
+#[derive(Default)]
+pub struct Familiar {
+    headers: Vec<u8>,
+    length: Option<usize>,
 }
 
-/// Behind the first empty line.
-fn end_of_head(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
+pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
+    let Some(first) = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) else {
+        return Heard::Part;
+    };
+    let is_familiar = !familiar.headers.is_empty() && bytes[first..].starts_with(&familiar.headers);
+    if !is_familiar {
+        let Some(head_bytes) = end_of_head(bytes, first) else { return Heard::Part };
+        let headers = &bytes[first..head_bytes];
+        match parse_headers(&headers[..headers.len() - 2]) {
+            Some(length) => *familiar = Familiar { headers: headers.to_vec(), length },
+            None => return Heard::Unusual,
+        }
+    }
+    let head_bytes = first + familiar.headers.len();
+    let line = bytes[..first].strip_suffix(b"\r\n").and_then(parse_first);
+    line.and_then(|line| line.with_body(familiar.length)).map_or(
+        Heard::Unusual,
+        |(Line { what, key, of_one }, body_bytes)| {
+            Heard::Plain(Plain { what, key, of_one, head_bytes, body_bytes })
+        },
+    )
+}
+
+/// Behind the first empty line; the first line ends at `at`.
+fn end_of_head(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        at += bytes[at..].iter().position(|byte| *byte == b'\n')? + 1;
         if bytes[at..].starts_with(b"\r\n") && bytes[..at].ends_with(b"\r\n") {
             return Some(at + 2);
         }
+        at += bytes[at..].iter().position(|byte| *byte == b'\n')? + 1;
     }
 }
 
@@ -67,13 +89,21 @@ struct Line {
     of_one: bool,
 }
 
-/// What is wanted, and the length of the body; none if anything about it is unusual.
-fn parse_head(head: &[u8]) -> Option<(Line, usize)> {
-    let mut lines = head.split_inclusive(|byte| *byte == b'\n');
-    let first = lines.next()?.strip_suffix(b"\r\n")?;
-    let line = parse_first(first)?;
+impl Line {
+    /// With the length of its body; none if it cannot have one that long, or must have one.
+    fn with_body(self, length: Option<usize>) -> Option<(Line, usize)> {
+        match (self.what, length) {
+            (What::StoreGet | What::DataGet, None | Some(0)) => Some((self, 0)),
+            (What::StorePost | What::DataPut, Some(length)) => Some((self, length)),
+            _ => None,
+        }
+    }
+}
+
+/// The length of the body, where one is told; none if anything about the headers is unusual.
+fn parse_headers(headers: &[u8]) -> Option<Option<usize>> {
     let mut length = None;
-    for header in lines {
+    for header in headers.split_inclusive(|byte| *byte == b'\n') {
         let header = header.strip_suffix(b"\r\n")?;
         let colon = header.iter().position(|byte| *byte == b':')?;
         let (name, value) = (&header[..colon], header[colon + 1..].trim_ascii());
@@ -95,11 +125,7 @@ fn parse_head(head: &[u8]) -> Option<(Line, usize)> {
             return None;
         }
     }
-    match (line.what, length) {
-        (What::StoreGet | What::DataGet, None | Some(0)) => Some((line, 0)),
-        (What::StorePost | What::DataPut, Some(length)) => Some((line, length)),
-        _ => None,
-    }
+    Some(length)
 }
 
 fn parse_first(line: &[u8]) -> Option<Line> {
@@ -136,6 +162,10 @@ mod tests {
     use super::*;
 
     const HOST: &str = "host: a\r\nUser-Agent: curl/8\r\naccept: */*\r\n";
+
+    fn parse(bytes: &[u8]) -> Heard {
+        super::parse(bytes, &mut Familiar::default())
+    }
 
     fn wish(head: &str) -> Option<(What, &str, usize)> {
         match parse(head.as_bytes()) {
@@ -217,5 +247,29 @@ mod tests {
         assert_eq!(parse(b"\xff\r\n\r\n"), Heard::Unusual);
         assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\r\n\n\r\n"), Heard::Part);
         assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\rb\r\n\r\n"), Heard::Unusual);
+    }
+
+    #[test]
+    fn familiar_headers_are_understood_as_they_were_the_first_time() {
+        let mut familiar = Familiar::default();
+        let json = |length: usize| format!("{HOST}content-length: {length}\r\n\r\n");
+        let heads = [
+            format!("POST /api/v1/store/keys HTTP/1.1\r\n{}", json(17)),
+            format!("POST /api/v1/store/keys HTTP/1.1\r\n{}", json(17)),
+            format!("PUT /v1/data/k HTTP/1.1\r\n{}", json(17)),
+            format!("GET /v1/data/k HTTP/1.1\r\n{}", json(17)),
+            format!("nonsense\r\n{}", json(17)),
+            format!("POST /api/v1/store/keys HTTP/1.1\n{}", json(17)),
+            format!("POST /api/v1/store/keys HTTP/1.1\r\n{}", json(18)),
+            format!("POST /api/v1/store/keys HTTP/1.1\r\nexpect: 100-continue\r\n{}", json(18)),
+            format!("POST /api/v1/store/keys HTTP/1.1\r\n{}", &json(18)[..20]),
+            format!("GET /v1/data/k HTTP/1.1\r\n{HOST}\r\n"),
+            format!("GET /v1/data/k?r=1 HTTP/1.1\r\n{HOST}\r\nGET /"),
+            "GET /v1/data/k HTTP/1.1\r\n\r\n".to_owned(),
+            "GET /v1/data/other HTTP/1.1\r\n\r\n".to_owned(),
+        ];
+        for head in heads {
+            assert_eq!(super::parse(head.as_bytes(), &mut familiar), parse(head.as_bytes()), "{head}");
+        }
     }
 }

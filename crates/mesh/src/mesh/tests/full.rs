@@ -99,3 +99,19 @@ fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
         assert!(world.now < begun + SECOND, "nobody has to write anything for it");
     }
 }
+
+#[test]
+fn what_waits_for_the_store_is_flushed_before_it_is_in_the_way() {
+    let mut world = awake(66, 1);
+    world.run(SECOND);
+    world.call(1, Request::write(put("k", &"x".repeat(100_000))));
+    for (room_for, flushes) in [(20, false), (10, true)] {
+        set_free(&mut world, 1, 1_000_000 + room_for * 100_000);
+        let now = base::Instant(world.now);
+        let mesh = world.hosts.get_mut(&NodeId(1)).and_then(|host| host.mesh.as_mut()).unwrap();
+        mesh.flushed_at = Some(now);
+        world.step(NodeId(1), Input::Tick);
+        let mesh = world.hosts[&NodeId(1)].mesh.as_ref().unwrap();
+        assert_eq!(mesh.overlay.is_flushing(), flushes);
+    }
+}

@@ -1,0 +1,44 @@
+//! A request to the mesh that is under way: a future of the answer, which comes by the request's deadline. It was asked when
+//! this was made; whether anybody waits for the answer makes no difference to what happens.
+
+use crate::mesh::Errand;
+use crate::mesh::lane::Answer;
+use base::Code;
+use mesh::request::Reply;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+pub struct Waiting {
+    asked: Result<oneshot::Receiver<Answer>, Code>,
+    errand: Option<Errand>,
+    /// The others have had their chance to ask.
+    has_yielded: bool,
+}
+
+impl Waiting {
+    pub(super) fn new(answer: oneshot::Receiver<Answer>, errand: Option<Errand>) -> Waiting {
+        Waiting { asked: Ok(answer), errand, has_yielded: false }
+    }
+
+    pub(super) fn refused(code: Code) -> Waiting {
+        Waiting { asked: Err(code), errand: None, has_yielded: false }
+    }
+}
+
+impl Future for Waiting {
+    type Output = Result<Reply, Code>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.errand.is_some() && !std::mem::replace(&mut self.has_yielded, true) {
+            ready!(pin!(yield_now()).poll(context));
+        }
+        self.errand = None;
+        match &mut self.asked {
+            // Nobody answers any more when the node has stopped.
+            Ok(answer) => Pin::new(answer).poll(context).map(|answer| answer.unwrap_or(Err(Code::Stopped))),
+            Err(code) => Poll::Ready(Err(*code)),
+        }
+    }
+}
