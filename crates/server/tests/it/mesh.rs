@@ -7,7 +7,7 @@ use mesh::key::Key;
 use mesh::record::Kind;
 use mesh::request::{Reply, Request, Scan, Write};
 use mesh::{Attributes, Body, Op};
-use server::{Config, Handle, Join, Server};
+use server::{Config, Handle, Join, Lane, Server};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,6 +115,41 @@ fn a_node_alone_serves_and_keeps_what_it_acknowledged() {
     let figures = world.handle(0).metrics();
     assert!(figures.contains("althing_mesh_requests_total{kind=\"read\",outcome=\"done\"}"), "{figures}");
     assert!(figures.contains("althing_mesh_serving 1"), "{figures}");
+}
+
+#[test]
+fn what_is_asked_together_in_a_lane_is_made_durable_together() {
+    let world = World::start(1, quick);
+    world.put_mesh(0, "ready", "1");
+    let n_syncs = || {
+        let figures = world.handle(0).metrics();
+        let count = |line: &str| {
+            line.strip_prefix("althing_mesh_log_fsync_duration_seconds_count ")?.parse::<u64>().ok()
+        };
+        figures.lines().find_map(count).expect("syncs are counted")
+    };
+    let before = n_syncs();
+    let lane = Lane::default();
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let resting = lane.clone();
+    let runtime = builder.on_thread_park(move || resting.rest()).build().unwrap();
+    runtime.block_on(async {
+        let (mesh, postman) = world.handle(0).mesh().in_lane(lane);
+        tokio::spawn(postman);
+        let ask = |n: usize| tokio::spawn(mesh.request(put(&format!("k{n}"), "v"), None));
+        // Each asks when it is its turn to run, as connections do, and not when it is made.
+        let ask_later = |n| {
+            let mesh = mesh.clone();
+            tokio::spawn(async move { mesh.request(put(&format!("k{n}"), "v"), None).await })
+        };
+        let at_once: Vec<_> = (0..100).map(ask).collect();
+        let later: Vec<_> = (100..200).map(ask_later).collect();
+        for answer in at_once.into_iter().chain(later) {
+            assert!(matches!(answer.await.unwrap(), Ok(Reply::Written(_))));
+        }
+    });
+    let syncs = n_syncs() - before;
+    assert!((1..40).contains(&syncs), "{syncs} syncs for 200 writes");
 }
 
 #[test]
