@@ -1,3 +1,4 @@
+mod declined;
 mod full;
 mod guests;
 mod promises;

@@ -5,10 +5,10 @@ use super::*;
 use crate::ring::Partition;
 use crate::room::Room;
 
-const PLENTY: u64 = 1 << 40;
-const FULL: Reply = Reply::Refused(Code::NoSpace);
+pub const PLENTY: u64 = 1 << 40;
+pub const FULL: Reply = Reply::Refused(Code::NoSpace);
 
-fn set_free(world: &mut World, node: u64, free_bytes: u64) {
+pub fn set_free(world: &mut World, node: u64, free_bytes: u64) {
     world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0 }));
 }
 
