@@ -118,6 +118,11 @@ struct Blank {
     len: u64,
 }
 
+/// Of the segment that is kept for the next roll, if there is one.
+pub fn spare_bytes(disk: &dyn Disk) -> Result<u64, Error> {
+    Ok(take_spare(disk, 0)?.map_or(0, |spare| spare.len))
+}
+
 fn take_spare(disk: &dyn Disk, len_needed: u64) -> Result<Option<Blank>, Error> {
     let name = SPARE_NAME;
     if !disk.exists(name).map_err(Error::io("look for", name))? {
