@@ -209,7 +209,7 @@ fn a_condition_is_judged_where_there_is_room_for_what_it_is_judged_by() {
     world.cut.clear();
     set_free(&mut world, 3, 700_000);
     let delete = Write { expect: Some(first.context.clone()), ..write("k", Kind::Register, Op::Delete) };
-    let (reply, _) = timed(&mut world, NodeId(3), delete);
-    assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    let (Reply::Written(deleted), _) = timed(&mut world, NodeId(3), delete) else { panic!("not deleted") };
+    assert_ne!(deleted.header.dot.actor.node, NodeId(3));
     assert_eq!(value(&world.call(2, read("k"))), None);
 }
