@@ -255,6 +255,8 @@ mutants! {
     IdentityNotDurable = "identity-not-durable",
     /// A node of the mesh takes in what its disk has no room for.
     RoomIgnored = "room-ignored",
+    /// A node of the mesh whose disk is full takes in deletes until the log has to wait.
+    DeletesUnbounded = "deletes-unbounded",
     /// What a node holds that has lost its disk counts as what it had acknowledged before.
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
@@ -298,6 +300,7 @@ impl Mutant {
         Mutant::HomeUnconfirmed,
         Mutant::LostDiskCounted,
         Mutant::RoomIgnored,
+        Mutant::DeletesUnbounded,
     ];
 
     /// Those of the mesh that show only over real files.
@@ -319,6 +322,7 @@ impl Mutant {
         Mutant::LoserNotKept,
         Mutant::TokenIgnored,
         Mutant::EvictedWaitedFor,
+        Mutant::FullAcknowledged,
     ];
 }
 

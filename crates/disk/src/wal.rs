@@ -46,6 +46,8 @@ pub struct Wal {
     durable: Sequence,
     sticky: BTreeMap<(Stream, u8), Record>,
     released: [u64; Stream::ALL.len()],
+    /// Of a segment that was given up and waits to be the next, if there is one.
+    spare_bytes: u64,
     /// Kept between writes for its memory.
     buffer: Vec<u8>,
     failed: bool,
@@ -79,6 +81,7 @@ impl Wal {
         let head = Head { id: 1, sequence: first, durable: Sequence::NONE, room_bytes: 0 };
         let started = head.start(&*disk, params, &BTreeMap::new(), &mut buffer)?;
         Ok(Wal {
+            spare_bytes: 0,
             disk,
             params,
             segments: VecDeque::from([started.segment]),
@@ -107,6 +110,7 @@ impl Wal {
         segment::write(&*file, tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
         let mut wal = Wal {
+            spare_bytes: segment::spare_bytes(&*disk)?,
             disk,
             params,
             segments: recovered.segments,
@@ -172,6 +176,11 @@ impl Wal {
         self.segments.iter().map(|segment| segment.len).sum()
     }
 
+    /// What the next segment takes of the disk without asking it for more.
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare_bytes
+    }
+
     /// Whether a batch of payloads of these lengths goes into the newest segment. Whoever writes one that does not may
     /// have to wait for room on the disk.
     pub fn has_place_for(&self, payload_lens: impl Iterator<Item = usize>) -> bool {
@@ -233,6 +242,7 @@ impl Wal {
         let head = Head { id: self.newest().id + 1, sequence, durable: self.durable, room_bytes };
         let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
         self.segments.push_back(started.segment);
+        self.spare_bytes = segment::spare_bytes(&*self.disk)?;
         self.file = started.file;
         self.offset = started.offset;
         self.written = sequence;
@@ -255,7 +265,9 @@ impl Wal {
             Some(spare) => self.disk.rename(name, spare).map_err(Error::io("rename", name))?,
             None => self.disk.remove(name).map_err(Error::io("remove", name))?,
         }
-        self.disk.sync_dir().map_err(Error::io("sync the directory of", name))
+        self.disk.sync_dir().map_err(Error::io("sync the directory of", name))?;
+        self.spare_bytes = segment::spare_bytes(&*self.disk)?;
+        Ok(())
     }
 }
 

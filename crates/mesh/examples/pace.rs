@@ -103,6 +103,7 @@ fn start(n: u64) -> Cluster {
         timeout: Duration::from_secs(1),
         flush_every: Duration::from_millis(100),
         low_bytes: 0,
+        least_bytes: 0,
         round_every: Duration::from_secs(10),
     };
     let node =

@@ -106,6 +106,10 @@ pub enum Frame {
     Declined {
         ask: Ask,
     },
+    /// A write was not taken, because the disk has no room for it. Other records are declined in such a case.
+    NoRoom {
+        ask: Ask,
+    },
     /// What is your topology?
     Which,
     Topology(Bytes),
@@ -320,6 +324,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_optional(out, upto.as_ref());
         }
         Frame::Declined { ask } => begin(out, 9, ask),
+        Frame::NoRoom { ask } => begin(out, 27, ask),
         Frame::Which => out.push(10),
         Frame::Topology(bytes) => {
             out.push(11);
@@ -446,6 +451,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
             let conflicts = (0..reader.count()?).map(|_| reader.bytes()).collect::<Option<Vec<_>>>()?;
             Frame::Listed { ask, conflicts, more: reader.bool()? }
         }
+        27 => Frame::NoRoom { ask },
         _ => return None,
     })
 }

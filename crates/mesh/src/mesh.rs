@@ -358,6 +358,7 @@ impl Mesh {
             Frame::List { ask, after, limit } => self.step_list(t, from, ask, after.as_ref(), limit),
             Frame::Listed { ask, conflicts, more } => self.step_listed(t, from, ask, conflicts, more),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
+            Frame::NoRoom { ask } => self.deny_write(t, from, ask),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => {
                 if let Some(topology) = Topology::decode(bytes) {
@@ -509,6 +510,7 @@ impl Mesh {
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
                 Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
                 Some(Pending { operation: Operation::Forward(_), .. }) => self.pass_on_again(t, ask),
+                Some(Pending { operation: Operation::Write(_), .. }) => self.ask_again(t, ask),
                 _ => {}
             }
         }

@@ -87,7 +87,7 @@ impl From<Code> for Refusal {
             }
             Code::FencePassed => "a holder with a later token has written the key".to_owned(),
             Code::NoSpace => {
-                "the disks of the key's replicas have no room for it; deletes are taken, and make room"
+                "the disks of the key's replicas have no room for it; deletes need less, and make room"
                     .to_owned()
             }
             Code::UnknownSpace => "no such namespace; PUT /v1/namespaces/{ns} creates one".to_owned(),

@@ -120,6 +120,11 @@ struct Blank {
     len: u64,
 }
 
+/// Of the segment that is kept for the next roll, if there is one.
+pub fn spare_bytes(disk: &dyn Disk) -> Result<u64, Error> {
+    Ok(take_spare(disk, 0, 0)?.map_or(0, |spare| spare.len))
+}
+
 /// One that is too short was kept under other settings, and will be of no use to anybody.
 fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option<Blank>, Error> {
     for name in SPARE_NAMES {
@@ -139,12 +144,18 @@ fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option
 }
 
 /// A name under which one more spare segment of this length may be kept; none if there are enough of them. Where the disk
-/// has little room only one is kept: more would be in the way of what is written.
+/// has little room only one is kept, and others that are there are removed: they would be in the way of what is written.
 pub fn spare_name(disk: &dyn Disk, len: u64, spares_max: usize) -> Result<Option<&'static str>, Error> {
     let free_bytes = disk.free_bytes().map_err(Error::io("measure the disk of", SPARE_NAMES[0]))?;
     let kept = if free_bytes / len < AMPLE_SEGMENTS { spares_max.min(1) } else { spares_max };
+    let exists = |name: &&str| disk.exists(name).map_err(Error::io("look for", name));
+    for name in &SPARE_NAMES[kept..] {
+        if exists(name)? {
+            disk.remove(name).map_err(Error::io("remove", name))?;
+        }
+    }
     for name in &SPARE_NAMES[..kept] {
-        if !disk.exists(name).map_err(Error::io("look for", name))? {
+        if !exists(name)? {
             return Ok(Some(name));
         }
     }

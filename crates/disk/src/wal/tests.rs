@@ -115,6 +115,32 @@ fn released_segments_are_recycled_and_sticky_records_outlive_them() {
 }
 
 #[test]
+fn a_segment_that_was_given_up_is_known_to_be_spare_until_it_is_used_again() {
+    let disk = SimDisk::new(1);
+    let mut wal = open(&disk).wal;
+    let fill = |wal: &mut Wal, first: u64| {
+        let segments = wal.segments();
+        for position in first.. {
+            wal.write(&[entry(position, &[7; 500])]).unwrap();
+            if wal.segments() > segments {
+                return position;
+            }
+        }
+        unreachable!("a segment is full at some time")
+    };
+    let last = fill(&mut wal, 1);
+    assert_eq!(wal.spare_bytes(), 0);
+    wal.sync().unwrap();
+    wal.release(Stream::Raft, last).unwrap();
+    assert_eq!((wal.spare_bytes(), wal.segments()), (SEGMENT_BYTES, 1));
+    drop(wal);
+    let mut wal = open(&disk).wal;
+    assert_eq!(wal.spare_bytes(), SEGMENT_BYTES, "and after a restart");
+    fill(&mut wal, last + 1);
+    assert_eq!(wal.spare_bytes(), 0);
+}
+
+#[test]
 fn a_segment_stays_while_any_stream_needs_it() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;

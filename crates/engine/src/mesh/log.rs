@@ -47,4 +47,9 @@ impl MeshLog {
     pub fn size_bytes(&self) -> u64 {
         self.wal.size_bytes()
     }
+
+    /// What it has in store for when it needs more room.
+    pub fn spare_bytes(&self) -> u64 {
+        self.wal.spare_bytes()
+    }
 }

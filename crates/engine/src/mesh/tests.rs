@@ -38,6 +38,7 @@ impl Alone {
             timeout: Duration::from_secs(1),
             flush_every: Duration::from_millis(100),
             low_bytes: 0,
+            least_bytes: 0,
             round_every: Duration::from_secs(10),
         };
         let replayed = std::mem::take(&mut files.replayed);

@@ -71,6 +71,7 @@ fn frames() -> Vec<Frame> {
         Frame::Collect { ask, space: 4, start: Bytes::new(), end: Some(value.clone()), limit: 100 },
         Frame::Collected { ask, records: vec![(key, value.clone())], upto: None },
         Frame::Declined { ask },
+        Frame::NoRoom { ask },
         Frame::Which,
         Frame::Topology(value),
         Frame::Hello,

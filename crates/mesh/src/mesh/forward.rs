@@ -25,11 +25,29 @@ pub(super) struct Forwarding {
     tried: Tried,
 }
 
-/// Who could not take a write, and whether one of them could not because its disk is full.
+/// Who could not take a write, and why.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tried {
-    pub nodes: Vec<NodeId>,
-    pub full: bool,
+pub(super) struct Tried(Vec<(NodeId, Obstacle)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    FullDisk,
+    /// It has another topology, or does not serve yet: in a moment it may take it.
+    OutOfStep,
+}
+
+impl Tried {
+    pub fn by(node: NodeId, obstacle: Obstacle) -> Tried {
+        Tried(vec![(node, obstacle)])
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.0.iter().any(|(other, _)| *other == node)
+    }
+
+    fn met(&self, obstacle: Obstacle) -> bool {
+        self.0.iter().any(|(_, other)| *other == obstacle)
+    }
 }
 
 impl Mesh {
@@ -43,16 +61,20 @@ impl Mesh {
     ) {
         // A node that was asked to coordinate and cannot says so; it does not pass on what was passed on.
         match client {
-            Client::Peer(..) if tried.full => return self.reply(t, client, Reply::Refused(Code::NoSpace)),
+            Client::Peer(..) if tried.met(Obstacle::FullDisk) => {
+                return self.reply(t, client, Reply::Refused(Code::NoSpace));
+            }
             Client::Peer(node, ask) => return self.send(t, node, Frame::Declined { ask }),
             _ => {}
         }
         let copies = self.topology.copies(write.key.space()).unwrap_or(0);
         let mut list = self.route(write.key.partition(), copies).read.clone();
-        list.retain(|node| *node != self.me && !tried.nodes.contains(node));
+        list.retain(|node| *node != self.me && !tried.contains(*node));
         self.peers.order(&mut list);
-        let to = list.first().copied();
-        if to.is_none() && tried.full {
+        // Where disks are full, nobody waits for a node that is down.
+        let full = tried.met(Obstacle::FullDisk);
+        let to = list.first().copied().filter(|to| !full || !self.peers.is_down(*to));
+        if to.is_none() && full && !tried.met(Obstacle::OutOfStep) {
             return self.reply(t, client, Reply::Refused(Code::NoSpace));
         }
         let forwarding = Forwarding { client, write: write.clone(), to, tried };
@@ -105,7 +127,7 @@ impl Mesh {
             Some(Operation::Forward(forwarding)) if forwarding.to == Some(from)
         );
         if expected && reply == Reply::Refused(Code::NoSpace) {
-            return self.pass_over(t, from, ask, true);
+            return self.pass_over(t, from, ask, Obstacle::FullDisk);
         }
         if let Some(Operation::Forward(forwarding)) =
             expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
@@ -115,21 +137,22 @@ impl Mesh {
     }
 
     pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        self.pass_over(t, from, ask, false);
+        self.pass_over(t, from, ask, Obstacle::OutOfStep);
     }
 
     /// It was not begun there, so another may be asked.
-    fn pass_over(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, full: bool) {
+    fn pass_over(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, obstacle: Obstacle) {
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Forward(mut forwarding) = pending.operation else { return };
-        forwarding.tried.nodes.push(from);
-        forwarding.tried.full |= full;
+        forwarding.tried.0.push((from, obstacle));
         self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
     }
 
     pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
         let Some(to) = forwarding.to else {
-            return self.reply(t, forwarding.client, Reply::Refused(Code::NotInStep));
+            let full = forwarding.tried.met(Obstacle::FullDisk);
+            let code = if full { Code::NoSpace } else { Code::NotInStep };
+            return self.reply(t, forwarding.client, Reply::Refused(code));
         };
         self.peers.silent(to, t.now.at);
         let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);

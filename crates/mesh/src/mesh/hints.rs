@@ -83,12 +83,13 @@ impl Mesh {
         record: Bytes,
     ) {
         let added = self.hints.targets.entry(target).or_default().added;
-        let known = self.topology.member(target).is_some() && added < MESH_HINTS_MAX;
         let bytes = record.len();
-        let record = Record::decode(record).filter(|record| known && self.may_take(t, record, bytes, 0));
-        let Some(record) = record else {
+        let Some(record) = Record::decode(record).filter(|_| self.topology.member(target).is_some()) else {
             return self.send(t, from, Frame::Declined { ask });
         };
+        if added >= MESH_HINTS_MAX || !self.may_take(t, &record, bytes, 0) {
+            return self.send(t, from, Frame::NoRoom { ask });
+        }
         let hints = self.hints.targets.entry(target).or_default();
         hints.added += 1;
         hints.waiting = true;

@@ -212,10 +212,10 @@ impl Mesh {
             return self.send(t, from, Frame::Declined { ask });
         };
         if !self.has_room_to_absorb(t, &key, &record, bytes) {
-            let told = if planted(Mutant::FullAcknowledged) {
-                Frame::Stored { ask, outcome: Outcome::Held }
-            } else {
-                Frame::Declined { ask }
+            let told = match why {
+                _ if planted(Mutant::FullAcknowledged) => Frame::Stored { ask, outcome: Outcome::Held },
+                Why::Write => Frame::NoRoom { ask },
+                Why::Repair => Frame::Declined { ask },
             };
             return self.send(t, from, told);
         }

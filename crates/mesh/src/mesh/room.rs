@@ -1,13 +1,15 @@
 //! What a node does while its disk has no room: it takes in nothing that grows, neither from its clients nor from its
-//! peers, and says so, as a replica that is away does not. Deletes pass always, and so does all that is read. What it
-//! misses comes to it by hints and by comparison, once there is room again.
+//! peers, and says so, as a replica that is away does not. All that is read passes, and so do deletes, as long as there is
+//! more than the log needs to go on. What it misses comes to it by hints and by comparison, once there is room again.
 
 use super::{Mesh, Note, Turn};
 use crate::op::Op;
 use crate::record::Record;
 use crate::request::Write;
 use crate::room::Room;
+use crate::rows;
 use base::mutant::{Mutant, planted};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// What a node that had no room must have room for before it says that all is well.
@@ -20,6 +22,17 @@ const FULL_FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Pages that a flush has given up are used again by a later one, when nobody reads them any more.
 const FLUSHES_UNTIL_REUSED: usize = 3;
+
+/// What a deleted key's record comes to, beside its name.
+const TOMBSTONE_BYTES: usize = 64;
+
+/// What a change does to what is stored, in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    Grows,
+    /// Until it is in the store it takes room nevertheless.
+    Shrinks,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Rooming {
@@ -36,7 +49,7 @@ pub(super) struct Rooming {
 impl Mesh {
     pub(super) fn step_room(&mut self, t: &mut Turn<'_>, room: Room) {
         self.rooming.room = Some(room);
-        if self.rooming.full && self.has_room_for(AGAIN_BYTES) {
+        if self.rooming.full && self.has_room_for(AGAIN_BYTES, Effect::Grows) {
             self.rooming.full = false;
             t.out.notes.push(Note::RoomAgain);
         }
@@ -78,40 +91,54 @@ impl Mesh {
     /// What waits for the store would soon be in the way: with a flush it takes less.
     pub(super) fn is_crowded(&self) -> bool {
         let waits = self.unflushed_bytes.saturating_mul(CROWDED_PART);
-        self.has_room_beside(0) && !self.has_room_beside(waits)
+        self.has_room_beside(0, Effect::Grows) && !self.has_room_beside(waits, Effect::Grows)
     }
 
-    fn has_room_for(&self, bytes: u64) -> bool {
+    fn has_room_for(&self, bytes: u64, effect: Effect) -> bool {
         let under_way = self.unflushed_bytes + self.rooming.flushing_bytes;
-        self.has_room_beside(under_way.saturating_add(bytes))
+        self.has_room_beside(under_way.saturating_add(bytes), effect)
     }
 
-    fn has_room_beside(&self, under_way_bytes: u64) -> bool {
-        let holds = |room: &Room| room.holds(under_way_bytes, self.needed_bytes(), self.params.low_bytes);
+    fn has_room_beside(&self, under_way_bytes: u64, effect: Effect) -> bool {
+        let left_bytes = match effect {
+            Effect::Grows => self.params.low_bytes,
+            Effect::Shrinks => self.params.least_bytes,
+        };
+        let holds = |room: &Room| room.holds(under_way_bytes, self.needed_bytes(), left_bytes);
         self.rooming.room.as_ref().is_none_or(holds)
     }
 
     /// Whether a client's write may be begun here.
     pub(super) fn may_begin(&mut self, t: &mut Turn<'_>, write: &Write) -> bool {
-        let grown = match &write.op {
-            Op::Delete | Op::Remove(_) => return true,
-            Op::Put(bytes) | Op::Insert(bytes) => bytes.len(),
-            Op::Add(_) | Op::Assign(_) => size_of::<i128>(),
+        let (effect, bytes) = match &write.op {
+            Op::Put(bytes) | Op::Insert(bytes) => (Effect::Grows, bytes.len()),
+            Op::Add(_) | Op::Assign(_) => (Effect::Grows, size_of::<i128>()),
+            Op::Delete => (Effect::Shrinks, TOMBSTONE_BYTES),
+            // What is left of the value is written anew.
+            Op::Remove(_) => {
+                let row = self.overlay.get(t.rows, &rows::record(&write.key)).0;
+                (Effect::Shrinks, row.as_ref().map_or(0, Bytes::len))
+            }
         };
-        self.admit(t, grown + write.key.bytes().len())
+        self.admit(t, bytes + write.key.bytes().len(), effect)
     }
 
     /// Whether a record of somebody else's may be taken in, in the place of one of so many bytes.
     pub(super) fn may_take(&mut self, t: &mut Turn<'_>, record: &Record, bytes: usize, here: usize) -> bool {
-        let shrinks = !record.kind.is_last_write_wins() && bytes <= here;
-        record.is_tombstone() || shrinks || self.admit(t, bytes)
+        let merges = !record.kind.is_last_write_wins();
+        let shrinks = record.is_tombstone() || merges && bytes <= here;
+        self.admit(t, bytes, if shrinks { Effect::Shrinks } else { Effect::Grows })
     }
 
-    fn admit(&mut self, t: &mut Turn<'_>, bytes: usize) -> bool {
-        if planted(Mutant::RoomIgnored) || self.has_room_for(bytes as u64) {
+    fn admit(&mut self, t: &mut Turn<'_>, bytes: usize, effect: Effect) -> bool {
+        let ignored = match effect {
+            Effect::Grows => Mutant::RoomIgnored,
+            Effect::Shrinks => Mutant::DeletesUnbounded,
+        };
+        if planted(ignored) || self.has_room_for(bytes as u64, effect) {
             return true;
         }
-        if self.has_room_beside(bytes as u64) {
+        if self.has_room_beside(bytes as u64, effect) {
             // Only what waits for the store is in the way: it is a matter of a moment.
             self.flush_due = true;
         } else if !std::mem::replace(&mut self.rooming.full, true) {

@@ -1,3 +1,4 @@
+mod declined;
 mod full;
 mod guests;
 mod promises;
@@ -403,9 +404,10 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 14] = [
+const SCENES: [(&str, Scene, Mutant); 15] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("a disk without room", scenes::a_disk_without_room, Mutant::RoomIgnored),
+    ("deletes without room", scenes::deletes_without_room, Mutant::DeletesUnbounded),
     ("a move meets a lost disk", scenes::a_move_meets_a_lost_disk, Mutant::LostDiskCounted),
     ("readers of the old list", scenes::readers_of_the_old_list, Mutant::EpochSkipped),
     ("a disk is lost in a power cut", scenes::a_disk_is_lost_in_a_power_cut, Mutant::StoredBeforePersist),

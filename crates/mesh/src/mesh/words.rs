@@ -32,8 +32,9 @@ pub struct Params {
     /// How long replicas are waited for when the request does not say.
     pub timeout: Duration,
     pub flush_every: Duration,
-    /// What is to stay free of the disk.
+    /// What is to stay free of the disk, and what even of deletes: without that the log might have to wait for room.
     pub low_bytes: u64,
+    pub least_bytes: u64,
     /// How often each pair of replicas compares what it holds.
     pub round_every: Duration,
 }

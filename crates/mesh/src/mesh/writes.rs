@@ -3,7 +3,10 @@
 //! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
 //! time get hints. A node that is no replica passes the write on to one (`forward.rs`).
 
-use super::forward::Tried;
+mod declined;
+mod prospect;
+
+use super::forward::{Obstacle, Tried};
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
@@ -18,6 +21,7 @@ use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+use prospect::Prospect;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,11 +45,7 @@ pub(super) struct Writing {
     record: Bytes,
     /// What the client is told.
     result: Option<Box<Record>>,
-    acked: Vec<NodeId>,
-    /// Who stands in for whom.
-    stand_ins: Vec<(NodeId, NodeId)>,
-    /// Not waited for any more.
-    absent: Vec<NodeId>,
+    prospect: Prospect,
     /// Other regions that have it, when they are waited for.
     reached: Vec<RegionId>,
     beaten: Option<Stamp>,
@@ -83,6 +83,10 @@ impl Route {
         self.read.iter().chain(self.also.iter().filter(|node| !self.read.contains(node))).copied()
     }
 
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.read.contains(&node) || self.also.contains(&node)
+    }
+
     pub fn needed(&self, wanted: Option<u8>) -> usize {
         wanted.map_or(majority(self.read.len()), usize::from)
     }
@@ -112,8 +116,7 @@ impl Mesh {
             return self.pass_on(t, client, write, Tried::default(), deadline);
         }
         if !self.may_begin(t, &write) {
-            let tried = Tried { nodes: Vec::new(), full: true };
-            return self.pass_on(t, client, write, tried, deadline);
+            return self.pass_on(t, client, write, Tried::by(self.me, Obstacle::FullDisk), deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
         let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };
@@ -124,9 +127,7 @@ impl Mesh {
             stage,
             record: Bytes::new(),
             result: None,
-            acked: Vec::new(),
-            stand_ins: Vec::new(),
-            absent: Vec::new(),
+            prospect: Prospect::default(),
             reached: Vec::new(),
             beaten: None,
             restamped: false,
@@ -190,9 +191,21 @@ impl Mesh {
         heard.push(from);
         let key = writing.write.key.clone();
         if let (Some(record), Some(shard)) = (record, self.shard_of(&key)) {
+            if !self.has_room_to_absorb(t, &key, &record, record.encode().len()) {
+                return self.let_another_judge(t, ask);
+            }
             self.absorb(t, &key, shard, &record, Why::Repair);
         }
         self.gathered(t, ask);
+    }
+
+    /// There is no room for what it must be judged by. Nothing was begun yet.
+    fn let_another_judge(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(Pending { operation: Operation::Write(writing), deadline, .. }) = self.finish(ask) else {
+            return;
+        };
+        let tried = Tried::by(self.me, Obstacle::FullDisk);
+        self.pass_on(t, writing.client, writing.write, tried, deadline);
     }
 
     fn gathered(&mut self, t: &mut Turn<'_>, ask: Ask) {
@@ -314,54 +327,34 @@ impl Mesh {
         let Some(writing) = self.writing(ask) else { return };
         writing.stage = Stage::Spreading;
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
-        let acked = writing.acked.clone();
-        let others = writing.route.everyone().filter(|node| *node != me && !acked.contains(node));
+        let prospect = &writing.prospect;
+        let others = writing.route.everyone().filter(|node| *node != me && !prospect.is_acked(*node));
         for node in others.collect::<Vec<_>>() {
             if self.peers.may_ask(node, t.now.at) {
                 let store = Frame::Store { ask, key: key.clone(), record: record.clone(), why: Why::Write };
                 self.send(t, node, store);
             } else {
                 self.hint(t, node, &key);
-                self.writing(ask).expect("it is under way").absent.push(node);
+                self.writing(ask).expect("it is under way").prospect.add_absent(node);
                 self.find_stand_in(t, ask, node);
             }
         }
-    }
-
-    /// Somebody else keeps the record for a replica that is down, if the client likes.
-    fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
-        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
-        else {
-            return;
-        };
-        let busy = |node: &NodeId| {
-            writing.route.everyone().any(|other| other == *node)
-                || writing.stand_ins.iter().any(|(other, _)| other == node)
-                || self.peers.is_down(*node)
-        };
-        let mut members = self.topology.members().iter().map(|member| member.node);
-        let Some(stand_in) = members.find(|node| !busy(node)).filter(|_| writing.write.sloppy) else {
-            return;
-        };
-        let (key, record) = (writing.write.key.clone(), writing.record.clone());
-        self.send(t, stand_in, Frame::Keep { ask, target, key, record });
-        self.writing(ask).expect("it is under way").stand_ins.push((stand_in, target));
+        self.give_up_in_vain(t, ask);
     }
 
     pub(super) fn write_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
         let Some(writing) = self.writing(ask) else { return };
-        let stood_in = writing.stand_ins.iter().find(|(node, _)| *node == from);
-        let from = stood_in.map_or(from, |(_, target)| *target);
-        if writing.acked.contains(&from) || !writing.route.everyone().any(|node| node == from) {
+        let from = writing.prospect.target(from);
+        if writing.prospect.is_acked(from) || !writing.route.contains(from) {
             return;
         }
         match outcome {
-            Outcome::Held => writing.acked.push(from),
+            Outcome::Held => writing.prospect.add_ack(from),
             Outcome::Beaten(stamp) => {
-                writing.acked.push(from);
+                writing.prospect.add_ack(from);
                 writing.beaten = writing.beaten.max(Some(stamp));
             }
-            Outcome::Passed | Outcome::Misfit | Outcome::Purged => writing.absent.push(from),
+            Outcome::Passed | Outcome::Misfit | Outcome::Purged => writing.prospect.add_absent(from),
         }
         let refusal = match outcome {
             Outcome::Passed => Some(Code::FencePassed),
@@ -369,9 +362,7 @@ impl Mesh {
             Outcome::Held | Outcome::Beaten(_) | Outcome::Purged => None,
         };
         if let Some(code) = refusal.filter(|_| !writing.answered) {
-            writing.answered = true;
-            let client = writing.client;
-            self.reply(t, client, Reply::Refused(code));
+            self.answer_write(t, ask, Reply::Refused(code));
         }
         self.settle_write(t, ask);
     }
@@ -380,7 +371,7 @@ impl Mesh {
         let Some(writing) = self.writing(ask) else { return };
         let regions = writing.reached.len() + 1;
         if !writing.answered
-            && writing.route.is_met(&writing.acked, writing.write.w)
+            && writing.prospect.is_met(&writing.route, writing.write.w)
             && regions >= self.regions_needed(ask)
             && let Some(writing) = self.writing(ask)
         {
@@ -390,17 +381,26 @@ impl Mesh {
             {
                 return self.restamp(t, ask, stamp);
             }
-            writing.answered = true;
-            let (client, result) = (writing.client, writing.result.take());
-            let result = result.expect("what is stored was made here, and is told once");
+            let result = writing.result.take().expect("what is stored was made here, and is told once");
             self.abroad.awaited.remove(&result.header.dot.counter);
-            self.reply(t, client, Reply::Written(result));
+            self.answer_write(t, ask, Reply::Written(result));
         }
+        self.give_up_in_vain(t, ask);
         let Some(writing) = self.writing(ask) else { return };
-        let done = |node: &NodeId| writing.acked.contains(node) || writing.absent.contains(node);
-        if writing.answered && writing.route.everyone().all(|node| done(&node)) {
+        if writing.answered && writing.route.everyone().all(|node| writing.prospect.is_settled(node)) {
             self.finish(ask);
         }
+    }
+
+    /// What the client is told, once.
+    fn answer_write(&mut self, t: &mut Turn<'_>, ask: Ask, reply: Reply) {
+        let Some(writing) = self.writing(ask) else { return };
+        writing.answered = true;
+        let (client, result) = (writing.client, writing.result.take());
+        if let Some(result) = result {
+            self.abroad.awaited.remove(&result.header.dot.counter);
+        }
+        self.reply(t, client, reply);
     }
 
     /// How many regions must have a write, with this one.
@@ -433,26 +433,15 @@ impl Mesh {
         if let Some(result) = &writing.result {
             self.abroad.awaited.remove(&result.header.dot.counter);
         }
-        (writing.beaten, writing.stand_ins) = (None, Vec::new());
-        (writing.acked, writing.absent, writing.reached) = (Vec::new(), Vec::new(), Vec::new());
+        (writing.beaten, writing.reached, writing.prospect) = (None, Vec::new(), Prospect::default());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
         self.originate(t, ask, Stamped::Anew(beaten));
-    }
-
-    pub(super) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
-        let Some(writing) = self.writing(ask) else { return };
-        if matches!(writing.stage, Stage::Spreading) && !writing.absent.contains(&from) {
-            let key = writing.write.key.clone();
-            writing.absent.push(from);
-            self.hint(t, from, &key);
-            self.settle_write(t, ask);
-        }
     }
 
     pub(super) fn expire_write(&mut self, t: &mut Turn<'_>, writing: Writing) {
         let (me, spread) = (self.me, matches!(writing.stage, Stage::Spreading));
         for node in writing.route.everyone().filter(|node| *node != me && spread) {
-            if !writing.acked.contains(&node) && !writing.absent.contains(&node) {
+            if !writing.prospect.is_settled(node) {
                 self.peers.silent(node, t.now.at);
                 self.hint(t, node, &writing.write.key);
             }
@@ -465,12 +454,13 @@ impl Mesh {
         }
         if !writing.answered {
             let needed = writing.route.needed(writing.write.w) as u8;
-            let acks = writing.acked.len() as u8;
+            let acks = writing.prospect.acked().len() as u8;
             self.reply(t, writing.client, Reply::Indeterminate { acks, needed });
         }
     }
 
-    /// After a change of topology: whoever is new to a write is sent it.
+    /// After a change of topology: whoever is new to a write is sent it. One that only asks what the others have begins
+    /// anew: nothing is stored yet, and by now others may be the ones to ask.
     pub(super) fn reroute_writes(&mut self, t: &mut Turn<'_>) {
         let key = |pending: &Pending| match &pending.operation {
             Operation::Write(writing) => Some(writing.write.key.clone()),
@@ -481,12 +471,26 @@ impl Mesh {
             let Some(shard) = self.shard_of(&key) else { continue };
             let route = self.route(shard.partition, shard.copies);
             let Some(writing) = self.writing(ask) else { continue };
-            (writing.route, writing.absent) = (route, Vec::new());
+            match writing.stage {
+                Stage::Gathering { .. } => {
+                    self.begin_anew(t, ask);
+                    continue;
+                }
+                Stage::Waiting | Stage::Spreading => writing.prospect.reroute(&route),
+            }
+            writing.route = route;
             if matches!(writing.stage, Stage::Spreading) {
                 self.spread(t, ask);
                 self.settle_write(t, ask);
             }
         }
+    }
+
+    fn begin_anew(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(Pending { operation: Operation::Write(writing), deadline, .. }) = self.finish(ask) else {
+            return;
+        };
+        self.start_write(t, writing.client, writing.write, deadline);
     }
 }
 

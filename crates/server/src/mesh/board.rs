@@ -16,6 +16,7 @@ pub(crate) struct Board {
     shown: Mutex<Shown>,
     lag_ms: AtomicU64,
     log_bytes: AtomicU64,
+    spare_bytes: AtomicU64,
     store_bytes: AtomicU64,
     taken_bytes: AtomicU64,
     waiting: AtomicUsize,
@@ -35,6 +36,7 @@ impl Board {
             shown: Mutex::new(shown),
             lag_ms: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
+            spare_bytes: AtomicU64::new(0),
             store_bytes: AtomicU64::new(0),
             taken_bytes: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
@@ -83,8 +85,14 @@ impl Board {
         self.waiting.load(Relaxed)
     }
 
-    pub fn set_log_bytes(&self, bytes: u64) {
+    pub fn set_log_bytes(&self, bytes: u64, spare_bytes: u64) {
         self.log_bytes.store(bytes, Relaxed);
+        self.spare_bytes.store(spare_bytes, Relaxed);
+    }
+
+    /// What the log has in store for when it needs more room.
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare_bytes.load(Relaxed)
     }
 
     pub fn set_store_bytes(&self, bytes: u64, taken_bytes: u64) {

@@ -30,7 +30,7 @@ pub(crate) enum Order {
 
 impl Log {
     pub fn new(core: Arc<Core>, log: MeshLog) -> Log {
-        core.mesh.board.set_log_bytes(log.size_bytes());
+        core.mesh.board.set_log_bytes(log.size_bytes(), log.spare_bytes());
         Log { core, log, quick: false }
     }
 
@@ -53,13 +53,17 @@ impl Log {
         let took = start.elapsed();
         self.quick = took <= QUICK;
         self.core.metrics.mesh.log_fsync_seconds.observe(took.as_secs_f64());
-        self.core.mesh.board.set_log_bytes(self.log.size_bytes());
+        self.show_size();
         Some(seq)
     }
 
     fn release(&mut self, upto: Seq) {
         self.log.release(upto).unwrap_or_else(|error| fatal("shortening the log of the mesh", &error));
-        self.core.mesh.board.set_log_bytes(self.log.size_bytes());
+        self.show_size();
+    }
+
+    fn show_size(&self) {
+        self.core.mesh.board.set_log_bytes(self.log.size_bytes(), self.log.spare_bytes());
     }
 }
 

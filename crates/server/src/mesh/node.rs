@@ -102,8 +102,9 @@ pub(crate) struct Settings {
     pub regions: Regions,
     pub timeout: Duration,
     pub flush_every: Duration,
-    /// What is to stay free of the disk.
+    /// What is to stay free of the disk, and what even of deletes.
     pub low_bytes: u64,
+    pub least_bytes: u64,
     pub round_every: Duration,
     pub drift_max: Duration,
 }
@@ -317,12 +318,14 @@ impl Loop {
         }
     }
 
-    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
+    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since. The segment
+    /// that the log has in store counts as free: what is left free is left for the next one.
     fn look_at_disk(&mut self, now: Now) {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
-        let taken_bytes = self.core.mesh.board.taken_bytes();
-        self.step(now, Input::Room(Room { free_bytes, taken_bytes }));
+        let board = &self.core.mesh.board;
+        let room = Room { free_bytes: free_bytes + board.spare_bytes(), taken_bytes: board.taken_bytes() };
+        self.step(now, Input::Room(room));
     }
 
     /// There may be a topology that is newer than what the machine has.
@@ -399,6 +402,7 @@ impl Loop {
             timeout: settings.timeout,
             flush_every: settings.flush_every,
             low_bytes: settings.low_bytes,
+            least_bytes: settings.least_bytes,
             round_every: settings.round_every,
         };
         tracing::info!(

@@ -55,6 +55,12 @@ fn low_bytes(config: &Config) -> u64 {
     reserve_bytes(config) + segment_bytes(config) + LOW_FOR_STORE_BYTES
 }
 
+/// What is left for the log's next segment and for the store's upkeep even of deletes. All that coord wants to be free they
+/// may use for a moment, or whoever has filled the disk otherwise could not delete anything any more.
+fn least_bytes(config: &Config) -> u64 {
+    segment_bytes(config) + LOW_FOR_STORE_BYTES / 2
+}
+
 /// Names a life that has never been before: randomness of the process, and the time.
 fn fresh_incarnation() -> u32 {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -84,6 +90,7 @@ pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
         timeout,
         flush_every: config.flush_interval * FLUSH_INTERVALS,
         low_bytes: low_bytes(config),
+        least_bytes: least_bytes(config),
         round_every,
         drift_max,
     }

@@ -17,18 +17,23 @@ impl World {
         stage.cue_after(next, Cue::Fault);
         let nodes = stage.nodes();
         let node = *stage.rng.pick(&nodes);
-        match stage.rng.between(0, 16) {
+        match stage.rng.between(0, 19) {
             0 => stage.stop(node, false),
             1 | 2 => stage.stop(node, true),
             3 => stage.cut_power_soon(node),
-            4 => stage.hosts[&node].disk.fail_next_sync(),
-            5 | 6 => stage.lose_disk(node),
-            7 => stage.cut_around(|other| other == node, false),
-            8..=10 => cut_region(stage, node),
-            11 => stage.heal(),
-            12 => stage.worsen(LOSS_MAX_PER_MILLION),
-            13 => stage.host(node).skew_ms = little_skew(&mut stage.rng),
-            14 => stage.pause(node),
+            4 => stage.cut_power_after_start(node),
+            5 => stage.hosts[&node].disk.fail_next_sync(),
+            6 | 7 => stage.lose_disk(node),
+            8 => cut_off(stage, &[node]),
+            9..=11 => {
+                let region = stage.nodes_of(stage.hosts[&node].region);
+                cut_off(stage, &region);
+            }
+            12 => stage.heal(),
+            13 => stage.worsen(LOSS_MAX_PER_MILLION),
+            14 => stage.host(node).skew_ms = little_skew(&mut stage.rng),
+            15 => stage.pause(node),
+            16 | 17 => stage.fill_disk(node),
             _ => {
                 let region = stage.hosts[&node].region;
                 stage.realm(region).leader = node;
@@ -61,7 +66,8 @@ impl World {
     }
 }
 
-fn cut_region(stage: &mut Stage, node: NodeId) {
-    let inside = stage.nodes_of(stage.hosts[&node].region);
-    stage.cut_around(|node| inside.contains(&node), false);
+/// Sometimes they still hear the others.
+fn cut_off(stage: &mut Stage, inside: &[NodeId]) {
+    let one_way = stage.rng.chance(250_000);
+    stage.cut_around(|node| inside.contains(&node), one_way);
 }

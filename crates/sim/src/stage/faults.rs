@@ -44,7 +44,7 @@ impl Stage {
         let seed = self.rng.next_u64();
         let host = self.host(node);
         (host.disk, host.is_refilling, host.reported) = (SimDisk::new(seed), true, Epoch::default());
-        host.full = false;
+        host.clear_disk();
         let away = self.rng.between(20 * MS, 1_500 * MS);
         self.after(away, Event::Start(node));
     }
@@ -72,9 +72,10 @@ impl Stage {
 
     /// A disk has no room any more, or has some again.
     pub fn fill_disk(&mut self, node: NodeId) {
-        let host = self.host(node);
-        host.full = !host.full;
-        self.tally.full_disks += u64::from(self.hosts[&node].full);
+        let Stage { rng, hosts, tally, .. } = self;
+        let host = hosts.get_mut(&node).expect("it is there");
+        host.fill_disk(rng);
+        tally.full_disks += u64::from(host.is_full());
     }
 
     pub fn pause(&mut self, node: NodeId) {
@@ -94,8 +95,8 @@ impl Stage {
         for node in self.nodes() {
             let host = self.host(node);
             host.disk.cancel_faults();
-            (host.doomed, host.full) = (false, false);
-            host.paused = false;
+            host.clear_disk();
+            (host.doomed, host.paused) = (false, false);
             self.after(1, Event::Start(node));
         }
     }

@@ -2,7 +2,7 @@
 //! machine and files, with what the shell does between them. The threads of the log and the store are events of the
 //! world, so that a crash may fall between any two of their steps.
 
-use base::{Instant, NodeId, Token};
+use base::{Instant, NodeId, Rng, Token};
 use bytes::Bytes;
 use disk::{Disk, SimDisk};
 use engine::{LifeFile, MeshFiles, MeshLog, MeshParams, MeshStore, Standing};
@@ -23,6 +23,7 @@ pub const DRIFT_MAX: Duration = Duration::from_millis(500);
 const CACHE_BYTES: usize = 1024 * 1024;
 const SEGMENT_BYTES: u64 = 64 * 1024;
 const LOW_BYTES: u64 = 1024 * 1024;
+const LEAST_BYTES: u64 = LOW_BYTES / 2;
 const PLENTY_BYTES: u64 = 1 << 40;
 
 pub struct Host {
@@ -41,8 +42,8 @@ pub struct Host {
     pub is_refilling: bool,
     /// The power goes with one of the first things that its next process does to the disk, whose first sync is slow.
     pub doomed: bool,
-    /// Its disk has no room for more.
-    pub full: bool,
+    /// What is free of its disk.
+    pub free_bytes: u64,
     /// The newest topology that it has said to follow, on this disk.
     pub reported: Epoch,
 }
@@ -81,7 +82,7 @@ impl Host {
             was_ahead: false,
             is_refilling: false,
             doomed: false,
-            full: false,
+            free_bytes: PLENTY_BYTES,
             reported: Epoch::default(),
         }
     }
@@ -93,7 +94,23 @@ impl Host {
 
     /// What a look at the disk finds.
     pub fn room(&self) -> Room {
-        Room { free_bytes: if self.full { 0 } else { PLENTY_BYTES }, taken_bytes: 0 }
+        Room { free_bytes: self.free_bytes, taken_bytes: 0 }
+    }
+
+    /// Somebody fills it, up to the last byte or so that deletes still have room; or makes room again.
+    pub fn fill_disk(&mut self, rng: &mut Rng) {
+        self.free_bytes = match self.free_bytes {
+            PLENTY_BYTES => *rng.pick(&[0, LOW_BYTES - 1]),
+            _ => PLENTY_BYTES,
+        };
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.free_bytes < LOW_BYTES
+    }
+
+    pub fn clear_disk(&mut self) {
+        self.free_bytes = PLENTY_BYTES;
     }
 
     pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {
@@ -189,6 +206,7 @@ impl Process {
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
             low_bytes: LOW_BYTES,
+            least_bytes: LEAST_BYTES,
             round_every: ROUND,
         };
         self.machine = Some(Mesh::new(params, topology, &*self.store.view(), replayed));

@@ -15,7 +15,7 @@ fn regions_that_were_cut_apart_lose_nothing_in_silence_and_end_in_agreement() {
     // The world must have been as bad as it claims to be.
     let tally = summary.tally;
     assert!(tally.acknowledged > 3_000 && tally.conflicts > 50, "{tally:?}");
-    assert!(tally.crashes > 30 && tally.wipes > 4 && tally.splits > 10, "{tally:?}");
+    assert!(tally.crashes > 30 && tally.wipes > 4 && tally.splits > 10 && tally.full_disks > 4, "{tally:?}");
 }
 
 #[test]
@@ -26,9 +26,13 @@ fn a_seed_of_regions_gives_the_same_run() {
 /// Those that show within a few seeds; `sim --regions --mutants` hunts all.
 #[test]
 fn bugs_planted_between_regions_are_found() {
-    for mutant in
-        [Mutant::RegionsNotCompared, Mutant::DeltasAddedUp, Mutant::LogCutInSilence, Mutant::LoserNotKept]
-    {
+    for mutant in [
+        Mutant::RegionsNotCompared,
+        Mutant::DeltasAddedUp,
+        Mutant::LogCutInSilence,
+        Mutant::LoserNotKept,
+        Mutant::FullAcknowledged,
+    ] {
         let summary = regions::campaign(1, 60, threads(), Some(mutant));
         assert!(!summary.violations.is_empty(), "{} was not found in {}", mutant.name(), summary.seeds);
     }

@@ -51,7 +51,7 @@ pub fn refusal(status: u16) -> Value {
         410 => ("Deleted or expired", "Refusal"),
         413 => ("Too large", "Refusal"),
         429 => ("Too much at once; Retry-After says when to try again", "Refusal"),
-        507 => ("The disks have no room for it; deletes are taken, and make room", "Refusal"),
+        507 => ("The disks have no room for it; deletes need less, and make room", "Refusal"),
         _ => (
             "Too few replicas answered; a write may stay or not. Retry-After says when to try again",
             "Indeterminate",

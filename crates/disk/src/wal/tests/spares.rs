@@ -45,6 +45,22 @@ fn where_there_is_little_room_one_is_kept() {
 }
 
 #[test]
+fn where_room_has_become_little_all_but_one_are_removed() {
+    let disk = SimDisk::new(1);
+    let mut wal = open(&disk).wal;
+    let last = fill(&mut wal, 0, SPARES_MAX);
+    wal.release(Stream::Raft, last).unwrap();
+    assert_eq!(spares(&disk), SPARE_NAMES);
+    let last = fill(&mut wal, last, 1);
+    disk.set_space(63 * SEGMENT_BYTES);
+    wal.release(Stream::Raft, last).unwrap();
+    assert_eq!(
+        (spares(&disk).as_slice(), wal.spare_bytes()),
+        (&[SPARE_NAMES[0].to_owned()][..], SEGMENT_BYTES)
+    );
+}
+
+#[test]
 fn those_of_a_shorter_kind_are_removed_when_one_is_wanted() {
     let disk = SimDisk::new(1);
     let mut wal = open(&disk).wal;

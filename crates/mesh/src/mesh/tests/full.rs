@@ -5,10 +5,12 @@ use super::*;
 use crate::ring::Partition;
 use crate::room::Room;
 
-const PLENTY: u64 = 1 << 40;
-const FULL: Reply = Reply::Refused(Code::NoSpace);
+/// Less than is to stay free, and more than the log needs.
+const LOW: u64 = 700_000;
+pub const PLENTY: u64 = 1 << 40;
+pub const FULL: Reply = Reply::Refused(Code::NoSpace);
 
-fn set_free(world: &mut World, node: u64, free_bytes: u64) {
+pub fn set_free(world: &mut World, node: u64, free_bytes: u64) {
     world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0 }));
 }
 
@@ -21,7 +23,7 @@ fn a_node_without_room_refuses_what_grows_and_takes_deletes() {
     let mut world = awake(61, 1);
     world.call(1, Request::write(put("k", "old")));
     world.call(1, Request::write(write("set", Kind::Set, Op::Insert(Bytes::from_static(b"x")))));
-    set_free(&mut world, 1, 0);
+    set_free(&mut world, 1, LOW);
     assert_eq!(world.call(1, Request::write(put("k", "new"))), FULL);
     assert_eq!(world.call(1, Request::write(put("other", "new"))), FULL);
     assert_eq!(world.call(1, Request::write(write("c", Kind::Counter, Op::Add(1)))), FULL);
@@ -54,7 +56,7 @@ fn one_of_three_without_room_is_not_missed_and_catches_up() {
     let name = |n: usize| format!("k{n}");
     (0..30).for_each(|n| drop(world.call(1, Request::write(put(&name(n), "old")))));
     world.run(SECOND);
-    set_free(&mut world, 3, 0);
+    set_free(&mut world, 3, LOW);
     for n in 0..60 {
         let node = n as u64 % 3 + 1;
         assert_eq!(value(&world.call(node, Request::write(put(&name(n), "new")))).as_deref(), Some("new"));
@@ -114,4 +116,33 @@ fn what_waits_for_the_store_is_flushed_before_it_is_in_the_way() {
         let mesh = world.hosts[&NodeId(1)].mesh.as_ref().unwrap();
         assert_eq!(mesh.overlay.is_flushing(), flushes);
     }
+}
+
+#[test]
+fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() {
+    let mut world = awake(67, 3);
+    let name = |n: usize| format!("k{n}");
+    (0..30).for_each(|n| drop(world.call(1, Request::write(put(&name(n), "v")))));
+    let set = write("set", Kind::Set, Op::Insert(Bytes::from(vec![b'x'; 50_000])));
+    world.call(1, Request::write(set));
+    let remove = || Request::write(write("set", Kind::Set, Op::Remove(Bytes::from_static(b"y"))));
+    world.run(SECOND);
+    // There is room for a name and what is left of it, and not for a large set anew.
+    (1..=3).for_each(|node| set_free(&mut world, node, 600_000));
+    assert_eq!(world.call(1, remove()), FULL);
+    assert!(matches!(world.call(1, delete("k0")), Reply::Written(_)));
+    (1..=3).for_each(|node| set_free(&mut world, node, 500_000));
+    assert_eq!(world.call(1, delete("k1")), FULL);
+    set_free(&mut world, 1, LOW);
+    let before = world.now;
+    assert_eq!(world.call(1, delete("k2")), Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(world.now - before < 100 * MS, "the others have declined it");
+    (1..=3).for_each(|node| set_free(&mut world, node, LOW));
+    world.run(2 * SECOND);
+    assert!(matches!(world.call(2, delete("k1")), Reply::Written(_)));
+    world.run(SECOND);
+    for n in 0..30 {
+        assert_eq!(value(&world.call(3, read(&name(n)))).is_none(), n < 3, "{n}");
+    }
+    assert_eq!((world.differences().len(), world.leftovers(3)), (0, 0), "the hint was replayed");
 }

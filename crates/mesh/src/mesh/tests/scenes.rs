@@ -88,6 +88,28 @@ pub fn a_disk_without_room(seed: u64) -> Option<String> {
     (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
 }
 
+/// Deletes have less room than the log wants to have left; more than that is not taken in before it is in the store.
+pub fn deletes_without_room(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 1);
+    world.step(NodeId(1), Input::Room(Room { free_bytes: 600_000, taken_bytes: 0 }));
+    let ask_many = |world: &mut World| -> Vec<_> {
+        (0..1_000).map(|n| world.ask(NodeId(1), delete(&format!("k{n}")))).collect()
+    };
+    let n_taken = |world: &World, tokens: &[_]| {
+        let taken = |token: &&_| matches!(world.replies.get(*token), Some(Reply::Written(_)));
+        tokens.iter().filter(taken).count()
+    };
+    for _ in 0..2 {
+        let tokens = ask_many(&mut world);
+        world.run(SECOND);
+        let taken = n_taken(&world, &tokens);
+        if !(100..700).contains(&taken) {
+            return Some(format!("{taken} deletes were taken in"));
+        }
+    }
+    None
+}
+
 /// Two have acknowledged a write; one of them is away, the other has lost its disk, and a new node takes over. What it can
 /// take from those who are left is not everything.
 pub fn a_move_meets_a_lost_disk(seed: u64) -> Option<String> {

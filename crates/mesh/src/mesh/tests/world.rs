@@ -222,6 +222,7 @@ impl World {
             timeout: TIMEOUT,
             flush_every: Duration::from_millis(300),
             low_bytes: 1_000_000,
+            least_bytes: 500_000,
             round_every: self.round_every,
         };
         let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();

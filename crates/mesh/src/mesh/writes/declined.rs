@@ -1,0 +1,109 @@
+//! What a write does about those who do not take it. Who is without room will not have it in time: a hint is kept for it,
+//! somebody stands in for it if the client likes, and the write is answered once too few are left. Who is out of step
+//! with the topology is asked again, a little later each time.
+
+use super::{Mesh, Stage, Turn};
+use crate::frame::{Ask, Frame, Why};
+use crate::mesh::Operation;
+use crate::request::Reply;
+use base::NodeId;
+use std::time::Duration;
+
+/// After so long those are asked again who were out of step; then after twice as long, and so on.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+impl Mesh {
+    /// It has another topology, or does not serve yet, or cannot keep up: in a moment it may take it.
+    pub(in crate::mesh) fn decline_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        let is_replica = writing.route.contains(from);
+        if !is_replica && !writing.prospect.is_stand_in(from) || writing.prospect.is_settled(from) {
+            return;
+        }
+        let (stage, key) = (&writing.stage, writing.write.key.clone());
+        match stage {
+            Stage::Gathering { heard, .. } if heard.contains(&from) => return,
+            Stage::Gathering { .. } => {}
+            Stage::Waiting => return,
+            Stage::Spreading if is_replica => self.hint(t, from, &key),
+            Stage::Spreading => {}
+        }
+        self.writing(ask).expect("it is under way").prospect.add_late(from);
+        if let Some(pending) = self.operations.get(&ask) {
+            let span = t.now.at.since(pending.started).max(ASK_AGAIN_AFTER);
+            self.alarms.insert((t.now.at.after(span), ask));
+        }
+        self.settle_write(t, ask);
+    }
+
+    /// Those who were out of step are by now in step, or will say again that they are not.
+    pub(in crate::mesh) fn ask_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        let gathers = matches!(writing.stage, Stage::Gathering { .. });
+        for node in writing.prospect.take_late() {
+            let Some(target) = self.writing(ask).map(|writing| writing.prospect.target(node)) else { return };
+            let (key, record) = (key.clone(), record.clone());
+            let frame = match gathers {
+                true => Frame::Fetch { ask, key },
+                false if target != node => Frame::Keep { ask, target, key, record },
+                false => Frame::Store { ask, key, record, why: Why::Write },
+            };
+            self.send(t, node, frame);
+        }
+    }
+
+    /// It has no room for it, and will not have in time.
+    pub(in crate::mesh) fn deny_write(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        let (is_replica, target) = (writing.route.contains(from), writing.prospect.target(from));
+        if !is_replica && target == from || writing.prospect.is_acked(from) {
+            return;
+        }
+        let (key, answered) = (writing.write.key.clone(), writing.answered);
+        writing.prospect.add_absent(from);
+        if is_replica {
+            self.hint(t, from, &key);
+        }
+        if !answered {
+            self.find_stand_in(t, ask, target);
+        }
+        self.settle_write(t, ask);
+    }
+
+    /// Somebody else keeps the record for a replica that is down or full, if the client likes.
+    pub(super) fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
+        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        if !writing.write.sloppy || writing.prospect.is_stood_in_for(target) {
+            return;
+        }
+        let busy = |node: &NodeId| {
+            *node == self.me
+                || writing.route.contains(*node)
+                || writing.prospect.is_stand_in(*node)
+                || self.peers.is_down(*node)
+        };
+        let mut members = self.topology.members().iter().map(|member| member.node);
+        let Some(stand_in) = members.find(|node| !busy(node)) else { return };
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        self.send(t, stand_in, Frame::Keep { ask, target, key, record });
+        self.writing(ask).expect("it is under way").prospect.add_stand_in(stand_in, target);
+    }
+
+    /// Answers a write that nobody can help any more. Its own node is waited for, which has it or is about to: what is
+    /// told is then durable somewhere.
+    pub(super) fn give_up_in_vain(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let me = self.me;
+        let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };
+        let (route, prospect, w) = (&writing.route, &writing.prospect, writing.write.w);
+        let is_awaited = route.contains(me) && !prospect.is_acked(me);
+        if is_awaited || !prospect.is_out_of_reach(route, w) {
+            return;
+        }
+        let (acks, needed) = (prospect.acked().len() as u8, route.needed(w) as u8);
+        self.answer_write(t, ask, Reply::Indeterminate { acks, needed });
+    }
+}

@@ -1,0 +1,153 @@
+//! What a write may still hope for: who has it, who may yet say so, and who will not. Whether as many as were wanted can
+//! still be had follows from that and from nothing else. It must hold that nobody is given up who may yet answer: whoever
+//! is out of step with the topology counts as one who will, for it is asked again.
+
+use super::Route;
+use base::NodeId;
+
+#[derive(Debug, Default)]
+pub(super) struct Prospect {
+    acked: Vec<NodeId>,
+    /// Not waited for: down and not asked, without room, or it has refused the write.
+    absent: Vec<NodeId>,
+    /// Out of step when they were asked. They have hints, and are asked again as long as the client waits.
+    late: Vec<NodeId>,
+    /// Who stands in for whom.
+    stand_ins: Vec<(NodeId, NodeId)>,
+}
+
+impl Prospect {
+    pub fn acked(&self) -> &[NodeId] {
+        &self.acked
+    }
+
+    /// For whom somebody speaks: for itself, or for the replica that it stands in for.
+    pub fn target(&self, node: NodeId) -> NodeId {
+        self.stand_ins.iter().find(|(other, _)| *other == node).map_or(node, |(_, target)| *target)
+    }
+
+    pub fn is_stand_in(&self, node: NodeId) -> bool {
+        self.stand_ins.iter().any(|(other, _)| *other == node)
+    }
+
+    /// Somebody stands in for it, and has not said no.
+    pub fn is_stood_in_for(&self, target: NodeId) -> bool {
+        self.stand_ins.iter().any(|(node, other)| *other == target && !self.absent.contains(node))
+    }
+
+    pub fn is_acked(&self, node: NodeId) -> bool {
+        self.acked.contains(&node)
+    }
+
+    /// It has answered, or needs not be waited for.
+    pub fn is_settled(&self, node: NodeId) -> bool {
+        self.acked.contains(&node) || self.absent.contains(&node) || self.late.contains(&node)
+    }
+
+    pub fn add_ack(&mut self, node: NodeId) {
+        self.acked.push(node);
+    }
+
+    pub fn add_absent(&mut self, node: NodeId) {
+        self.late.retain(|other| *other != node);
+        self.absent.push(node);
+    }
+
+    pub fn add_late(&mut self, node: NodeId) {
+        self.late.push(node);
+    }
+
+    pub fn add_stand_in(&mut self, node: NodeId, target: NodeId) {
+        self.stand_ins.push((node, target));
+    }
+
+    /// Those who are to be asked again.
+    pub fn take_late(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.late)
+    }
+
+    /// Others keep the key now: all who have not acknowledged it are asked, by the new route. A stand-in that is a replica
+    /// by now still speaks for whom it stood in, so that it is counted once.
+    pub fn reroute(&mut self, route: &Route) {
+        (self.absent, self.late) = (Vec::new(), Vec::new());
+        let Prospect { acked, stand_ins, .. } = self;
+        stand_ins.retain(|(node, target)| acked.contains(target) || route.contains(*node));
+    }
+
+    pub fn is_met(&self, route: &Route, wanted: Option<u8>) -> bool {
+        route.is_met(&self.acked, wanted)
+    }
+
+    /// Too few are left who have it or may yet say so.
+    pub fn is_out_of_reach(&self, route: &Route, wanted: Option<u8>) -> bool {
+        if self.absent.is_empty() {
+            return false;
+        }
+        let may_have = |node: &NodeId| {
+            self.acked.contains(node) || !self.absent.contains(node) || self.is_stood_in_for(*node)
+        };
+        !route.is_met(&route.everyone().filter(may_have).collect::<Vec<_>>(), wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: [NodeId; 5] = [NodeId(1), NodeId(2), NodeId(3), NodeId(4), NodeId(5)];
+
+    fn still() -> Route {
+        Route { read: NODES[..3].to_vec(), also: Vec::new() }
+    }
+
+    #[test]
+    fn a_majority_is_out_of_reach_when_two_of_three_are_absent() {
+        let mut prospect = Prospect::default();
+        prospect.add_ack(NodeId(1));
+        prospect.add_absent(NodeId(2));
+        assert!(!prospect.is_out_of_reach(&still(), None), "the third may answer");
+        assert!(prospect.is_out_of_reach(&still(), Some(3)));
+        prospect.add_absent(NodeId(3));
+        assert!(prospect.is_out_of_reach(&still(), None));
+        assert!(!prospect.is_out_of_reach(&still(), Some(1)));
+        prospect.add_ack(NodeId(3));
+        assert!(prospect.is_met(&still(), None), "it has taken it after all");
+    }
+
+    #[test]
+    fn whoever_is_out_of_step_is_not_given_up() {
+        let mut prospect = Prospect::default();
+        prospect.add_ack(NodeId(1));
+        prospect.add_absent(NodeId(2));
+        prospect.add_late(NodeId(3));
+        assert!(!prospect.is_out_of_reach(&still(), None));
+        prospect.add_absent(NodeId(3));
+        assert!(prospect.is_out_of_reach(&still(), None));
+        prospect.reroute(&still());
+        assert!(!prospect.is_out_of_reach(&still(), None), "all are asked again");
+    }
+
+    #[test]
+    fn stand_ins_are_waited_for_until_they_say_no() {
+        let mut prospect = Prospect::default();
+        [2, 3].into_iter().for_each(|node| prospect.add_absent(NodeId(node)));
+        prospect.add_stand_in(NodeId(4), NodeId(2));
+        assert!(!prospect.is_out_of_reach(&still(), None));
+        prospect.add_absent(NodeId(4));
+        assert!(prospect.is_out_of_reach(&still(), None));
+        prospect.add_stand_in(NodeId(5), NodeId(2));
+        assert_eq!(prospect.target(NodeId(5)), NodeId(2));
+        assert!(!prospect.is_out_of_reach(&still(), None));
+    }
+
+    #[test]
+    fn while_a_partition_moves_both_lists_must_be_within_reach() {
+        let moving = Route { read: NODES[..3].to_vec(), also: NODES[2..].to_vec() };
+        let mut prospect = Prospect::default();
+        NODES[..3].iter().for_each(|node| prospect.add_ack(*node));
+        prospect.add_absent(NodeId(4));
+        assert!(!prospect.is_out_of_reach(&moving, None));
+        prospect.add_absent(NodeId(5));
+        assert!(prospect.is_out_of_reach(&moving, None));
+    }
+}
