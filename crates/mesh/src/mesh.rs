@@ -239,7 +239,7 @@ impl Mesh {
             Input::Request { token, deadline, request } => self.step_request(t, token, deadline, request),
             Input::Persisted(seq) => self.step_persisted(t, seq),
             Input::Flushed(number) => {
-                self.overlay.flushed(number);
+                t.out.spent = self.overlay.flushed(number);
                 self.rooming.flushing_bytes = 0;
             }
             Input::Room(room) => self.step_room(t, room),

@@ -6,7 +6,7 @@ use crate::frame::{Envelope, Shard};
 use crate::handler::Handlers;
 use crate::hlc::Stamp;
 use crate::moves::Report;
-use crate::overlay::{Flush, Seq};
+use crate::overlay::{Flush, Seq, Spent};
 use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::room::Room;
@@ -97,6 +97,8 @@ pub struct Output {
     pub abroad: Vec<(RegionId, NodeId, Envelope)>,
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
+    /// What the store has now, to be dropped where that holds nobody up.
+    pub spent: Option<Spent>,
     pub replies: Vec<(Token, Reply)>,
     /// For whoever decides about the topology.
     pub reports: Vec<Report>,
