@@ -32,7 +32,7 @@ pub fn bucket(key: &Key) -> usize {
 
 /// What a record contributes to its bucket.
 pub fn digest(key: &Key, record: &[u8]) -> u64 {
-    hash64(record, hash64(key.bytes(), 0))
+    hash64(record, key.hash())
 }
 
 impl Tree {
