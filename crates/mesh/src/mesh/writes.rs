@@ -145,7 +145,7 @@ impl Mesh {
 
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
         let copies = self.topology.copies(write.key.space()).ok_or(Code::UnknownSpace)?;
-        let route = self.route(write.key.partition(), copies);
+        let route = self.route(write.key.partition(), copies).clone();
         let size = match &write.op {
             Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
             Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
@@ -479,7 +479,7 @@ impl Mesh {
         let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
         for (ask, key) in keys.collect::<Vec<_>>() {
             let Some(shard) = self.shard_of(&key) else { continue };
-            let route = self.route(shard.partition, shard.copies);
+            let route = self.route(shard.partition, shard.copies).clone();
             let Some(writing) = self.writing(ask) else { continue };
             (writing.route, writing.absent) = (route, Vec::new());
             if matches!(writing.stage, Stage::Spreading) {
