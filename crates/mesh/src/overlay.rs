@@ -60,15 +60,15 @@ struct Frozen {
 const ROW_OVERHEAD_BYTES: usize = 208;
 
 impl Overlay {
-    pub fn put(&mut self, row: &Row, seq: Seq) {
+    pub fn put(&mut self, Row { key, value }: Row, seq: Seq) {
         let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
-        self.growing_bytes += len(&row.value);
-        let entry = Entry { key: row.key.clone(), value: row.value.clone(), seq };
-        match self.growing.put(hash(&row.key), entry) {
+        let (key_bytes, shelf) = (key.len(), order::shelf_of(&key));
+        self.growing_bytes += len(&value);
+        match self.growing.put(hash(&key), Entry { key, value, seq }) {
             Met::Row(replaced) => self.growing_bytes -= len(&replaced),
             Met::Nothing(place) => {
-                self.growing_bytes += ROW_OVERHEAD_BYTES + row.key.len();
-                self.order.get_mut().add(&row.key, place);
+                self.growing_bytes += ROW_OVERHEAD_BYTES + key_bytes;
+                self.order.get_mut().add(shelf, place);
             }
         }
     }
@@ -86,7 +86,8 @@ impl Overlay {
         assert!(self.flushing.is_none(), "one flush at a time");
         self.flushes += 1;
         self.growing_bytes = 0;
-        let rows = Arc::new(std::mem::take(&mut self.growing));
+        let next = Generation::after(&self.growing);
+        let rows = Arc::new(std::mem::replace(&mut self.growing, next));
         self.flushing = Some((self.flushes, Frozen { rows: rows.clone(), order: self.order.take().into() }));
         Flush { number: self.flushes, upto, rows }
     }

@@ -10,7 +10,6 @@ use crate::overlay::{Flush, Seq, Spent};
 use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::room::Room;
-use crate::rows::Row;
 use crate::topology::Topology;
 use base::{Instant, NodeId, Token};
 use bytes::Bytes;
@@ -83,11 +82,11 @@ pub enum Input {
     },
 }
 
-/// Rows to be made durable in this order; `Persisted` tells when.
+/// Rows to be made durable in this order, see `rows::Batch`; `Persisted` tells when.
 #[derive(Clone, Debug)]
 pub struct Persist {
     pub seq: Seq,
-    pub rows: Vec<Row>,
+    pub batch: Bytes,
 }
 
 #[derive(Debug, Default)]

@@ -60,6 +60,11 @@ impl Default for Generation {
 }
 
 impl Generation {
+    /// One that begins, with room for as many rows as the last one had.
+    pub fn after(last: &Generation) -> Generation {
+        Generation { sections: Box::new(std::array::from_fn(|idx| Section::after(&last.sections[idx]))) }
+    }
+
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
         let section = &self.sections[section_of(hash)];
         section.find(hash, key).map(|number| &section.entries[number])
@@ -113,6 +118,11 @@ impl Slot {
 }
 
 impl Section {
+    fn after(last: &Section) -> Section {
+        let slots = (last.entries.len() * 4 / 3 + 1).next_power_of_two().min(last.slots.len());
+        Section { entries: Vec::with_capacity(last.entries.len()), slots: vec![Slot::default(); slots] }
+    }
+
     fn find(&self, hash: u64, key: &[u8]) -> Option<usize> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut idx = hash as usize & mask;

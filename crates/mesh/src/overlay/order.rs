@@ -17,19 +17,18 @@ struct Shelf {
     n_sorted: usize,
 }
 
-fn shelf_of(key: &[u8]) -> usize {
+pub(super) fn shelf_of(key: &[u8]) -> usize {
     let byte = |idx| key.get(idx).copied().map_or(0, usize::from);
     byte(0) << 8 | byte(1)
 }
 
 impl Order {
     /// A row that is new to its generation.
-    pub fn add(&mut self, key: &[u8], place: Place) {
-        let idx = shelf_of(key);
-        if idx >= self.shelves.len() {
-            self.shelves.resize_with(idx + 1, Shelf::default);
+    pub fn add(&mut self, shelf: usize, place: Place) {
+        if shelf >= self.shelves.len() {
+            self.shelves.resize_with(shelf + 1, Shelf::default);
         }
-        self.shelves[idx].places.push(place);
+        self.shelves[shelf].places.push(place);
     }
 
     /// Whether everything in `[from, to)` is in order.

@@ -74,7 +74,7 @@ proptest! {
                 _ => {
                     let key = Bytes::from(any_key(&mut rng));
                     let value = (!rng.chance(300_000)).then(|| Bytes::from(vec![n as u8]));
-                    overlay.put(&Row { key: key.clone(), value: value.clone() }, Seq(n));
+                    overlay.put(Row { key: key.clone(), value: value.clone() }, Seq(n));
                     prop_assert_eq!(overlay.get(&shelf, &key), (value.clone(), Seq(n)));
                     match value {
                         Some(value) => model.insert(key, value),
@@ -97,7 +97,7 @@ fn a_row_that_is_written_again_takes_memory_once() {
     let mut overlay = Overlay::default();
     let mut put = |value: Option<&'static [u8]>| {
         let row = Row { key: Bytes::from_static(b"key"), value: value.map(Bytes::from_static) };
-        overlay.put(&row, Seq(1));
+        overlay.put(row, Seq(1));
         overlay.bytes()
     };
     let once = put(Some(b"long value"));
