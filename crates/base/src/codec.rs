@@ -2,19 +2,22 @@
 //! Writing cannot fail; reading returns `None` on anything malformed and never panics or over-allocates,
 //! so that bytes from a disk or a peer can be handed to it as they are.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 
 /// What a number of 64 bits takes at most.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Most numbers are small: those of one byte are written at once, all others in one piece.
+/// Most numbers are small: those of one byte are written at once. Others are written as long as they can be and cut to
+/// what they are, which takes no loop over the vector and no copy of a length that is not known beforehand.
 #[inline]
-pub fn put_varint(out: &mut impl BufMut, value: u64) {
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
     if value < 0x80 {
-        return out.put_u8(value as u8);
+        return out.push(value as u8);
     }
     let (bytes, len) = long_varint(value);
-    out.put_slice(&bytes[..len]);
+    let end = out.len() + len;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
 }
 
 fn long_varint(mut value: u64) -> ([u8; VARINT_BYTES_MAX], usize) {
@@ -63,13 +66,13 @@ pub fn varint_len(value: u64) -> usize {
 }
 
 /// Small numbers of either sign in few bytes.
-pub fn put_signed(out: &mut impl BufMut, value: i64) {
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-pub fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
-    out.put_slice(bytes);
+    out.extend_from_slice(bytes);
 }
 
 /// Reads what `put_signed` wrote from the front of a slice, and leaves the rest.
