@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::query::Query;
 use crate::record::{Kind, Record};
 use crate::rows::{BY_HOME, BY_KIND, BY_TIME};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Milliseconds are counted in steps of this many bits.
 const STEP_BITS: u32 = 16;
@@ -65,10 +65,10 @@ fn place_in_time(key: &Key, record: &Record) -> Bytes {
 }
 
 fn join(head: &[u8], tail: &[u8]) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
-    bytes.put_slice(head);
-    bytes.put_slice(tail);
-    bytes.freeze()
+    let mut bytes = Vec::with_capacity(head.len() + tail.len());
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(tail);
+    bytes.into()
 }
 
 /// How a query walks: the index, the part of it that may answer, and how rows are places in the order of answers.

@@ -4,7 +4,7 @@
 use crate::ring::Partition;
 use base::checksum::hash64;
 use base::limits::MESH_NAME_BYTES_MAX;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 const SPACE_BYTES: usize = 4;
 
@@ -17,10 +17,10 @@ pub struct Key {
 
 impl Key {
     pub fn new(space: u32, name: &[u8]) -> Key {
-        let mut bytes = BytesMut::with_capacity(SPACE_BYTES + name.len());
-        bytes.put_u32(space);
-        bytes.put_slice(name);
-        Key::of(bytes.freeze())
+        let mut bytes = Vec::with_capacity(SPACE_BYTES + name.len());
+        bytes.extend_from_slice(&space.to_be_bytes());
+        bytes.extend_from_slice(name);
+        Key::of(bytes.into())
     }
 
     /// From a peer or a row; `None` if it cannot be a key.
@@ -48,6 +48,10 @@ impl Key {
 
     pub fn name(&self) -> Bytes {
         self.bytes.slice(SPACE_BYTES..)
+    }
+
+    pub fn name_bytes(&self) -> usize {
+        self.bytes.len() - SPACE_BYTES
     }
 
     pub fn partition(&self) -> Partition {

@@ -150,11 +150,11 @@ impl Mesh {
             Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
             Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
         };
-        if write.key.name().is_empty() {
+        if write.key.name_bytes() == 0 {
             return Err(Code::EmptyKey);
         }
         let crowded = write.attributes.metadata.len() > METADATA_MAX;
-        if crowded || size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
+        if crowded || size > REQUEST_BYTES_MAX || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
