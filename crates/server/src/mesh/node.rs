@@ -13,6 +13,7 @@ use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
 use crate::mesh::scout;
 use crate::mesh::status::{Counts, MeshStatus};
+use crate::mesh::store;
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
 use crate::seat::{Machine, Next};
@@ -429,8 +430,10 @@ impl Loop {
                 self.answer(caller, reply);
             }
         }
-        if let Some(flush) = self.out.flush.take() {
-            self.core.mesh.store.push(flush);
+        let spent = self.out.spent.take().map(store::Order::Free);
+        let flush = self.out.flush.take().map(store::Order::Flush);
+        for order in spent.into_iter().chain(flush) {
+            self.core.mesh.store.push(order);
         }
         let reports = std::mem::take(&mut self.out.reports);
         if let Some(machine) = self.machine.as_ref().filter(|_| !reports.is_empty()) {
