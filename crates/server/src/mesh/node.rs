@@ -17,7 +17,7 @@ use crate::mesh::store;
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
 use crate::seat::{Machine, Next};
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Docket, Instant, NodeId, Token};
 use bytes::Bytes;
 use coord::Document;
 use disk::Disk;
@@ -138,7 +138,7 @@ pub(crate) struct Loop {
     log: Arc<Mutex<Log>>,
     /// The last batch that the log's thread was given, until it is heard to be durable.
     handed_over: Option<Seq>,
-    callers: BTreeMap<Token, Caller>,
+    callers: Docket<Token, Caller>,
     next_token: u64,
     next_tick: Instant,
     show_at: Instant,
@@ -185,7 +185,7 @@ impl Loop {
             disk,
             log: log.clone(),
             handed_over: None,
-            callers: BTreeMap::new(),
+            callers: Docket::default(),
             next_token: 1,
             next_tick: core.clock.now(),
             show_at: Instant::ZERO,
