@@ -2,14 +2,62 @@
 //! Writing cannot fail; reading returns `None` on anything malformed and never panics or over-allocates,
 //! so that bytes from a disk or a peer can be handed to it as they are.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{Buf, Bytes};
 
-pub fn put_varint(out: &mut impl BufMut, mut value: u64) {
-    while value >= 0x80 {
-        out.put_u8(value as u8 | 0x80);
-        value >>= 7;
+/// What a number of 64 bits takes at most.
+const VARINT_BYTES_MAX: usize = 10;
+
+/// Most numbers are small: those of one byte are written at once. Others are written as long as they can be and cut to
+/// what they are, which takes no loop over the vector and no copy of a length that is not known beforehand.
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    if value < 0x80 {
+        return out.push(value as u8);
     }
-    out.put_u8(value as u8);
+    let (bytes, len) = long_varint(value);
+    let end = out.len() + len;
+    out.extend_from_slice(&bytes);
+    out.truncate(end);
+}
+
+fn long_varint(mut value: u64) -> ([u8; VARINT_BYTES_MAX], usize) {
+    let (mut bytes, mut len) = ([0; VARINT_BYTES_MAX], 0);
+    while value >= 0x80 {
+        bytes[len] = value as u8 | 0x80;
+        value >>= 7;
+        len += 1;
+    }
+    bytes[len] = value as u8;
+    (bytes, len + 1)
+}
+
+/// The number at the front of a slice, and how many bytes it takes.
+#[inline]
+fn front_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    match *bytes {
+        [first, ..] if first < 0x80 => Some((u64::from(first), 1)),
+        [first, second, ..] if second < 0x80 => Some((u64::from(first & 0x7f) | u64::from(second) << 7, 2)),
+        _ => front_long_varint(bytes),
+    }
+}
+
+fn front_long_varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (idx, byte) in bytes.iter().take(VARINT_BYTES_MAX).enumerate() {
+        let bits = u64::from(byte & 0x7f);
+        if idx == VARINT_BYTES_MAX - 1 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * idx);
+        if byte & 0x80 == 0 {
+            return Some((value, idx + 1));
+        }
+    }
+    None
+}
+
+fn to_signed(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
 /// Bytes that `put_varint` will write.
@@ -18,31 +66,20 @@ pub fn varint_len(value: u64) -> usize {
 }
 
 /// Small numbers of either sign in few bytes.
-pub fn put_signed(out: &mut impl BufMut, value: i64) {
+pub fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_varint(out, ((value << 1) ^ (value >> 63)) as u64);
 }
 
-pub fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
+pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_varint(out, bytes.len() as u64);
-    out.put_slice(bytes);
+    out.extend_from_slice(bytes);
 }
 
 /// Reads what `put_signed` wrote from the front of a slice, and leaves the rest.
 pub fn take_signed(bytes: &mut &[u8]) -> Option<i64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        let bits = u64::from(byte & 0x7f);
-        if shift == 63 && bits > 1 {
-            return None;
-        }
-        value |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Some((value >> 1) as i64 ^ -((value & 1) as i64));
-        }
-    }
-    None
+    let (value, len) = front_varint(bytes)?;
+    *bytes = &bytes[len..];
+    Some(to_signed(value))
 }
 
 /// Reads what the `put_` functions wrote. Values come out as slices of the input, without copying.
@@ -84,25 +121,15 @@ impl Reader {
         }
     }
 
+    #[inline]
     pub fn varint(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return None;
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
+        let (value, len) = front_varint(&self.rest)?;
+        self.rest.advance(len);
+        Some(value)
     }
 
     pub fn signed(&mut self) -> Option<i64> {
-        let value = self.varint()?;
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+        self.varint().map(to_signed)
     }
 
     pub fn bytes(&mut self) -> Option<Bytes> {
@@ -132,7 +159,8 @@ mod tests {
 
     #[test]
     fn numbers_survive_a_round_trip_at_their_borders() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+        let borders = (0..64).flat_map(|bits| [(1 << bits) - 1, 1 << bits]);
+        for value in borders.chain([u64::MAX - 1, u64::MAX]) {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             put_signed(&mut out, value as i64);
@@ -155,6 +183,10 @@ mod tests {
     fn malformed_input_is_none_and_never_a_panic() {
         assert_eq!(Reader::new(Bytes::from_static(&[0xff; 11])).varint(), None, "over-long varint");
         assert_eq!(Reader::new(Bytes::from_static(&[0xff; 3])).varint(), None, "cut varint");
+        assert_eq!(Reader::new(Bytes::from_static(&[0xff])).varint(), None, "cut behind the first byte");
+        let mut too_large = [0xff; 10];
+        too_large[9] = 2;
+        assert_eq!(Reader::new(Bytes::copy_from_slice(&too_large)).varint(), None, "more than 64 bits");
         assert_eq!(Reader::new(Bytes::from_static(&[5, 1, 2])).bytes(), None, "length beyond the end");
         assert_eq!(Reader::new(Bytes::from_static(&[200, 1, 2])).count(), None, "count beyond the end");
         assert_eq!(Reader::new(Bytes::from_static(&[2])).bool(), None);

@@ -50,6 +50,12 @@ number!(
     Token(u64)
 );
 
+impl From<Token> for u64 {
+    fn from(token: Token) -> u64 {
+        token.0
+    }
+}
+
 impl Term {
     pub const ZERO: Term = Term(0);
 }

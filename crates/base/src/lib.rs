@@ -5,6 +5,7 @@
 pub mod checksum;
 pub mod code;
 pub mod codec;
+pub mod docket;
 pub mod id;
 pub mod key_range;
 pub mod limits;
@@ -15,6 +16,7 @@ pub mod table;
 pub mod time;
 
 pub use code::Code;
+pub use docket::Docket;
 pub use id::{Boot, ClusterId, Index, LeaseId, NodeId, Position, ProposalId, Revision, Term, Token};
 pub use key_range::{KeyRange, RangeEnd};
 pub use rng::Rng;

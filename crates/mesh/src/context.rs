@@ -67,19 +67,18 @@ impl Context {
         span
     }
 
-    /// Includes every write of a span.
+    /// Includes every write of a span. Those of the actor that it touches lie together, and become one with it.
     pub fn add(&mut self, actor: Actor, mut span: Span) {
-        let mut kept = Vec::with_capacity(self.spans.len() + 1);
-        for (other_actor, other) in self.spans.drain(..) {
-            if other_actor == actor && other.touches(span) {
-                span = Span { after: span.after.min(other.after), upto: span.upto.max(other.upto) };
-            } else {
-                kept.push((other_actor, other));
-            }
+        let at = self.spans.partition_point(|(other, end)| (*other, end.upto) < (actor, span.after));
+        let touched = self.spans[at..].iter().take_while(|(other, end)| *other == actor && end.touches(span));
+        let n_touched = touched.count();
+        if n_touched == 0 {
+            return self.spans.insert(at, (actor, span));
         }
-        let at = kept.partition_point(|entry| *entry < (actor, span));
-        kept.insert(at, (actor, span));
-        self.spans = kept;
+        let (first, last) = (self.spans[at].1, self.spans[at + n_touched - 1].1);
+        span = Span { after: span.after.min(first.after), upto: span.upto.max(last.upto) };
+        self.spans[at] = (actor, span);
+        self.spans.drain(at + 1..at + n_touched);
     }
 
     pub fn join(&mut self, other: &Context) {

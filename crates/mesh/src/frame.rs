@@ -37,6 +37,12 @@ pub struct Envelope {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ask(pub u64);
 
+impl From<Ask> for u64 {
+    fn from(ask: Ask) -> u64 {
+        ask.0
+    }
+}
+
 /// A partition as far as namespaces of one number of copies are concerned: its replicas hold the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {

@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::query::Query;
 use crate::record::{Kind, Record};
 use crate::rows::{BY_HOME, BY_KIND, BY_TIME};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 /// Milliseconds are counted in steps of this many bits.
 const STEP_BITS: u32 = 16;
@@ -18,15 +18,17 @@ fn step(stamp: Stamp) -> u32 {
     (stamp.ms() >> STEP_BITS) as u32
 }
 
-/// The rows under which a record is found.
-pub fn rows(key: &Key, record: &Record) -> Vec<Bytes> {
+/// The rows under which a record is found, one of each index at most.
+pub fn rows(key: &Key, record: &Record) -> [Option<Bytes>; 3] {
     if record.is_tombstone() {
-        return Vec::new();
+        return [None, None, None];
     }
     let home = record.header.rare.as_ref().and_then(|rare| rare.home);
-    let mut rows = vec![by_kind(record.kind, key.bytes()), by_time(key.space(), &place_in_time(key, record))];
-    rows.extend(home.map(|home| by_home(home, key.bytes())));
-    rows
+    [
+        Some(by_kind(record.kind, key.bytes())),
+        Some(by_time(key.space(), step(record.header.stamp), key.bytes())),
+        home.map(|home| by_home(home, key.bytes())),
+    ]
 }
 
 /// Whether a record is found where it was found before, without looking up where that is.
@@ -47,9 +49,15 @@ fn by_home(home: RegionId, place: &[u8]) -> Bytes {
     join(&[BY_HOME, a, b, c, d], place)
 }
 
-fn by_time(space: u32, place: &[u8]) -> Bytes {
-    let [a, b, c, d] = space.to_be_bytes();
-    join(&[BY_TIME, a, b, c, d], place)
+fn by_time(space: u32, step: u32, place: &[u8]) -> Bytes {
+    let mut head = [BY_TIME, 0, 0, 0, 0, 0, 0, 0, 0];
+    head[1..5].copy_from_slice(&space.to_be_bytes());
+    head[5..].copy_from_slice(&step.to_be_bytes());
+    join(&head, place)
+}
+
+fn time_of(space: u32) -> Bytes {
+    join(&[BY_TIME], &space.to_be_bytes())
 }
 
 fn place_in_time(key: &Key, record: &Record) -> Bytes {
@@ -57,10 +65,10 @@ fn place_in_time(key: &Key, record: &Record) -> Bytes {
 }
 
 fn join(head: &[u8], tail: &[u8]) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
-    bytes.put_slice(head);
-    bytes.put_slice(tail);
-    bytes.freeze()
+    let mut bytes = Vec::with_capacity(head.len() + tail.len());
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(tail);
+    bytes.into()
 }
 
 /// How a query walks: the index, the part of it that may answer, and how rows are places in the order of answers.
@@ -81,7 +89,7 @@ impl Walk {
             (None, None, Some(kind)) => (by_kind(kind, b""), 0, space.to_vec()),
             (since, ..) => {
                 let first = step(since.unwrap_or_default()).to_be_bytes();
-                (by_time(query.space, b""), first.len(), first.to_vec())
+                (time_of(query.space), first.len(), first.to_vec())
             }
         };
         let from = match &query.after {

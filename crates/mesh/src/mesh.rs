@@ -5,6 +5,7 @@
 
 mod abroad;
 mod adopt;
+mod alarms;
 mod bundle;
 mod custom;
 mod exchange;
@@ -42,11 +43,12 @@ use crate::moves::Report;
 use crate::overlay::{Overlay, Seq};
 use crate::peers::Peers;
 use crate::request::{Reply, Request};
-use crate::rows::{self, Row, Rows};
+use crate::rows::{self, Batch, Row, Rows};
 use crate::topology::Topology;
 use abroad::Abroad;
+use alarms::Alarms;
 use base::limits::{MESH_FLUSH_LOG_BYTES, MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Docket, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
 use hints::Hints;
@@ -55,7 +57,7 @@ use membership::{Routes, Wakening};
 use room::Rooming;
 use scans::Batches;
 use shards::Shards;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
@@ -150,12 +152,13 @@ pub struct Mesh {
     overlay: Overlay,
     /// The last batch handed out, and rows for the next.
     seq: Seq,
-    gathering: Vec<Row>,
+    gathering: Batch,
     durable: Seq,
-    held: BTreeMap<Seq, Vec<Then>>,
+    /// By batch.
+    held: VecDeque<(Seq, Then)>,
     asks: u64,
-    operations: BTreeMap<Ask, Pending>,
-    alarms: BTreeSet<(Instant, Ask)>,
+    operations: Docket<Ask, Pending>,
+    alarms: Alarms,
     batches: Batches,
     /// Writes that were passed on to this node, lately.
     forwarded: BTreeMap<NodeId, BTreeSet<Ask>>,
@@ -181,7 +184,7 @@ impl Mesh {
     /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
     pub fn new(params: Params, topology: Topology, rows: &dyn Rows, replayed: Vec<Vec<Row>>) -> Mesh {
         let mut overlay = Overlay::default();
-        replayed.iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
+        replayed.into_iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
         let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
@@ -205,12 +208,12 @@ impl Mesh {
             topology,
             overlay,
             seq: Seq(0),
-            gathering: Vec::new(),
+            gathering: Batch::default(),
             durable: Seq(0),
-            held: BTreeMap::new(),
+            held: VecDeque::new(),
             asks: params.boot << 40,
-            operations: BTreeMap::new(),
-            alarms: BTreeSet::new(),
+            operations: Docket::default(),
+            alarms: Alarms::default(),
             batches: Batches::default(),
             forwarded: BTreeMap::new(),
             peers: Peers::default(),
@@ -240,7 +243,7 @@ impl Mesh {
             Input::Request { token, deadline, request } => self.step_request(t, token, deadline, request),
             Input::Persisted(seq) => self.step_persisted(t, seq),
             Input::Flushed(number) => {
-                self.overlay.flushed(number);
+                t.out.spent = self.overlay.flushed(number);
                 self.rooming.flushing_bytes = 0;
             }
             Input::Room(room) => self.step_room(t, room),
@@ -264,7 +267,7 @@ impl Mesh {
         self.write_log_head();
         if !self.gathering.is_empty() {
             self.seq = self.next_seq();
-            out.persist = Some(Persist { seq: self.seq, rows: std::mem::take(&mut self.gathering) });
+            out.persist = Some(Persist { seq: self.seq, batch: self.gathering.take() });
         }
         let worth_while = self.overlay.bytes() > 0 || self.is_settling();
         if std::mem::take(&mut self.flush_due) && worth_while && !self.overlay.is_flushing() {
@@ -383,10 +386,8 @@ impl Mesh {
 
     fn step_persisted(&mut self, t: &mut Turn<'_>, seq: Seq) {
         self.durable = self.durable.max(seq);
-        while let Some(entry) = self.held.first_entry()
-            && *entry.key() <= self.durable
-        {
-            entry.remove().into_iter().for_each(|then| self.perform(t, then));
+        while let Some((_, then)) = self.held.pop_front_if(|(seq, _)| *seq <= self.durable) {
+            self.perform(t, then);
         }
         self.pump_all(t);
     }
@@ -416,7 +417,8 @@ impl Mesh {
         if seq <= self.durable {
             return self.perform(t, then);
         }
-        self.held.entry(seq).or_default().push(then);
+        let at = self.held.partition_point(|(other, _)| *other <= seq);
+        self.held.insert(at, (seq, then));
     }
 
     /// The batch that rows written now belong to.
@@ -431,9 +433,8 @@ impl Mesh {
 
     fn put_row(&mut self, key: Bytes, value: Option<Bytes>) {
         self.unflushed_bytes += (key.len() + value.as_ref().map_or(0, Bytes::len)) as u64;
-        let row = Row { key, value };
-        self.overlay.put(&row, self.next_seq());
-        self.gathering.push(row);
+        self.gathering.put(&key, value.as_deref());
+        self.overlay.put(Row { key, value }, self.next_seq());
     }
 
     fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
@@ -481,14 +482,15 @@ impl Mesh {
         self.asks += 1;
         let ask = Ask(self.asks);
         self.operations.insert(ask, Pending { operation, started: t.now.at, deadline });
-        self.alarms.insert((deadline, ask));
+        self.alarms.set(deadline, ask);
+        if self.alarms.are_mostly_spent(self.operations.len()) {
+            self.alarms.keep(|ask| self.operations.contains(&ask));
+        }
         ask
     }
 
     fn finish(&mut self, ask: Ask) -> Option<Pending> {
-        let pending = self.operations.remove(&ask)?;
-        self.alarms.remove(&(pending.deadline, ask));
-        Some(pending)
+        self.operations.remove(&ask)
     }
 
     /// How long a peer took to answer an operation.
@@ -501,10 +503,7 @@ impl Mesh {
     }
 
     fn ring_alarms(&mut self, t: &mut Turn<'_>) {
-        while let Some((at, ask)) = self.alarms.first().copied()
-            && at <= t.now.at
-        {
-            self.alarms.pop_first();
+        while let Some(ask) = self.alarms.ring(t.now.at) {
             match self.operations.get(&ask) {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),

@@ -92,18 +92,18 @@ pub fn apply(
         delta.join(&gone);
     }
     let span = full.context.extend(birth.dot);
-    seen.add(birth.dot.actor, span);
-    if let (Some(context), Kind::Register | Kind::Siblings | Kind::Custom) = (&attributes.context, full.kind)
-    {
-        seen.join(context);
-    }
-    full.context.join(&seen);
+    let read = attributes.context.as_ref();
+    let read = read.filter(|_| matches!(full.kind, Kind::Register | Kind::Siblings | Kind::Custom));
     let recent = attributes.request.map(|request| Recent { stamp: birth.stamp, request });
     let recent: Vec<Recent> = recent.into_iter().collect();
     full.recent = join_recent(&full.recent, &recent);
     if full.kind.is_last_write_wins() {
+        read.into_iter().for_each(|read| full.context.join(read));
         return Ok(Written { delta: None, full });
     }
+    seen.add(birth.dot.actor, span);
+    read.into_iter().for_each(|read| seen.join(read));
+    full.context.join(&seen);
     let delta = Record { body, context: seen, recent, ..full.clone() };
     Ok(Written { full, delta: Some(delta) })
 }
@@ -134,8 +134,24 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
 /// A put or a delete says everything anew; the others leave what they do not mention.
 fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Header {
     let anew = matches!(op, Op::Put(_) | Op::Delete);
-    let mut rare = old.rare.as_deref().filter(|_| !anew).cloned().unwrap_or_default();
+    let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= birth.wall_ms);
+    let inherited = old.expires_ms.filter(|_| !anew && !expired);
+    Header {
+        dot: birth.dot,
+        stamp: birth.stamp,
+        tombstone: *op == Op::Delete,
+        expires_ms: attributes.expires_ms.or(inherited),
+        rare: rare(old, anew, attributes).filter(|rare| *rare != Rare::default()).map(Box::new),
+    }
+}
+
+fn rare(old: &Header, anew: bool, attributes: &Attributes) -> Option<Rare> {
     let Attributes { fence, home, metadata, schema, handler, .. } = attributes;
+    let says_nothing = fence.is_none() && home.is_none() && metadata.is_empty();
+    if says_nothing && *schema == 0 && handler.is_none() && old.rare.is_none() {
+        return None;
+    }
+    let mut rare = old.rare.as_deref().filter(|_| !anew).cloned().unwrap_or_default();
     rare.fence = fence.clone();
     let inherited = old.rare.as_ref().and_then(|rare| rare.handler.clone());
     rare.handler = handler.clone().or(inherited);
@@ -146,15 +162,7 @@ fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Heade
     if *schema != 0 {
         rare.schema = *schema;
     }
-    let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= birth.wall_ms);
-    let inherited = old.expires_ms.filter(|_| !anew && !expired);
-    Header {
-        dot: birth.dot,
-        stamp: birth.stamp,
-        tombstone: *op == Op::Delete,
-        expires_ms: attributes.expires_ms.or(inherited),
-        rare: (rare != Rare::default()).then(|| Box::new(rare)),
-    }
+    Some(rare)
 }
 
 /// What has expired counts no more; the delta of a tally is returned, those of the others are in `seen`.

@@ -2,23 +2,20 @@
 //! flushed. Reads look here before they look in the store. Each row knows the batch that makes it durable, so
 //! that nobody is told of it too early.
 
+mod generation;
+mod order;
+
 use crate::rows::{Row, Rows};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use generation::{Entry, Generation, Met, hash};
+use order::Order;
+use std::cell::{Ref, RefCell};
 use std::ops::Bound;
 use std::sync::Arc;
 
 /// Counts the batches that go to the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seq(pub u64);
-
-#[derive(Clone, Debug)]
-struct Cell {
-    value: Option<Bytes>,
-    seq: Seq,
-}
-
-type Generation = BTreeMap<Bytes, Cell>;
 
 /// One atomic write to the store; everything up to a batch of the log is in it or in an earlier one.
 #[derive(Clone, Debug)]
@@ -29,29 +26,50 @@ pub struct Flush {
 }
 
 impl Flush {
+    /// By key. They are put in order by whoever asks, which is not the machine.
     pub fn rows(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
-        self.rows.iter().map(|(key, cell)| (key, cell.value.as_ref()))
+        self.rows.sorted().into_iter().map(|entry| (&entry.key, entry.value.as_ref()))
     }
+}
+
+/// Rows that the store has. To free a million of them takes a while: whoever has the time drops it.
+#[derive(Debug)]
+pub struct Spent {
+    _rows: Frozen,
 }
 
 #[derive(Default)]
 pub(crate) struct Overlay {
     growing: Generation,
     growing_bytes: usize,
-    flushing: Option<(u64, Arc<Generation>)>,
+    /// Scans make it as they need it. No visitor of a scan begins another.
+    order: RefCell<Order>,
+    flushing: Option<(u64, Frozen)>,
     flushes: u64,
 }
 
-/// What a row costs in memory beside its bytes.
-const ROW_OVERHEAD_BYTES: usize = 128;
+/// A generation that does not grow any more.
+#[derive(Debug)]
+struct Frozen {
+    rows: Arc<Generation>,
+    order: RefCell<Order>,
+}
+
+/// What a row costs in memory beside its bytes: an entry of 72 in a vector that is three quarters full, a slot of 8 in
+/// one that is half full, its place in the order, and what the allocator keeps of its buffers.
+const ROW_OVERHEAD_BYTES: usize = 144;
 
 impl Overlay {
-    pub fn put(&mut self, row: &Row, seq: Seq) {
+    pub fn put(&mut self, Row { key, value }: Row, seq: Seq) {
         let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
-        self.growing_bytes += len(&row.value);
-        match self.growing.insert(row.key.clone(), Cell { value: row.value.clone(), seq }) {
-            Some(replaced) => self.growing_bytes -= len(&replaced.value),
-            None => self.growing_bytes += ROW_OVERHEAD_BYTES + row.key.len(),
+        let (key_bytes, shelf) = (key.len(), order::shelf_of(&key));
+        self.growing_bytes += len(&value);
+        match self.growing.put(hash(&key), Entry { key, value, seq }) {
+            Met::Row(replaced) => self.growing_bytes -= len(&replaced),
+            Met::Nothing(place) => {
+                self.growing_bytes += ROW_OVERHEAD_BYTES + key_bytes;
+                self.order.get_mut().add(shelf, place);
+            }
         }
     }
 
@@ -68,22 +86,23 @@ impl Overlay {
         assert!(self.flushing.is_none(), "one flush at a time");
         self.flushes += 1;
         self.growing_bytes = 0;
-        let rows = Arc::new(std::mem::take(&mut self.growing));
-        self.flushing = Some((self.flushes, rows.clone()));
+        let next = Generation::after(&self.growing);
+        let rows = Arc::new(std::mem::replace(&mut self.growing, next));
+        self.flushing = Some((self.flushes, Frozen { rows: rows.clone(), order: self.order.take().into() }));
         Flush { number: self.flushes, upto, rows }
     }
 
-    pub fn flushed(&mut self, number: u64) {
-        if self.flushing.as_ref().is_some_and(|(flushing, _)| *flushing == number) {
-            self.flushing = None;
-        }
+    /// The store has a flush: its rows are not needed here any more.
+    pub fn flushed(&mut self, number: u64) -> Option<Spent> {
+        self.flushing.take_if(|(flushing, _)| *flushing == number).map(|(_, rows)| Spent { _rows: rows })
     }
 
     /// The row, and the batch that makes it durable; what comes from the store is durable.
     pub fn get(&self, rows: &dyn Rows, key: &[u8]) -> (Option<Bytes>, Seq) {
-        let generations = [Some(&self.growing), self.flushing.as_ref().map(|(_, rows)| &**rows)];
-        match generations.into_iter().flatten().find_map(|generation| generation.get(key)) {
-            Some(cell) => (cell.value.clone(), cell.seq),
+        let hash = hash(key);
+        let generations = [Some(&self.growing), self.flushing.as_ref().map(|(_, frozen)| &*frozen.rows)];
+        match generations.into_iter().flatten().find_map(|generation| generation.get(hash, key)) {
+            Some(entry) => (entry.value.clone(), entry.seq),
             None => (rows.get(key), Seq(0)),
         }
     }
@@ -99,31 +118,59 @@ impl Overlay {
         if from >= to {
             return;
         }
-        let bounds = (Bound::Included(from), Bound::Excluded(to));
-        let mut merged: BTreeMap<&[u8], Option<&Bytes>> = BTreeMap::new();
-        let flushing = self.flushing.iter().flat_map(|(_, generation)| generation.range::<[u8], _>(bounds));
-        for (key, cell) in flushing.chain(self.growing.range::<[u8], _>(bounds)) {
-            merged.insert(key, cell.value.as_ref());
-        }
-        let mut ours = merged.into_iter().peekable();
+        let order = arranged(&self.order, &self.growing, from, to);
+        let frozen = self.flushing.as_ref().map(|(_, frozen)| frozen);
+        let frozen = frozen.map(|frozen| (&*frozen.rows, arranged(&frozen.order, &frozen.rows, from, to)));
+        let older = frozen.iter().flat_map(|(generation, order)| order.range(generation, from, to));
+        let mut ours = newest(order.range(&self.growing, from, to), older).peekable();
         let mut going = true;
-        rows.scan(bounds.0, bounds.1, &mut |key, value| {
-            while let Some((mine, changed)) = ours.next_if(|(mine, _)| *mine <= key) {
-                going = changed.is_none_or(|value| visit(mine, value));
-                if !going || mine == key {
+        rows.scan(Bound::Included(from), Bound::Excluded(to), &mut |key, value| {
+            while let Some(mine) = ours.next_if(|mine| *mine.key <= *key) {
+                going = mine.value.as_ref().is_none_or(|value| visit(&mine.key, value));
+                if !going || mine.key == key {
                     return going;
                 }
             }
             going = visit(key, value);
             going
         });
-        for (key, changed) in ours {
+        for mine in ours {
             if !going {
                 return;
             }
-            going = changed.is_none_or(|value| visit(key, value));
+            going = mine.value.as_ref().is_none_or(|value| visit(&mine.key, value));
         }
     }
+}
+
+/// The order of a generation, made in `[from, to)` if it is not yet.
+fn arranged<'a>(
+    order: &'a RefCell<Order>,
+    generation: &Generation,
+    from: &[u8],
+    to: &[u8],
+) -> Ref<'a, Order> {
+    if !order.borrow().is_arranged(from, to) {
+        order.borrow_mut().arrange(generation, from, to);
+    }
+    order.borrow()
+}
+
+/// Two generations as one: of rows that are in both, the newer.
+fn newest<'a>(
+    newer: impl Iterator<Item = &'a Entry>,
+    older: impl Iterator<Item = &'a Entry>,
+) -> impl Iterator<Item = &'a Entry> {
+    let (mut newer, mut older) = (newer.peekable(), older.peekable());
+    std::iter::from_fn(move || {
+        let Some(new) = newer.peek() else { return older.next() };
+        if let Some(old) = older.next_if(|old| old.key <= new.key)
+            && old.key < new.key
+        {
+            return Some(old);
+        }
+        newer.next()
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! bytes. Both are part of the format: changing one moves every record of every cluster.
 
 use base::NodeId;
-use base::checksum::hash64;
 
 pub const PARTITIONS: usize = 256;
 
@@ -12,8 +11,9 @@ pub const PARTITIONS: usize = 256;
 pub struct Partition(pub u8);
 
 impl Partition {
-    pub fn of_key(key: &[u8]) -> Partition {
-        Partition((hash64(key, 0) >> 56) as u8)
+    /// Of a key with this hash.
+    pub fn of_hash(hash: u64) -> Partition {
+        Partition((hash >> 56) as u8)
     }
 
     pub fn all() -> impl Iterator<Item = Partition> {
@@ -71,6 +71,7 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::checksum::hash64;
 
     #[test]
     fn positions_are_the_md5_of_id_and_number() {
@@ -85,7 +86,7 @@ mod tests {
     fn keys_spread_over_the_partitions() {
         let mut count = [0u32; PARTITIONS];
         for n in 0..256_000u32 {
-            count[Partition::of_key(format!("user:{n}").as_bytes()).idx()] += 1;
+            count[Partition::of_hash(hash64(format!("user:{n}").as_bytes(), 0)).idx()] += 1;
         }
         assert!(count.iter().all(|n| (850..1_150).contains(n)), "{count:?}");
     }

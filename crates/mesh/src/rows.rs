@@ -8,7 +8,7 @@ use crate::key::Key;
 use crate::ring::Partition;
 use base::NodeId;
 use base::codec::{Reader, put_bytes};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use std::ops::Bound;
 
 /// One row to be written (`Some`) or removed (`None`).
@@ -166,35 +166,46 @@ pub fn conflict_range() -> (Bytes, Bytes) {
 }
 
 fn join(head: &[u8], tail: &[u8]) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(head.len() + tail.len());
-    bytes.put_slice(head);
-    bytes.put_slice(tail);
-    bytes.freeze()
+    let mut bytes = Vec::with_capacity(head.len() + tail.len());
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(tail);
+    bytes.into()
 }
+
+/// Rows that become durable together, written down as they come: one record of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    bytes: Vec<u8>,
+}
+
+/// A batch begins with room for what the last one came to, but not for more than this.
+const BATCH_ROOM_BYTES: usize = 64 * 1024;
 
 /// Two lengths, and whether there is a value.
 const ROW_FRAMING_BYTES_MAX: usize = 2 * 10 + 1;
 
-/// A batch of rows as one record of the log.
-pub fn encode_batch(rows: &[Row]) -> Bytes {
-    let mut out = Vec::with_capacity(rows.iter().map(|row| row.key.len() + 64).sum());
-    for Row { key, value } in rows {
-        put_bytes(&mut out, key);
+impl Batch {
+    pub fn put(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.bytes.reserve(key.len() + value.map_or(0, <[u8]>::len) + ROW_FRAMING_BYTES_MAX);
+        put_bytes(&mut self.bytes, key);
         match value {
             Some(value) => {
-                out.push(1);
-                put_bytes(&mut out, value);
+                self.bytes.push(1);
+                put_bytes(&mut self.bytes, value);
             }
-            None => out.push(0),
+            None => self.bytes.push(0),
         }
     }
-    out.into()
-}
 
-/// The batch is no longer than this.
-pub fn batch_len_max(rows: &[Row]) -> usize {
-    let row = |row: &Row| row.key.len() + row.value.as_ref().map_or(0, Bytes::len) + ROW_FRAMING_BYTES_MAX;
-    rows.iter().map(row).sum()
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// What has gathered; another begins.
+    pub fn take(&mut self) -> Bytes {
+        let next = Vec::with_capacity(self.bytes.len().min(BATCH_ROOM_BYTES) + ROW_FRAMING_BYTES_MAX);
+        std::mem::replace(&mut self.bytes, next).into()
+    }
 }
 
 pub fn decode_batch(bytes: Bytes) -> Option<Vec<Row>> {
@@ -220,7 +231,10 @@ mod tests {
             Row { key: due(key.partition(), Stamp(77), &key), value: Some(Bytes::new()) },
             Row { key: hint(NodeId(4), &key), value: None },
         ];
-        assert_eq!(decode_batch(encode_batch(&rows)), Some(rows));
+        let mut batch = Batch::default();
+        rows.iter().for_each(|row| batch.put(&row.key, row.value.as_deref()));
+        assert_eq!(decode_batch(batch.take()), Some(rows));
+        assert!(batch.is_empty());
         assert_eq!(decode_batch(Bytes::from_static(b"\x05ab")), None);
     }
 

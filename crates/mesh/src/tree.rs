@@ -32,7 +32,7 @@ pub fn bucket(key: &Key) -> usize {
 
 /// What a record contributes to its bucket.
 pub fn digest(key: &Key, record: &[u8]) -> u64 {
-    hash64(record, hash64(key.bytes(), 0))
+    hash64(record, key.hash())
 }
 
 impl Tree {
@@ -48,7 +48,9 @@ impl Tree {
     }
 
     pub fn root(&self) -> u64 {
-        let bytes: Vec<u8> = self.leaves.iter().flat_map(|leaf| leaf.to_le_bytes()).collect();
+        let mut bytes = vec![0; size_of_val(&*self.leaves)];
+        let places = bytes.chunks_exact_mut(size_of::<u64>());
+        places.zip(self.leaves.iter()).for_each(|(place, leaf)| place.copy_from_slice(&leaf.to_le_bytes()));
         hash64(&bytes, 0)
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Desk {
     /// Somebody is on the way to the machine, and takes along what is queued until then.
     errand: AtomicBool,
     pub log: Queue<log::Order>,
-    pub store: Queue<mesh::overlay::Flush>,
+    pub store: Queue<store::Order>,
     pub board: Board,
     /// News for whoever looks for other regions' nodes: the table may be another.
     pub scout: Queue<()>,

@@ -4,7 +4,6 @@
 use crate::error::Error;
 use ::mesh::mesh::Persist;
 use ::mesh::overlay::Seq;
-use ::mesh::rows;
 use disk::{Record, Stream, Wal};
 
 pub struct MeshLog {
@@ -24,7 +23,7 @@ impl MeshLog {
             stream: Stream::Mesh,
             position: self.base + persist.seq.0,
             sticky: None,
-            payload: rows::encode_batch(&persist.rows),
+            payload: persist.batch.clone(),
         };
         let records: Vec<Record> = persists.iter().map(record).collect();
         Ok(self.wal.write(&records)?)
@@ -32,7 +31,7 @@ impl MeshLog {
 
     /// Whether this can be written without asking the disk for more room, which on a full one has to be waited for.
     pub fn fits(&self, persist: &Persist) -> bool {
-        self.wal.has_place_for([rows::batch_len_max(&persist.rows)].into_iter())
+        self.wal.has_place_for([persist.batch.len()].into_iter())
     }
 
     pub fn sync(&mut self) -> Result<(), Error> {

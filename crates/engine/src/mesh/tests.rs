@@ -126,9 +126,10 @@ fn what_was_acknowledged_is_there_after_a_power_cut_flushed_or_not() {
 #[test]
 fn a_batch_that_the_store_has_is_not_replayed_over_it() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(4));
-    let row = |value: &'static str| Row { key: Bytes::from_static(b"\x01x"), value: Some(value.into()) };
     let mut files = open_mesh(disk.clone(), &PARAMS).unwrap();
-    let old = Persist { seq: ::mesh::overlay::Seq(1), rows: vec![row("old")] };
+    let mut batch = rows::Batch::default();
+    batch.put(b"\x01x", Some(b"old"));
+    let old = Persist { seq: ::mesh::overlay::Seq(1), batch: batch.take() };
     files.log.write(&[old]).unwrap();
     files.log.sync().unwrap();
     drop(files);

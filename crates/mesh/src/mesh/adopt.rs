@@ -49,7 +49,7 @@ impl Mesh {
 
     pub(super) fn adopt(&mut self, t: &mut Turn<'_>, whom: Whom, key: Key, record: &Record, bytes: Bytes) {
         let Some(shard) = self.shard_of(&key) else { return };
-        let route = self.route(shard.partition, shard.copies);
+        let route = self.route(shard.partition, shard.copies).clone();
         let (acked, beaten, answered) = (Vec::new(), None, false);
         let adopting = Adopting { whom, key: key.clone(), route: route.clone(), acked, beaten, answered };
         let deadline = t.now.at.after(self.params.timeout);

@@ -515,9 +515,8 @@ impl Mesh {
 
     fn prolong(&mut self, t: &Turn<'_>, ask: Ask) {
         if let Some(pending) = self.operations.get_mut(&ask) {
-            self.alarms.remove(&(pending.deadline, ask));
             pending.deadline = t.now.at.after(self.params.timeout);
-            self.alarms.insert((pending.deadline, ask));
+            self.alarms.set(pending.deadline, ask);
         }
     }
 

@@ -81,7 +81,7 @@ impl Mesh {
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         match to {
             Some(to) => self.send(t, to, Frame::Forward { ask, write }),
-            None => drop(self.alarms.insert((t.now.at.after(RETRY_AFTER), ask))),
+            None => self.alarms.set(t.now.at.after(RETRY_AFTER), ask),
         }
     }
 

@@ -14,7 +14,7 @@ use crate::topology::{Phase, Topology};
 use base::mutant::{Mutant, planted};
 use base::{Instant, NodeId};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,16 +34,18 @@ pub(super) struct Wakening {
 /// Who keeps what under one topology, computed once.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
-    routes: BTreeMap<Shard, Arc<Route>>,
+    /// For each number of copies in use, by partition.
+    by_copies: Vec<(u8, Vec<Arc<Route>>)>,
+    nobody: Arc<Route>,
 }
 
 impl Routes {
     pub fn of(topology: &Topology) -> Routes {
         let placement = topology.placement();
-        let route = |shard: Shard| {
-            let now = placement.now.of(shard.partition, shard.copies.into());
-            let next = placement.next.of(shard.partition, shard.copies.into());
-            let (read, also) = match topology.phase(shard.partition) {
+        let route = |partition: Partition, copies: u8| {
+            let now = placement.now.of(partition, copies.into());
+            let next = placement.next.of(partition, copies.into());
+            let (read, also) = match topology.phase(partition) {
                 Phase::Still => (now, now),
                 Phase::Pending => (now, next),
                 Phase::Switched => (next, now),
@@ -52,12 +54,15 @@ impl Routes {
             let differs = !read.iter().all(|node| also.contains(node)) || read.len() != also.len();
             Arc::new(Route { read: read.to_vec(), also: if differs { also.to_vec() } else { Vec::new() } })
         };
-        Routes { routes: all_shards(topology).map(|shard| (shard, route(shard))).collect() }
+        let routes = |copies| Partition::all().map(|partition| route(partition, copies)).collect();
+        let by_copies = topology.copies_in_use().into_iter().map(|copies| (copies, routes(copies)));
+        Routes { by_copies: by_copies.collect(), nobody: Arc::default() }
     }
 
     /// Nobody for a number of copies that no namespace has.
-    pub fn of_shard(&self, partition: Partition, copies: u8) -> Arc<Route> {
-        self.routes.get(&Shard { partition, copies }).cloned().unwrap_or_default()
+    pub fn of_shard(&self, partition: Partition, copies: u8) -> &Arc<Route> {
+        let mut found = self.by_copies.iter().filter(|(other, _)| *other == copies);
+        found.next().map_or(&self.nobody, |(_, routes)| &routes[partition.idx()])
     }
 }
 
@@ -80,7 +85,7 @@ impl Wakening {
 }
 
 impl Mesh {
-    pub(super) fn route(&self, partition: Partition, copies: u8) -> Arc<Route> {
+    pub(super) fn route(&self, partition: Partition, copies: u8) -> &Arc<Route> {
         self.routes.of_shard(partition, copies)
     }
 

@@ -125,7 +125,7 @@ impl Mesh {
             }
         }
         if !asked.is_empty() {
-            self.alarms.insert((t.now.at.after(self.peers.patience(&asked)), ask));
+            self.alarms.set(t.now.at.after(self.peers.patience(&asked)), ask);
         }
     }
 
@@ -160,7 +160,7 @@ impl Mesh {
         reading.asked.retain(|node| *node != from);
         reading.declined.push(from);
         if reading.rest.is_empty() {
-            self.alarms.insert((t.now.at.after(RETRY_AFTER), ask));
+            self.alarms.set(t.now.at.after(RETRY_AFTER), ask);
         }
         self.ask_more(t, ask, 1);
     }

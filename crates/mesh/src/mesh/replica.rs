@@ -73,12 +73,11 @@ impl Mesh {
             return;
         }
         let rows =
-            |record: Option<&Record>| record.map(|record| index::rows(key, record)).unwrap_or_default();
-        let (old, new) = (rows(old), rows(new));
-        old.iter().filter(|row| !new.contains(row)).for_each(|row| self.put_row(row.clone(), None));
-        new.iter()
-            .filter(|row| !old.contains(row))
-            .for_each(|row| self.put_row(row.clone(), Some(Bytes::new())));
+            |record: Option<&Record>| record.map_or_else(Default::default, |record| index::rows(key, record));
+        for (old, new) in rows(old).into_iter().zip(rows(new)).filter(|(old, new)| old != new) {
+            old.into_iter().for_each(|row| self.put_row(row, None));
+            new.into_iter().for_each(|row| self.put_row(row, Some(Bytes::new())));
+        }
     }
 
     fn index_due(&mut self, key: &Key, stamp: Option<Stamp>, value: Option<Bytes>) {

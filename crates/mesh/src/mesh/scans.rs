@@ -235,7 +235,7 @@ impl Mesh {
     /// Who keeps the partitions of a namespace, in their order.
     pub(super) fn lists(&self, space: u32) -> Vec<Arc<Route>> {
         let copies = self.topology.copies(space).unwrap_or(0);
-        Partition::all().map(|partition| self.route(partition, copies)).collect()
+        Partition::all().map(|partition| self.route(partition, copies).clone()).collect()
     }
 
     fn answer_scan(&mut self, t: &mut Turn<'_>, mut scanning: Scanning) {

@@ -42,7 +42,7 @@ impl Mesh {
         let guarding = Guarding { token, get, ask_abroad_at, reading, short, abroad, lacking };
         // The read that it waits for has the first word about the end.
         let ask = self.begin(t, Operation::Guard(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
-        self.alarms.insert((ask_abroad_at, ask));
+        self.alarms.set(ask_abroad_at, ask);
         self.look(t, ask);
     }
 
@@ -103,7 +103,7 @@ impl Mesh {
             Reply::Found(record) if shows(&guarding.get, record.as_deref()) => self.got(t, ask, here, record),
             Reply::Found(_) => {
                 guarding.short = true;
-                self.alarms.insert((t.now.at.after(LOOK_AGAIN), ask));
+                self.alarms.set(t.now.at.after(LOOK_AGAIN), ask);
             }
             other => {
                 self.finish(ask);

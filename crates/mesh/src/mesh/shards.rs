@@ -24,7 +24,8 @@ const BUILD_ROWS: usize = 1_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Shards {
-    states: BTreeMap<Shard, State>,
+    /// By number of copies, and then by partition.
+    states: BTreeMap<u8, Vec<Option<State>>>,
     /// How far the trees are built; none when they are.
     building: Option<Cursor>,
     /// Of the rows of all records that the trees hold.
@@ -70,33 +71,41 @@ impl Shards {
     }
 
     pub fn state(&mut self, shard: Shard) -> &mut State {
-        self.states.entry(shard).or_default()
+        let none = || Partition::all().map(|_| None).collect();
+        self.states.entry(shard.copies).or_insert_with(none)[shard.partition.idx()].get_or_insert_default()
+    }
+
+    fn get(&self, shard: Shard) -> Option<&State> {
+        self.states.get(&shard.copies)?[shard.partition.idx()].as_ref()
     }
 
     pub fn marks(&self, shard: Shard) -> Marks {
-        self.states.get(&shard).map_or_else(Marks::default, |state| state.marks.clone())
+        self.get(shard).map_or_else(Marks::default, |state| state.marks.clone())
     }
 
     /// What another region said of a shard.
     pub fn marks_abroad(&self, shard: Shard, region: RegionId) -> Option<&Marks> {
-        self.states.get(&shard)?.abroad.get(&region)
+        self.get(shard)?.abroad.get(&region)
     }
 
     pub fn cover(&self, shard: Shard, record: &Record) -> bool {
-        self.states.get(&shard).is_some_and(|state| state.marks.cover(record))
+        self.get(shard).is_some_and(|state| state.marks.cover(record))
     }
 
     /// A digest of every record: the same on two nodes that keep the same shards and hold the same.
     pub fn digest(&self) -> u64 {
-        let one = |(shard, state): (&Shard, &State)| {
-            let place = u64::from(shard.partition.0) << 8 | u64::from(shard.copies);
-            if state.tree.sum() == 0 { 0 } else { base::rng::mix(state.tree.sum() ^ place) }
+        let one = |(copies, partition): (u8, Partition)| {
+            let place = u64::from(partition.0) << 8 | u64::from(copies);
+            let sum = self.sum(Shard { partition, copies });
+            if sum == 0 { 0 } else { base::rng::mix(sum ^ place) }
         };
-        self.states.iter().map(one).fold(0, |digest, one| digest ^ one)
+        let all =
+            self.states.keys().flat_map(|copies| Partition::all().map(|partition| (*copies, partition)));
+        all.map(one).fold(0, |digest, one| digest ^ one)
     }
 
     pub fn sum(&self, shard: Shard) -> u64 {
-        self.states.get(&shard).map_or(0, |state| state.tree.sum())
+        self.get(shard).map_or(0, |state| state.tree.sum())
     }
 
     /// Whether every record is in its tree.
@@ -106,12 +115,15 @@ impl Shards {
 
     /// What another region said counts no more.
     pub fn forget_region(&mut self, region: RegionId) {
-        self.states.values_mut().for_each(|state| drop(state.abroad.remove(&region)));
+        let all = self.states.values_mut().flatten().flatten();
+        all.for_each(|state| drop(state.abroad.remove(&region)));
     }
 
     /// The shard is not kept any more.
     pub fn forget(&mut self, shard: Shard) {
-        self.states.remove(&shard);
+        if let Some(states) = self.states.get_mut(&shard.copies) {
+            states[shard.partition.idx()] = None;
+        }
     }
 
     pub fn is_built(&self, partition: Partition) -> bool {
@@ -180,7 +192,7 @@ impl Mesh {
     pub(super) fn known(&self, shard: Shard) -> Known {
         let floor = if self.wakening.is_empty() { Stamp::ZERO } else { self.floor };
         let mut known = vec![(self.params.actor, floor)];
-        if let Some(state) = self.shards.states.get(&shard) {
+        if let Some(state) = self.shards.get(shard) {
             known.extend(state.known.iter().map(|(actor, stamp)| (*actor, *stamp)));
         }
         known

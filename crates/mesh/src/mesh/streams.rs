@@ -84,6 +84,9 @@ impl Mesh {
 
     /// Sends what has become durable.
     pub(super) fn pump_all(&mut self, t: &mut Turn<'_>) {
+        if self.abroad.others.is_empty() {
+            return;
+        }
         for region in self.abroad.regions().collect::<Vec<_>>() {
             self.pump(t, region);
         }

@@ -6,11 +6,10 @@ use crate::frame::{Envelope, Shard};
 use crate::handler::Handlers;
 use crate::hlc::Stamp;
 use crate::moves::Report;
-use crate::overlay::{Flush, Seq};
+use crate::overlay::{Flush, Seq, Spent};
 use crate::regions::Regions;
 use crate::request::{Reply, Request};
 use crate::room::Room;
-use crate::rows::Row;
 use crate::topology::Topology;
 use base::{Instant, NodeId, Token};
 use bytes::Bytes;
@@ -84,11 +83,11 @@ pub enum Input {
     },
 }
 
-/// Rows to be made durable in this order; `Persisted` tells when.
+/// Rows to be made durable in this order, see `rows::Batch`; `Persisted` tells when.
 #[derive(Clone, Debug)]
 pub struct Persist {
     pub seq: Seq,
-    pub rows: Vec<Row>,
+    pub batch: Bytes,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +97,8 @@ pub struct Output {
     pub abroad: Vec<(RegionId, NodeId, Envelope)>,
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
+    /// What the store has now, to be dropped where that holds nobody up.
+    pub spent: Option<Spent>,
     pub replies: Vec<(Token, Reply)>,
     /// For whoever decides about the topology.
     pub reports: Vec<Report>,

@@ -146,16 +146,16 @@ impl Mesh {
 
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
         let copies = self.topology.copies(write.key.space()).ok_or(Code::UnknownSpace)?;
-        let route = self.route(write.key.partition(), copies);
+        let route = self.route(write.key.partition(), copies).clone();
         let size = match &write.op {
             Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
             Op::Delete | Op::Add(_) | Op::Assign(_) => 0,
         };
-        if write.key.name().is_empty() {
+        if write.key.name_bytes() == 0 {
             return Err(Code::EmptyKey);
         }
         let crowded = write.attributes.metadata.len() > METADATA_MAX;
-        if crowded || size > REQUEST_BYTES_MAX || write.key.name().len() > MESH_NAME_BYTES_MAX {
+        if crowded || size > REQUEST_BYTES_MAX || write.key.name_bytes() > MESH_NAME_BYTES_MAX {
             return Err(Code::RequestTooLarge);
         }
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
@@ -469,7 +469,7 @@ impl Mesh {
         let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
         for (ask, key) in keys.collect::<Vec<_>>() {
             let Some(shard) = self.shard_of(&key) else { continue };
-            let route = self.route(shard.partition, shard.copies);
+            let route = self.route(shard.partition, shard.copies).clone();
             let Some(writing) = self.writing(ask) else { continue };
             match writing.stage {
                 Stage::Gathering { .. } => {

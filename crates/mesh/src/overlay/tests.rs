@@ -1,6 +1,7 @@
 use super::*;
 use base::Rng;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Rows that were flushed, in memory.
 #[derive(Clone, Default)]
@@ -31,25 +32,50 @@ impl Rows for Shelf {
     }
 }
 
+/// Short ones, so that they meet, over several shelves.
+fn any_key(rng: &mut Rng) -> Vec<u8> {
+    let len = rng.between(1, 4);
+    (0..len).map(|_| rng.between(0, 4) as u8).collect()
+}
+
+/// What a scan sees, up to so many rows.
+fn scanned(overlay: &Overlay, shelf: &Shelf, from: &[u8], to: &[u8], most: usize) -> Vec<(Vec<u8>, Bytes)> {
+    let mut seen = Vec::new();
+    overlay.scan(shelf, from, to, &mut |key, value| {
+        seen.push((key.to_vec(), value.clone()));
+        seen.len() < most
+    });
+    seen
+}
+
 proptest! {
     #[test]
     fn memory_and_store_together_read_as_one_table(seed: u64) {
         let mut rng = Rng::new(seed);
         let (mut overlay, mut shelf, mut model) = (Overlay::default(), Shelf::default(), BTreeMap::new());
         let mut flush = None;
-        for n in 1..60 {
-            match rng.between(0, 8) {
+        for n in 1..200 {
+            match rng.between(0, 16) {
                 0 if flush.is_none() => flush = Some(overlay.freeze(Seq(n))),
                 1 => {
                     if let Some(done) = flush.take() {
                         shelf.flush(&done);
-                        overlay.flushed(done.number);
+                        prop_assert!(overlay.flushed(done.number + 1).is_none(), "another flush");
+                        prop_assert!(overlay.flushed(done.number).is_some());
                     }
                 }
+                2 => {
+                    let (from, to, most) = (any_key(&mut rng), any_key(&mut rng), rng.between(1, 20) as usize);
+                    let inside = model.iter().filter(|(key, _): &(&Bytes, &Bytes)| from <= **key && **key < to);
+                    let expected: Vec<_> =
+                        inside.take(most).map(|(key, value)| (key.to_vec(), value.clone())).collect();
+                    prop_assert_eq!(scanned(&overlay, &shelf, &from, &to, most), expected);
+                }
                 _ => {
-                    let key = Bytes::from(vec![rng.between(0, 12) as u8]);
+                    let key = Bytes::from(any_key(&mut rng));
                     let value = (!rng.chance(300_000)).then(|| Bytes::from(vec![n as u8]));
-                    overlay.put(&Row { key: key.clone(), value: value.clone() }, Seq(n));
+                    overlay.put(Row { key: key.clone(), value: value.clone() }, Seq(n));
+                    prop_assert_eq!(overlay.get(&shelf, &key), (value.clone(), Seq(n)));
                     match value {
                         Some(value) => model.insert(key, value),
                         None => model.remove(&key),
@@ -57,18 +83,12 @@ proptest! {
                 }
             }
         }
-        for key in 0..12u8 {
-            prop_assert_eq!(overlay.get(&shelf, &[key]).0, model.get(&[key][..]).cloned());
+        for _ in 0..50 {
+            let key = any_key(&mut rng);
+            prop_assert_eq!(overlay.get(&shelf, &key).0, model.get(&key[..]).cloned());
         }
-        let (from, to, most) = (rng.between(0, 6) as u8, rng.between(6, 13) as u8, rng.between(1, 9) as usize);
-        let mut seen = Vec::new();
-        overlay.scan(&shelf, &[from], &[to], &mut |key, value| {
-            seen.push((key.to_vec(), value.clone()));
-            seen.len() < most
-        });
-        let expected = model.range::<[u8], _>((Bound::Included(&[from][..]), Bound::Excluded(&[to][..])));
-        let expected: Vec<_> = expected.take(most).map(|(key, value)| (key.to_vec(), value.clone())).collect();
-        prop_assert_eq!(seen, expected);
+        let all: Vec<_> = model.iter().map(|(key, value)| (key.to_vec(), value.clone())).collect();
+        prop_assert_eq!(scanned(&overlay, &shelf, &[], &[9], usize::MAX), all);
     }
 }
 
@@ -77,7 +97,7 @@ fn a_row_that_is_written_again_takes_memory_once() {
     let mut overlay = Overlay::default();
     let mut put = |value: Option<&'static [u8]>| {
         let row = Row { key: Bytes::from_static(b"key"), value: value.map(Bytes::from_static) };
-        overlay.put(&row, Seq(1));
+        overlay.put(row, Seq(1));
         overlay.bytes()
     };
     let once = put(Some(b"long value"));

@@ -11,7 +11,7 @@ use crate::set::Set;
 use crate::siblings::Siblings;
 use crate::tally::Tally;
 use base::codec::{Reader, put_bytes, put_varint};
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
 
 /// The first version, and one that also knows handlers.
 const FIRST: u8 = 1;
@@ -52,8 +52,8 @@ impl Record {
         if !self.recent.is_empty() {
             put_field(&mut out, tag::RECENT, |field| {
                 for recent in &self.recent {
-                    field.put_u64_le(recent.stamp.0);
-                    field.put_u64_le(recent.request);
+                    field.extend_from_slice(&recent.stamp.0.to_le_bytes());
+                    field.extend_from_slice(&recent.request.to_le_bytes());
                 }
             });
         }
@@ -90,7 +90,7 @@ pub fn encode_header(header: &Header, out: &mut Vec<u8>) {
 
 fn encode_fixed(header: &Header, out: &mut Vec<u8>) {
     out.push(if header.tombstone { TOMBSTONE } else { 0 });
-    out.put_u64_le(header.stamp.0);
+    out.extend_from_slice(&header.stamp.0.to_le_bytes());
     header.dot.encode(out);
 }
 

@@ -13,10 +13,11 @@ use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
 use crate::mesh::scout;
 use crate::mesh::status::{Counts, MeshStatus};
+use crate::mesh::store;
 use crate::mesh::wire::Cutter;
 use crate::peer::Peers;
 use crate::seat::{Machine, Next};
-use base::{Code, Instant, NodeId, Token};
+use base::{Code, Docket, Instant, NodeId, Token};
 use bytes::Bytes;
 use coord::Document;
 use disk::Disk;
@@ -138,7 +139,7 @@ pub(crate) struct Loop {
     log: Arc<Mutex<Log>>,
     /// The last batch that the log's thread was given, until it is heard to be durable.
     handed_over: Option<Seq>,
-    callers: BTreeMap<Token, Caller>,
+    callers: Docket<Token, Caller>,
     next_token: u64,
     next_tick: Instant,
     show_at: Instant,
@@ -185,7 +186,7 @@ impl Loop {
             disk,
             log: log.clone(),
             handed_over: None,
-            callers: BTreeMap::new(),
+            callers: Docket::default(),
             next_token: 1,
             next_tick: core.clock.now(),
             show_at: Instant::ZERO,
@@ -433,8 +434,10 @@ impl Loop {
                 self.answer(caller, reply);
             }
         }
-        if let Some(flush) = self.out.flush.take() {
-            self.core.mesh.store.push(flush);
+        let spent = self.out.spent.take().map(store::Order::Free);
+        let flush = self.out.flush.take().map(store::Order::Flush);
+        for order in spent.into_iter().chain(flush) {
+            self.core.mesh.store.push(order);
         }
         let reports = std::mem::take(&mut self.out.reports);
         if let Some(machine) = self.machine.as_ref().filter(|_| !reports.is_empty()) {

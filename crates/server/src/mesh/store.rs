@@ -1,28 +1,42 @@
 //! The thread that owns the mesh's store: it flushes, in the order in which it is asked to, and hands out the view
-//! that shows what it wrote. A store that cannot be written ends the process.
+//! that shows what it wrote. A store that cannot be written ends the process. Rows that the machine has done with are
+//! freed here too, where nobody waits for that.
 
 use crate::core::Core;
 use crate::fatal::fatal;
-use crate::mesh::log::Order;
+use crate::mesh::log;
 use crate::mesh::node::Mail;
 use engine::MeshStore;
-use mesh::overlay::Flush;
+use mesh::overlay::{Flush, Spent};
 use std::time::Instant;
+
+/// What is asked of the thread.
+pub(crate) enum Order {
+    Flush(Flush),
+    Free(Spent),
+}
 
 pub(crate) fn run(core: &Core, mut store: MeshStore) {
     show(core, &store);
-    let mut flushes: Vec<Flush> = Vec::new();
-    while core.mesh.store.take(&mut flushes, None) {
-        for flush in flushes.drain(..) {
-            let start = Instant::now();
-            store.flush(&flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
-            core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
-            // Room that a flush has made or taken is seen before the flush is heard of.
-            show(core, &store);
-            core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
-            core.mesh.log.push(Order::Release(flush.upto));
+    let mut orders: Vec<Order> = Vec::new();
+    while core.mesh.store.take(&mut orders, None) {
+        for order in orders.drain(..) {
+            match order {
+                Order::Flush(asked) => flush(core, &mut store, &asked),
+                Order::Free(spent) => drop(spent),
+            }
         }
     }
+}
+
+fn flush(core: &Core, store: &mut MeshStore, flush: &Flush) {
+    let start = Instant::now();
+    store.flush(flush).unwrap_or_else(|error| fatal("flushing to the store of the mesh", &error));
+    core.metrics.mesh.store_commit_seconds.observe(start.elapsed().as_secs_f64());
+    // Room that a flush has made or taken is seen before the flush is heard of.
+    show(core, store);
+    core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
+    core.mesh.log.push(log::Order::Release(flush.upto));
 }
 
 fn show(core: &Core, store: &MeshStore) {

@@ -339,13 +339,13 @@ impl World {
         }
         if let Some(persist) = out.persist {
             let seq = persist.seq;
-            let entries =
-                persist.rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
+            let rows = rows::decode_batch(persist.batch).expect("a batch that we wrote can be read");
+            let entries = rows.iter().filter(|row| row.key[0] == 5).filter_map(|row| row.value.clone());
             for entry in entries.filter_map(Entry::decode) {
                 let record = Record::decode(entry.record).expect("an entry holds a record");
                 self.births.insert(record.header.dot, (entry.key, record.context));
             }
-            self.hosts.get_mut(&node).unwrap().unsynced.push((seq, persist.rows));
+            self.hosts.get_mut(&node).unwrap().unsynced.push((seq, rows));
             let when = self.now + 1 + self.rng.between(0, self.sync_max);
             self.at(when, Event::Synced(node, boot, seq));
         }

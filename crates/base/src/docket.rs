@@ -1,0 +1,174 @@
+//! What is under way, by numbers that are given out one after the other and never again: operations and callers.
+//! A number names its slot, and the next free one is taken where that is occupied. Numbers that follow each other lie
+//! far apart, so that whatever stays long is in nobody's way. Looking up and removing cost the same whatever else is
+//! under way; only those who want everything, in the order of the numbers, pay for the order.
+
+use std::fmt;
+
+#[derive(Clone)]
+pub struct Docket<N, T> {
+    /// A power of two of them, at most half of them taken.
+    slots: Vec<Option<(N, T)>>,
+    len: usize,
+}
+
+/// 2^64 divided by the golden ratio: multiples of it are spread as evenly as can be.
+const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const SLOTS_MIN: usize = 16;
+
+impl<N, T> Default for Docket<N, T> {
+    fn default() -> Docket<N, T> {
+        Docket { slots: Vec::new(), len: 0 }
+    }
+}
+
+impl<N: Copy + Ord + Into<u64>, T> Docket<N, T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn contains(&self, number: &N) -> bool {
+        self.find(number).is_some()
+    }
+
+    pub fn get(&self, number: &N) -> Option<&T> {
+        let idx = self.find(number)?;
+        self.slots[idx].as_ref().map(|(_, item)| item)
+    }
+
+    pub fn get_mut(&mut self, number: &N) -> Option<&mut T> {
+        let idx = self.find(number)?;
+        self.slots[idx].as_mut().map(|(_, item)| item)
+    }
+
+    /// Under a number that is new.
+    pub fn insert(&mut self, number: N, item: T) {
+        if 2 * self.len >= self.slots.len() {
+            self.grow();
+        }
+        let mut idx = self.home(&number);
+        while let Some((other, _)) = &self.slots[idx] {
+            assert!(*other != number, "a number is given once");
+            idx = self.after(idx);
+        }
+        self.slots[idx] = Some((number, item));
+        self.len += 1;
+    }
+
+    /// Whoever had to go further because of it moves up.
+    pub fn remove(&mut self, number: &N) -> Option<T> {
+        let mut gap = self.find(number)?;
+        let (_, item) = self.slots[gap].take()?;
+        self.len -= 1;
+        let mut idx = self.after(gap);
+        while let Some((other, _)) = &self.slots[idx] {
+            if self.distance(self.home(other), idx) >= self.distance(gap, idx) {
+                self.slots.swap(gap, idx);
+                gap = idx;
+            }
+            idx = self.after(idx);
+        }
+        Some(item)
+    }
+
+    /// Everything, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (&N, &T)> {
+        let mut items: Vec<(&N, &T)> =
+            self.slots.iter().flatten().map(|(number, item)| (number, item)).collect();
+        items.sort_unstable_by_key(|(number, _)| **number);
+        items.into_iter()
+    }
+
+    fn find(&self, number: &N) -> Option<usize> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let mut idx = self.home(number);
+        while let Some((other, _)) = &self.slots[idx] {
+            if other == number {
+                return Some(idx);
+            }
+            idx = self.after(idx);
+        }
+        None
+    }
+
+    fn home(&self, number: &N) -> usize {
+        let bits = self.slots.len().trailing_zeros();
+        ((*number).into().wrapping_mul(STRIDE) >> (u64::BITS - bits)) as usize
+    }
+
+    fn after(&self, idx: usize) -> usize {
+        (idx + 1) & (self.slots.len() - 1)
+    }
+
+    fn distance(&self, from: usize, to: usize) -> usize {
+        to.wrapping_sub(from) & (self.slots.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let size = (2 * self.slots.len()).max(SLOTS_MIN);
+        let old = std::mem::replace(&mut self.slots, std::iter::repeat_with(|| None).take(size).collect());
+        self.len = 0;
+        old.into_iter().flatten().for_each(|(number, item)| self.insert(number, item));
+    }
+}
+
+impl<N: Copy + Ord + Into<u64> + fmt::Debug, T: fmt::Debug> fmt::Debug for Docket<N, T> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_map().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_docket_holds_what_a_map_would() {
+        for seed in 0..200 {
+            let (mut rng, mut docket, mut model) = (Rng::new(seed), Docket::default(), BTreeMap::new());
+            let mut next = rng.next_u64() >> 1;
+            for _ in 0..400 {
+                if rng.chance(550_000) {
+                    next += rng.between(1, 3);
+                    docket.insert(next, next);
+                    model.insert(next, next);
+                } else {
+                    // The oldest, one of the newest, or one that is gone or never was.
+                    let oldest = model.first_key_value().map_or(0, |(number, _)| *number);
+                    let number = if rng.chance(300_000) { oldest } else { next - rng.between(0, 40) };
+                    assert_eq!(docket.get(&number), model.get(&number));
+                    assert_eq!(docket.contains(&number), model.contains_key(&number));
+                    if let Some(item) = docket.get_mut(&number) {
+                        *item += 1;
+                        *model.get_mut(&number).unwrap() += 1;
+                    }
+                    if rng.chance(700_000) {
+                        assert_eq!(docket.remove(&number), model.remove(&number));
+                    }
+                }
+                assert_eq!(docket.len(), model.len());
+            }
+            assert!(docket.iter().eq(model.iter()), "seed {seed}");
+            model.into_keys().for_each(|number| assert!(docket.remove(&number).is_some()));
+            assert!(docket.is_empty());
+        }
+    }
+
+    #[test]
+    fn those_that_follow_each_other_rarely_meet() {
+        let mut docket = Docket::default();
+        (0..1_000u64).for_each(|number| docket.insert(1 << 40 | number, ()));
+        let at_home = |number: u64| docket.find(&number) == Some(docket.home(&number));
+        let n_at_home = (0..1_000u64).filter(|number| at_home(1 << 40 | number)).count();
+        assert!(n_at_home > 900, "{n_at_home}");
+    }
+}

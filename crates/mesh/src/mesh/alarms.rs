@@ -1,0 +1,70 @@
+//! When to look at an operation again. An alarm of an operation that has ended is not looked for: it is dropped when
+//! most are such, or when its time comes.
+
+use crate::frame::Ask;
+use base::Instant;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Alarms that may be kept for nothing.
+const SPENT_MAX: usize = 1_024;
+
+#[derive(Debug, Default)]
+pub(super) struct Alarms {
+    /// The first on top.
+    heap: BinaryHeap<Reverse<(Instant, Ask)>>,
+}
+
+impl Alarms {
+    pub fn set(&mut self, at: Instant, ask: Ask) {
+        self.heap.push(Reverse((at, ask)));
+    }
+
+    /// The first that is due, by time and then by the order in which the operations began.
+    pub fn ring(&mut self, now: Instant) -> Option<Ask> {
+        let Reverse(first) = *self.heap.peek().filter(|Reverse((at, _))| *at <= now)?;
+        while self.heap.peek() == Some(&Reverse(first)) {
+            self.heap.pop();
+        }
+        Some(first.1)
+    }
+
+    /// Of so many operations that are under way.
+    pub fn are_mostly_spent(&self, n_operations: usize) -> bool {
+        self.heap.len() > 2 * n_operations + SPENT_MAX
+    }
+
+    pub fn keep(&mut self, is_under_way: impl Fn(Ask) -> bool) {
+        self.heap.retain(|Reverse((_, ask))| is_under_way(*ask));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_ring_in_order_and_once() {
+        let mut alarms = Alarms::default();
+        for (at, ask) in [(5, 1), (3, 9), (3, 2), (3, 9), (8, 4)] {
+            alarms.set(Instant(at), Ask(ask));
+        }
+        let mut rung = Vec::new();
+        while let Some(ask) = alarms.ring(Instant(5)) {
+            rung.push(ask);
+        }
+        assert_eq!(rung, [Ask(2), Ask(9), Ask(1)]);
+        assert_eq!(alarms.ring(Instant(7)), None);
+        assert_eq!(alarms.ring(Instant(8)), Some(Ask(4)));
+    }
+
+    #[test]
+    fn those_of_ended_operations_go_when_they_are_most() {
+        let mut alarms = Alarms::default();
+        (0..=SPENT_MAX as u64 + 2).for_each(|n| alarms.set(Instant(n), Ask(n)));
+        assert!(alarms.are_mostly_spent(1) && !alarms.are_mostly_spent(2));
+        alarms.keep(|ask| ask == Ask(700));
+        assert!(!alarms.are_mostly_spent(0));
+        assert_eq!((alarms.ring(Instant(9_999)), alarms.ring(Instant(9_999))), (Some(Ask(700)), None));
+    }
+}
