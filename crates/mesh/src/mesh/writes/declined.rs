@@ -31,7 +31,7 @@ impl Mesh {
         self.writing(ask).expect("it is under way").prospect.add_late(from);
         if let Some(pending) = self.operations.get(&ask) {
             let span = t.now.at.since(pending.started).max(ASK_AGAIN_AFTER);
-            self.alarms.insert((t.now.at.after(span), ask));
+            self.alarms.set(t.now.at.after(span), ask);
         }
         self.settle_write(t, ask);
     }
