@@ -7,7 +7,6 @@ use axum::body::to_bytes;
 use axum::response::Response;
 use bytes::Bytes;
 use mesh::record::{Body, Header, Record};
-use std::io::Write;
 
 const BODY_BYTES_USUAL: usize = 512;
 
@@ -117,7 +116,7 @@ fn put(out: &mut Vec<u8>, parts: &[&[u8]]) {
 }
 
 fn put_number(out: &mut Vec<u8>, number: u64) {
-    write!(out, "{number}").expect("memory takes every write");
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Any response as HTTP/1.1 writes it; its length is always told.
@@ -130,8 +129,9 @@ pub async fn render(response: Response, out: &mut Vec<u8>) {
     for (name, value) in &head.headers {
         put(out, &[name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"]);
     }
-    write!(out, "content-length: {}\r\n\r\n", body.len()).expect("memory takes every write");
-    out.extend_from_slice(&body);
+    put(out, &[b"content-length: "]);
+    put_number(out, body.len() as u64);
+    put(out, &[b"\r\n\r\n", &body]);
 }
 
 #[cfg(test)]
