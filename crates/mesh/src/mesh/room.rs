@@ -100,12 +100,14 @@ impl Mesh {
     }
 
     fn has_room_beside(&self, under_way_bytes: u64, effect: Effect) -> bool {
+        let Some(room) = &self.rooming.room else { return true };
         let left_bytes = match effect {
             Effect::Grows => self.params.low_bytes,
-            Effect::Shrinks => self.params.least_bytes,
+            // A segment that is there already needs no room.
+            Effect::Shrinks => self.params.least_bytes.saturating_sub(room.spare_bytes),
         };
-        let holds = |room: &Room| room.holds(under_way_bytes, self.needed_bytes(), left_bytes);
-        self.rooming.room.as_ref().is_none_or(holds)
+        room.holds(under_way_bytes, self.needed_bytes(), left_bytes)
+            && room.feeds_log(under_way_bytes, self.params.least_bytes)
     }
 
     /// Whether a client's write may be begun here.

@@ -319,14 +319,13 @@ impl Loop {
         }
     }
 
-    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since. The segment
-    /// that the log has in store counts as free: what is left free is left for the next one.
+    /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
     fn look_at_disk(&mut self, now: Now) {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
         let board = &self.core.mesh.board;
-        let room = Room { free_bytes: free_bytes + board.spare_bytes(), taken_bytes: board.taken_bytes() };
-        self.step(now, Input::Room(room));
+        let (taken_bytes, spare_bytes) = (board.taken_bytes(), board.spare_bytes());
+        self.step(now, Input::Room(Room { free_bytes, taken_bytes, spare_bytes }));
     }
 
     /// There may be a topology that is newer than what the machine has.
