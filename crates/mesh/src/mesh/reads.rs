@@ -255,7 +255,7 @@ impl Mesh {
                 }
             }
             if node == self.me {
-                let (outcome, seq) = self.absorb(t, &key, shard, &merged, Why::Repair);
+                let (outcome, seq) = self.absorb(t, &key, shard, &*merged, Why::Repair);
                 self.after(t, seq, Then::Stored(ask, outcome));
             } else {
                 let (key, record) = (key.clone(), record.clone());

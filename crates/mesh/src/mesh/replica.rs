@@ -26,6 +26,27 @@ pub(super) struct Local {
     pub seq: Seq,
 }
 
+/// A record that comes from elsewhere.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming<'a> {
+    record: &'a Record,
+    /// What it came as, which is what it is kept as.
+    bytes: Option<&'a [u8]>,
+}
+
+impl<'a> From<&'a Record> for Incoming<'a> {
+    fn from(record: &'a Record) -> Incoming<'a> {
+        Incoming { record, bytes: None }
+    }
+}
+
+impl Incoming<'_> {
+    /// Copied, for they lie among others that came with them and that nobody needs so long.
+    fn encode(&self) -> Bytes {
+        self.bytes.map_or_else(|| self.record.encode(), Bytes::copy_from_slice)
+    }
+}
+
 impl Mesh {
     pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> Local {
         let (bytes, seq) = self.overlay.get(t.rows, &rows::record(key));
@@ -100,14 +121,16 @@ impl Mesh {
     }
 
     /// Merges a record into what is here. The outcome may be told when the batch is durable.
-    pub(super) fn absorb(
+    pub(super) fn absorb<'a>(
         &mut self,
         t: &mut Turn<'_>,
         key: &Key,
         shard: Shard,
-        incoming: &Record,
+        incoming: impl Into<Incoming<'a>>,
         why: Why,
     ) -> (Outcome, Seq) {
+        let came = incoming.into();
+        let incoming = came.record;
         if !self.clock.observe(incoming.header.stamp, t.now.wall_ms) {
             let (actor, stamp) = (incoming.header.dot.actor, incoming.header.stamp);
             t.out.notes.push(Note::ClockAhead { actor, stamp });
@@ -117,7 +140,7 @@ impl Mesh {
             if self.is_purged(shard, incoming) {
                 return (Outcome::Purged, Seq(0));
             }
-            return (Outcome::Held, self.save(key, shard, &local, incoming, incoming.encode()));
+            return (Outcome::Held, self.save(key, shard, &local, incoming, came.encode()));
         };
         let passed = why == Why::Write && incoming.header.token() < mine.header.token();
         if passed && !planted(Mutant::FenceIgnored) {
@@ -137,7 +160,7 @@ impl Mesh {
         if record == *mine {
             return (outcome, local.seq);
         }
-        let bytes = record.encode();
+        let bytes = if record == *incoming { came.encode() } else { record.encode() };
         (outcome, self.save(key, shard, &local, &record, bytes))
     }
 
@@ -206,11 +229,11 @@ impl Mesh {
     ) {
         let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
         let shard = self.shard_of(&key).filter(|shard| self.keeps(*shard) && room);
-        let bytes = record.len();
+        let bytes = record.clone();
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
             return self.send(t, from, Frame::Declined { ask });
         };
-        if !self.has_room_to_absorb(t, &key, &record, bytes) {
+        if !self.has_room_to_absorb(t, &key, &record, bytes.len()) {
             let told = match why {
                 _ if planted(Mutant::FullAcknowledged) => Frame::Stored { ask, outcome: Outcome::Held },
                 Why::Write => Frame::NoRoom { ask },
@@ -218,7 +241,8 @@ impl Mesh {
             };
             return self.send(t, from, told);
         }
-        let (outcome, seq) = self.absorb(t, &key, shard, &record, why);
+        let incoming = Incoming { record: &record, bytes: Some(&bytes) };
+        let (outcome, seq) = self.absorb(t, &key, shard, incoming, why);
         let stored = Frame::Stored { ask, outcome };
         if planted(Mutant::StoredBeforePersist) {
             return self.send(t, from, stored);
