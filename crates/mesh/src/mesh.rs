@@ -183,7 +183,7 @@ pub struct Mesh {
 impl Mesh {
     /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
     pub fn new(params: Params, topology: Topology, rows: &dyn Rows, replayed: Vec<Vec<Row>>) -> Mesh {
-        let mut overlay = Overlay::default();
+        let mut overlay = Overlay::new(u64::from(params.actor.incarnation) << 32 ^ params.boot);
         replayed.into_iter().flatten().for_each(|row| overlay.put(row, Seq(0)));
         let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);

@@ -6,8 +6,9 @@ mod generation;
 mod order;
 
 use crate::rows::{Row, Rows};
+use base::checksum::hash64;
 use bytes::Bytes;
-use generation::{Entry, Generation, Met, hash};
+use generation::{Entry, Generation, Met};
 use order::Order;
 use std::cell::{Ref, RefCell};
 use std::ops::Bound;
@@ -40,6 +41,8 @@ pub struct Spent {
 
 #[derive(Default)]
 pub(crate) struct Overlay {
+    /// Of the hashes: nothing that anybody sees depends on it.
+    seed: u64,
     growing: Generation,
     growing_bytes: usize,
     /// Scans make it as they need it. No visitor of a scan begins another.
@@ -60,11 +63,16 @@ struct Frozen {
 const ROW_OVERHEAD_BYTES: usize = 160;
 
 impl Overlay {
+    /// With a seed of this start: keys that are in each other's way on one node are not on another, nor after a restart.
+    pub fn new(seed: u64) -> Overlay {
+        Overlay { seed, ..Overlay::default() }
+    }
+
     pub fn put(&mut self, Row { key, value }: Row, seq: Seq) {
         let len = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let (key_bytes, shelf) = (key.len(), order::shelf_of(&key));
         self.growing_bytes += len(&value);
-        match self.growing.put(hash(&key), Entry { key, value, seq }) {
+        match self.growing.put(hash64(&key, self.seed), Entry { key, value, seq }) {
             Met::Row(replaced) => self.growing_bytes -= len(&replaced),
             Met::Nothing(place) => {
                 self.growing_bytes += ROW_OVERHEAD_BYTES + key_bytes;
@@ -99,7 +107,7 @@ impl Overlay {
 
     /// The row, and the batch that makes it durable; what comes from the store is durable.
     pub fn get(&self, rows: &dyn Rows, key: &[u8]) -> (Option<Bytes>, Seq) {
-        let hash = hash(key);
+        let hash = hash64(key, self.seed);
         let generations = [Some(&self.growing), self.flushing.as_ref().map(|(_, frozen)| &*frozen.rows)];
         match generations.into_iter().flatten().find_map(|generation| generation.get(hash, key)) {
             Some(entry) => (entry.value.clone(), entry.seq),

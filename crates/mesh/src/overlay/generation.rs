@@ -3,15 +3,11 @@
 //! that along (`order.rs`), or sorts them once at the end.
 
 use super::Seq;
-use base::checksum::hash64;
 use bytes::Bytes;
 
 /// A section is chosen by the first bits of a hash.
 const SECTION_BITS: u32 = 6;
 const SECTIONS: usize = 1 << SECTION_BITS;
-
-/// Far from the hashes that choose partitions and buckets of trees.
-const HASH_SEED: u64 = 0x726f_7773;
 
 const SLOTS_MIN: usize = 8;
 
@@ -47,10 +43,6 @@ pub(super) enum Met {
     Nothing(Place),
     /// The row as it was before.
     Row(Option<Bytes>),
-}
-
-pub(super) fn hash(key: &[u8]) -> u64 {
-    hash64(key, HASH_SEED)
 }
 
 impl Default for Generation {
@@ -168,6 +160,7 @@ fn settle(slots: &mut [Slot], slot: Slot) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::checksum::hash64;
 
     fn entry(n: u32, seq: u64) -> Entry {
         Entry { key: Bytes::from(n.to_be_bytes().to_vec()), value: Some(Bytes::new()), seq: Seq(seq) }
@@ -194,7 +187,7 @@ mod tests {
         let mut places = Vec::new();
         for n in 0..20_000u32 {
             let entry = entry(n.reverse_bits(), 1);
-            let Met::Nothing(place) = rows.put(hash(&entry.key), entry) else { panic!("it is new") };
+            let Met::Nothing(place) = rows.put(hash64(&entry.key, 0), entry) else { panic!("it is new") };
             places.push(place);
         }
         for (n, place) in (0..20_000u32).zip(places) {

@@ -52,7 +52,7 @@ proptest! {
     #[test]
     fn memory_and_store_together_read_as_one_table(seed: u64) {
         let mut rng = Rng::new(seed);
-        let (mut overlay, mut shelf, mut model) = (Overlay::default(), Shelf::default(), BTreeMap::new());
+        let (mut overlay, mut shelf, mut model) = (Overlay::new(seed), Shelf::default(), BTreeMap::new());
         let mut flush = None;
         for n in 1..200 {
             match rng.between(0, 16) {
@@ -94,7 +94,7 @@ proptest! {
 
 #[test]
 fn a_row_that_is_written_again_takes_memory_once() {
-    let mut overlay = Overlay::default();
+    let mut overlay = Overlay::new(1);
     let mut put = |value: Option<&'static [u8]>| {
         let row = Row { key: Bytes::from_static(b"key"), value: value.map(Bytes::from_static) };
         overlay.put(row, Seq(1));
