@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 16;
 const VALUE_BYTES: usize = 64 * 1024;
-const SMALL_KEYS: usize = 20_000;
 /// Refusals in a row after which a client takes the disk for full. One may be of a moment only.
 const REFUSED_IN_A_ROW: usize = 20;
 
@@ -63,50 +62,6 @@ fn delete_all(rest: Rest, written: &[usize]) {
     for (client, n) in written.iter().enumerate() {
         (0..*n).for_each(|n| assert_eq!(rest.delete(&target(client, n)).status, 200));
     }
-}
-
-/// Does the same to many small keys, in batches; how many were done and how many refused. Whatever waits for the log would
-/// wait too long, and be told so.
-fn flood(rest: Rest, field: &str, one: impl Fn(usize) -> String) -> (usize, usize) {
-    let (mut done, mut refused) = (0, 0);
-    for batch in 0..SMALL_KEYS / 500 {
-        let parts: Vec<String> = (batch * 500..(batch + 1) * 500).map(&one).collect();
-        let said = rest.post("/v1/data/batch", &format!(r#"{{"{field}": [{}]}}"#, parts.join(", "))).json();
-        for part in said["results"].as_array().unwrap() {
-            match part["status"].as_u64().unwrap() {
-                200 => done += 1,
-                507 => refused += 1,
-                _ => panic!("{part}"),
-            }
-        }
-    }
-    (done, refused)
-}
-
-#[test]
-fn a_flood_of_deletes_on_a_full_disk_does_not_stop_the_log() {
-    let Some((plan, _disk)) = on_small_disk() else { return };
-    let member = plan.start_ready();
-    let rest = Rest::of(&member);
-    rest.wait_for_ring(1);
-    let name = |sort: &str, n: usize| format!("{sort}-{n}-{}", "x".repeat(100));
-    let put_small = |n: usize| format!(r#"{{"key": "{}", "value": 1}}"#, name("small", n));
-    assert_eq!(flood(rest, "entries", put_small), (SMALL_KEYS, 0));
-    let written = fill(rest);
-    let delete = |sort: &'static str| move |n: usize| format!(r#"{{"delete": "{}"}}"#, name(sort, n));
-    let (_, refused) = flood(rest, "operations", delete("never"));
-    assert!(refused > 0, "traces of what was never there need room that is not there");
-    let begun = Instant::now();
-    let (mut taken, mut refused) = flood(rest, "operations", delete("small"));
-    let _ = writeln!(std::io::stderr(), "{taken} deletes taken, {refused} refused in {:?}", begun.elapsed());
-    read_all(rest, &written);
-    while refused > 0 {
-        assert!(begun.elapsed() < PATIENCE, "{refused} deletes are still refused");
-        (taken, refused) = flood(rest, "operations", delete("small"));
-    }
-    assert_eq!(taken, SMALL_KEYS);
-    delete_all(rest, &written);
-    until("there is room again", || (put(rest, "/v1/data/more", VALUE_BYTES) == 200).then_some(()));
 }
 
 #[test]
