@@ -13,8 +13,8 @@ pub struct Room {
     pub free_bytes: u64,
     /// What the store's file takes of the disk.
     pub taken_bytes: u64,
-    /// What the log has in store for its next segment.
-    pub spare_bytes: u64,
+    /// What the log needs for its next segment and has not in store yet.
+    pub lacking_bytes: u64,
 }
 
 impl Room {
@@ -26,10 +26,9 @@ impl Room {
         self.free_bytes.saturating_add(reusable) >= needed
     }
 
-    /// Whether the log can go on with so much under way and still find `least_bytes`, of which it may have a segment in store
-    /// already. What is free inside the store's file is no help to it.
-    pub fn feeds_log(&self, under_way_bytes: u64, least_bytes: u64) -> bool {
-        self.free_bytes.saturating_add(self.spare_bytes) >= under_way_bytes.saturating_add(least_bytes)
+    /// Whether the log finds its next segment with so much under way. What is free inside the store's file is no help to it.
+    pub fn feeds_log(&self, under_way_bytes: u64) -> bool {
+        self.free_bytes >= under_way_bytes.saturating_add(self.lacking_bytes)
     }
 }
 
@@ -39,7 +38,7 @@ mod tests {
 
     #[test]
     fn what_is_under_way_counts_for_the_log_and_for_the_store() {
-        let room = Room { free_bytes: 400, taken_bytes: 0, spare_bytes: 0 };
+        let room = Room { free_bytes: 400, taken_bytes: 0, lacking_bytes: 0 };
         assert!(room.holds(100, 0, 100));
         assert!(!room.holds(101, 0, 100));
         assert!(!room.holds(u64::MAX, 0, 100));
@@ -47,16 +46,16 @@ mod tests {
 
     #[test]
     fn the_log_is_fed_from_outside_of_the_store() {
-        let room = Room { free_bytes: 100, taken_bytes: 1_000_000, spare_bytes: 50 };
+        let room = Room { free_bytes: 100, taken_bytes: 1_000_000, lacking_bytes: 50 };
         assert!(room.holds(10_000, 0, 100));
-        assert!(!room.feeds_log(10_000, 100));
-        assert!(room.feeds_log(50, 100));
-        assert!(!room.feeds_log(51, 100));
+        assert!(!room.feeds_log(10_000));
+        assert!(room.feeds_log(50));
+        assert!(!room.feeds_log(51));
     }
 
     #[test]
     fn what_was_removed_from_the_store_makes_room_in_its_file() {
-        let room = Room { free_bytes: 100, taken_bytes: 1_000, spare_bytes: 0 };
+        let room = Room { free_bytes: 100, taken_bytes: 1_000, lacking_bytes: 0 };
         assert!(!room.holds(10, 500, 100), "the file is full");
         assert!(room.holds(10, 400, 100));
         assert!(!room.holds(10, u64::MAX, 100));

@@ -55,7 +55,7 @@ impl Mesh {
         let deadline = t.now.at.after(self.params.timeout);
         let ask = self.begin(t, Operation::Adopt(Box::new(adopting)), deadline);
         for node in route.everyone() {
-            if node == self.me && !self.has_room_to_absorb(t, &key, record, bytes.len()) {
+            if node == self.me && !self.may_take(t, &key, record, bytes.len()) {
                 continue;
             }
             if node == self.me {

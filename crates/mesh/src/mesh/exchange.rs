@@ -397,7 +397,7 @@ impl Mesh {
         for (key, bytes) in answer.records {
             let len = bytes.len();
             if let Some(record) = Record::decode(bytes).filter(|_| self.shard_of(&key) == Some(shard)) {
-                match self.has_room_to_absorb(t, &key, &record, len) {
+                match self.may_take(t, &key, &record, len) {
                     true => drop(self.absorb(t, &key, shard, &record, Why::Repair)),
                     false => room = false,
                 }

@@ -87,7 +87,7 @@ impl Mesh {
         let Some(record) = Record::decode(record).filter(|_| self.topology.member(target).is_some()) else {
             return self.send(t, from, Frame::Declined { ask });
         };
-        if added >= MESH_HINTS_MAX || !self.may_take(t, &record, bytes, 0) {
+        if added >= MESH_HINTS_MAX || !self.may_keep(t, bytes) {
             return self.send(t, from, Frame::NoRoom { ask });
         }
         let hints = self.hints.targets.entry(target).or_default();

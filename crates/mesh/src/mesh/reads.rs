@@ -241,7 +241,7 @@ impl Mesh {
         let Some(shard) = self.shard_of(&key) else { return };
         let record = merged.encode();
         for node in behind {
-            if node == self.me && !self.has_room_to_absorb(t, &key, &merged, record.len()) {
+            if node == self.me && !self.may_take(t, &key, &merged, record.len()) {
                 self.repair_another(t, ask);
                 continue;
             }

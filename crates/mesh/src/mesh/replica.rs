@@ -107,19 +107,6 @@ impl Mesh {
         }
     }
 
-    /// Whether the disk has room for what a record of so many bytes would make of what is here.
-    pub(super) fn has_room_to_absorb(
-        &mut self,
-        t: &mut Turn<'_>,
-        key: &Key,
-        record: &Record,
-        bytes: usize,
-    ) -> bool {
-        let here = |mesh: &Mesh| mesh.overlay.get(t.rows, &rows::record(key)).0.map_or(0, |row| row.len());
-        let here = if record.kind.is_last_write_wins() { 0 } else { here(self) };
-        self.may_take(t, record, bytes, here)
-    }
-
     /// Merges a record into what is here. The outcome may be told when the batch is durable.
     pub(super) fn absorb<'a>(
         &mut self,
@@ -233,7 +220,7 @@ impl Mesh {
         let (Some(shard), Some(record)) = (shard, Record::decode(record)) else {
             return self.send(t, from, Frame::Declined { ask });
         };
-        if !self.has_room_to_absorb(t, &key, &record, bytes.len()) {
+        if !self.may_take(t, &key, &record, bytes.len()) {
             let told = match why {
                 _ if planted(Mutant::FullAcknowledged) => Frame::Stored { ask, outcome: Outcome::Held },
                 Why::Write => Frame::NoRoom { ask },

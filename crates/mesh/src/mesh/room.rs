@@ -1,15 +1,14 @@
 //! What a node does while its disk has no room: it takes in nothing that grows, neither from its clients nor from its
-//! peers, and says so, as a replica that is away does not. All that is read passes, and so do deletes, as long as there is
-//! more than the log needs to go on. What it misses comes to it by hints and by comparison, once there is room again.
+//! peers, and says so, as a replica that is away does not. All that is read passes, and so do deletes of what is there, as long
+//! as there is more than the log needs to go on. What it misses comes to it by hints and by comparison, once there is room again.
 
 use super::{Mesh, Note, Turn};
+use crate::key::Key;
 use crate::op::Op;
 use crate::record::Record;
 use crate::request::Write;
 use crate::room::Room;
-use crate::rows;
 use base::mutant::{Mutant, planted};
-use bytes::Bytes;
 use std::time::Duration;
 
 /// What a node that had no room must have room for before it says that all is well.
@@ -103,33 +102,53 @@ impl Mesh {
         let Some(room) = &self.rooming.room else { return true };
         let left_bytes = match effect {
             Effect::Grows => self.params.low_bytes,
-            // A segment that is there already needs no room.
-            Effect::Shrinks => self.params.least_bytes.saturating_sub(room.spare_bytes),
+            Effect::Shrinks => self.params.least_bytes.saturating_add(room.lacking_bytes),
         };
-        room.holds(under_way_bytes, self.needed_bytes(), left_bytes)
-            && room.feeds_log(under_way_bytes, self.params.least_bytes)
+        room.holds(under_way_bytes, self.needed_bytes(), left_bytes) && room.feeds_log(under_way_bytes)
     }
 
     /// Whether a client's write may be begun here.
     pub(super) fn may_begin(&mut self, t: &mut Turn<'_>, write: &Write) -> bool {
-        let (effect, bytes) = match &write.op {
-            Op::Put(bytes) | Op::Insert(bytes) => (Effect::Grows, bytes.len()),
-            Op::Add(_) | Op::Assign(_) => (Effect::Grows, size_of::<i128>()),
-            Op::Delete => (Effect::Shrinks, TOMBSTONE_BYTES),
-            // What is left of the value is written anew.
-            Op::Remove(_) => {
-                let row = self.overlay.get(t.rows, &rows::record(&write.key)).0;
-                (Effect::Shrinks, row.as_ref().map_or(0, Bytes::len))
-            }
+        let bytes = match &write.op {
+            Op::Put(bytes) | Op::Insert(bytes) | Op::Remove(bytes) => bytes.len(),
+            Op::Add(_) | Op::Assign(_) => size_of::<i128>(),
+            Op::Delete => TOMBSTONE_BYTES,
         };
-        self.admit(t, bytes + write.key.bytes().len(), effect)
+        let bytes = bytes + write.key.bytes().len();
+        if self.has_room_for(bytes as u64, Effect::Grows) {
+            return true;
+        }
+        let here = self.live_bytes(t, &write.key);
+        match &write.op {
+            Op::Delete if here > 0 => self.admit(t, bytes, Effect::Shrinks),
+            // What is left of the value is written anew.
+            Op::Remove(_) if here > 0 => self.admit(t, here, Effect::Shrinks),
+            // The trace of a delete is more than nothing.
+            _ => self.admit(t, bytes, Effect::Grows),
+        }
     }
 
-    /// Whether a record of somebody else's may be taken in, in the place of one of so many bytes.
-    pub(super) fn may_take(&mut self, t: &mut Turn<'_>, record: &Record, bytes: usize, here: usize) -> bool {
-        let merges = !record.kind.is_last_write_wins();
-        let shrinks = record.is_tombstone() || merges && bytes <= here;
+    /// Whether a record of somebody else's may be taken in under a key.
+    pub(super) fn may_take(&mut self, t: &mut Turn<'_>, key: &Key, record: &Record, bytes: usize) -> bool {
+        if self.has_room_for(bytes as u64, Effect::Grows) {
+            return true;
+        }
+        let here = self.live_bytes(t, key);
+        let merges = !record.kind.is_last_write_wins() && bytes <= here;
+        let shrinks = here > 0 && (record.is_tombstone() || merges);
         self.admit(t, bytes, if shrinks { Effect::Shrinks } else { Effect::Grows })
+    }
+
+    /// Whether it may be kept for another node.
+    pub(super) fn may_keep(&mut self, t: &mut Turn<'_>, bytes: usize) -> bool {
+        self.admit(t, bytes, Effect::Grows)
+    }
+
+    /// Of the record under a key, if it is not deleted; zero if there is none.
+    fn live_bytes(&self, t: &Turn<'_>, key: &Key) -> usize {
+        let local = self.load(t, key);
+        let lives = local.record.is_some_and(|record| !record.is_tombstone());
+        local.bytes.filter(|_| lives).map_or(0, |row| row.len())
     }
 
     fn admit(&mut self, t: &mut Turn<'_>, bytes: usize, effect: Effect) -> bool {

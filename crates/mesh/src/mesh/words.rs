@@ -31,7 +31,7 @@ pub struct Params {
     /// How long replicas are waited for when the request does not say.
     pub timeout: Duration,
     pub flush_every: Duration,
-    /// What is to stay free of the disk, and what even of deletes: without that the log might have to wait for room.
+    /// What is to stay free of the disk, and what even of deletes, beside the log's next segment.
     pub low_bytes: u64,
     pub least_bytes: u64,
     /// How often each pair of replicas compares what it holds.

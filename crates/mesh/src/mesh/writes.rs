@@ -191,7 +191,7 @@ impl Mesh {
         heard.push(from);
         let key = writing.write.key.clone();
         if let (Some(record), Some(shard)) = (record, self.shard_of(&key)) {
-            if !self.has_room_to_absorb(t, &key, &record, record.encode().len()) {
+            if !self.may_take(t, &key, &record, record.encode().len()) {
                 return self.let_another_judge(t, ask);
             }
             self.absorb(t, &key, shard, &record, Why::Repair);

@@ -103,9 +103,10 @@ pub(crate) struct Settings {
     pub regions: Regions,
     pub timeout: Duration,
     pub flush_every: Duration,
-    /// What is to stay free of the disk, and what even of deletes.
+    /// What is to stay free of the disk, and what even of deletes, beside the next segment of the log.
     pub low_bytes: u64,
     pub least_bytes: u64,
+    pub segment_bytes: u64,
     pub round_every: Duration,
     pub drift_max: Duration,
 }
@@ -324,8 +325,9 @@ impl Loop {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
         let board = &self.core.mesh.board;
-        let (taken_bytes, spare_bytes) = (board.taken_bytes(), board.spare_bytes());
-        self.step(now, Input::Room(Room { free_bytes, taken_bytes, spare_bytes }));
+        let lacking_bytes = self.settings.segment_bytes.saturating_sub(board.spare_bytes());
+        let room = Room { free_bytes, taken_bytes: board.taken_bytes(), lacking_bytes };
+        self.step(now, Input::Room(room));
     }
 
     /// There may be a topology that is newer than what the machine has.

@@ -23,6 +23,9 @@ pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 const FLUSH_INTERVALS: u32 = 100;
 /// What deletes and the upkeep of the mesh may need of the store's file while there is no room for more.
 const LOW_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
+/// What even deletes leave to the store. All that coord wants to be free they may use, or where coord has filled the disk nobody
+/// could delete anything from the mesh any more.
+const LEAST_FOR_STORE_BYTES: u64 = LOW_FOR_STORE_BYTES / 2;
 
 /// The mesh has a directory of its own below the member's.
 pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
@@ -55,12 +58,6 @@ fn low_bytes(config: &Config) -> u64 {
     reserve_bytes(config) + segment_bytes(config) + LOW_FOR_STORE_BYTES
 }
 
-/// What is left for the log's next segment and for the store's upkeep even of deletes. All that coord wants to be free they
-/// may use for a moment, or whoever has filled the disk otherwise could not delete anything any more.
-fn least_bytes(config: &Config) -> u64 {
-    segment_bytes(config) + LOW_FOR_STORE_BYTES / 2
-}
-
 /// Names a life that has never been before: randomness of the process, and the time.
 fn fresh_incarnation() -> u32 {
     let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -90,7 +87,8 @@ pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
         timeout,
         flush_every: config.flush_interval * FLUSH_INTERVALS,
         low_bytes: low_bytes(config),
-        least_bytes: least_bytes(config),
+        least_bytes: LEAST_FOR_STORE_BYTES,
+        segment_bytes: segment_bytes(config),
         round_every,
         drift_max,
     }

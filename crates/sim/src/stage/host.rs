@@ -94,7 +94,7 @@ impl Host {
 
     /// What a look at the disk finds.
     pub fn room(&self) -> Room {
-        Room { free_bytes: self.free_bytes, taken_bytes: 0, spare_bytes: 0 }
+        Room { free_bytes: self.free_bytes, taken_bytes: 0, lacking_bytes: 0 }
     }
 
     /// Somebody fills it, up to the last byte or so that deletes still have room; or makes room again.

@@ -204,6 +204,8 @@ fn where_disks_are_full_nobody_waits_for_a_node_that_is_down() {
 #[test]
 fn a_condition_is_judged_where_there_is_room_for_what_it_is_judged_by() {
     let mut world = awake(78, 3);
+    world.call(1, Request::write(put("k", "old")));
+    world.run(SECOND);
     world.isolate(NodeId(3));
     let Reply::Written(first) = world.call(1, Request::write(put("k", "v"))) else { panic!("not written") };
     world.cut.clear();

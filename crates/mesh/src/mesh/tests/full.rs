@@ -11,7 +11,7 @@ pub const PLENTY: u64 = 1 << 40;
 pub const FULL: Reply = Reply::Refused(Code::NoSpace);
 
 pub fn set_free(world: &mut World, node: u64, free_bytes: u64) {
-    world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0, spare_bytes: 0 }));
+    world.step(NodeId(node), Input::Room(Room { free_bytes, taken_bytes: 0, lacking_bytes: 0 }));
 }
 
 fn n_kept(world: &World, node: u64) -> usize {
@@ -90,7 +90,7 @@ fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
     let value = "x".repeat(100_000);
     (0..20).for_each(|n| drop(world.call(1, Request::write(put(&format!("k{n}"), &value)))));
     world.run(SECOND);
-    let room = Room { free_bytes: 1_000_000, taken_bytes: 4_000_000, spare_bytes: 0 };
+    let room = Room { free_bytes: 1_000_000, taken_bytes: 4_000_000, lacking_bytes: 0 };
     world.step(NodeId(1), Input::Room(room));
     assert_eq!(world.call(1, Request::write(put("more", &value))), FULL);
     (0..20).for_each(|n| assert!(matches!(world.call(1, delete(&format!("k{n}"))), Reply::Written(_))));
@@ -133,12 +133,11 @@ fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() 
     assert!(matches!(world.call(1, delete("k0")), Reply::Written(_)));
     (1..=3).for_each(|node| set_free(&mut world, node, 500_000));
     assert_eq!(world.call(1, delete("k1")), FULL);
-    // What the log has in store needs not be free, for deletes alone.
-    world.step(
-        NodeId(1),
-        Input::Room(Room { free_bytes: LOW - 300_000, taken_bytes: 0, spare_bytes: 300_000 }),
-    );
-    assert_eq!(world.call(1, Request::write(put("k1", "w"))), FULL);
+    let needs_segment = Room { free_bytes: LOW, taken_bytes: 0, lacking_bytes: 250_000 };
+    world.step(NodeId(1), Input::Room(needs_segment));
+    assert_eq!(world.call(1, delete("k1")), FULL);
+    set_free(&mut world, 1, LOW);
+    assert_eq!(world.call(1, delete("never")), FULL, "a trace of what was not there is more than nothing");
     let before = world.now;
     assert_eq!(world.call(1, delete("k2")), Reply::Indeterminate { acks: 1, needed: 2 });
     assert!(world.now - before < 100 * MS, "the others have declined it");

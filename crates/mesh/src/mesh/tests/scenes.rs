@@ -84,7 +84,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
 pub fn a_disk_without_room(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     (1..=3).for_each(|node| {
-        world.step(NodeId(node), Input::Room(Room { free_bytes: 0, taken_bytes: 0, spare_bytes: 0 }))
+        world.step(NodeId(node), Input::Room(Room { free_bytes: 0, taken_bytes: 0, lacking_bytes: 0 }))
     });
     let reply = world.call(1, Request::write(put("k", "v")));
     (reply != Reply::Refused(Code::NoSpace)).then(|| format!("{reply:?}"))
@@ -93,7 +93,11 @@ pub fn a_disk_without_room(seed: u64) -> Option<String> {
 /// Deletes have less room than the log wants to have left; more than that is not taken in before it is in the store.
 pub fn deletes_without_room(seed: u64) -> Option<String> {
     let mut world = awake(seed, 1);
-    world.step(NodeId(1), Input::Room(Room { free_bytes: 600_000, taken_bytes: 0, spare_bytes: 0 }));
+    for n in 0..1_000 {
+        world.ask(NodeId(1), Request::write(put(&format!("k{n}"), "v")));
+    }
+    world.run(SECOND);
+    world.step(NodeId(1), Input::Room(Room { free_bytes: 600_000, taken_bytes: 0, lacking_bytes: 0 }));
     let ask_many = |world: &mut World| -> Vec<_> {
         (0..1_000).map(|n| world.ask(NodeId(1), delete(&format!("k{n}")))).collect()
     };
