@@ -94,3 +94,20 @@ impl Drop for Errand {
         self.0.seat.attend();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::node::Mail;
+
+    #[test]
+    fn of_those_who_ask_together_one_goes_for_all() {
+        let desk = Arc::new(Desk::new("here", Duration::from_secs(1)));
+        assert!(desk.bring(Mail::Documents, true).is_none(), "who is alone has nobody to wait for");
+        let first = desk.bring(Mail::Documents, false);
+        assert!(first.is_some());
+        assert!(desk.bring(Mail::Documents, false).is_none());
+        drop(first);
+        assert!(desk.bring(Mail::Documents, false).is_some(), "who comes later goes again");
+    }
+}

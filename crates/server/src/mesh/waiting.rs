@@ -42,3 +42,40 @@ impl Future for Waiting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Desk;
+    use crate::mesh::node::Mail;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn who_goes_for_all_lets_all_that_are_ready_ask_first() {
+        let desk = Arc::new(Desk::new("here", Duration::from_secs(1)));
+        let (sender, answer) = oneshot::channel();
+        let first = Waiting::new(answer, desk.bring(Mail::Documents, false));
+        let first = tokio::spawn(first);
+        let next = |desk: &Arc<Desk>| {
+            let desk = desk.clone();
+            tokio::spawn(async move { desk.bring(Mail::Documents, false).is_some() })
+        };
+        let ready = [next(&desk), next(&desk)];
+        for asked in ready {
+            assert!(!asked.await.unwrap(), "the errand takes it along");
+        }
+        yield_now().await;
+        assert!(next(&desk).await.unwrap(), "the errand was done, though no answer has come");
+        sender.send(Err(Code::Timeout)).unwrap();
+        assert_eq!(first.await.unwrap().unwrap_err(), Code::Timeout);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_refused_or_forgotten_is_told() {
+        assert_eq!(Waiting::refused(Code::TooManyRequests).await.unwrap_err(), Code::TooManyRequests);
+        let (sender, answer) = oneshot::channel();
+        drop(sender);
+        assert_eq!(Waiting::new(answer, None).await.unwrap_err(), Code::Stopped);
+    }
+}

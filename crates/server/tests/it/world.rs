@@ -22,14 +22,17 @@ pub struct World {
 }
 
 impl World {
-    /// Binds all ports before any member needs one, and starts the members.
     pub fn start(size: usize, tune: fn(&mut Config)) -> World {
+        World::start_in(tempfile::tempdir().unwrap(), size, tune)
+    }
+
+    /// Binds all ports before any member needs one, and starts the members.
+    pub fn start_in(dir: TempDir, size: usize, tune: fn(&mut Config)) -> World {
         let listeners: Vec<_> = (0..size).map(|_| server::ports::listen().unwrap()).collect();
         let addresses = listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let mut world =
-            World { dir: tempfile::tempdir().unwrap(), addresses, servers: Vec::new(), tune, runtime };
+        let mut world = World { dir, addresses, servers: Vec::new(), tune, runtime };
         for (idx, listener) in listeners.into_iter().enumerate() {
             let server = Server::start_on(listener, world.config(idx)).unwrap();
             world.servers.push(Some(server));
