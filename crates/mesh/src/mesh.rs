@@ -43,6 +43,7 @@ use crate::moves::Report;
 use crate::overlay::{Overlay, Seq};
 use crate::peers::Peers;
 use crate::request::{Reply, Request};
+use crate::room::UnderWay;
 use crate::rows::{self, Batch, Row, Rows};
 use crate::topology::Topology;
 use abroad::Abroad;
@@ -244,7 +245,7 @@ impl Mesh {
             Input::Persisted(seq) => self.step_persisted(t, seq),
             Input::Flushed(number) => {
                 t.out.spent = self.overlay.flushed(number);
-                self.rooming.flushing_bytes = 0;
+                self.rooming.flushing = UnderWay::default();
             }
             Input::Room(room) => self.step_room(t, room),
             Input::Topology(topology) => self.step_topology(t, topology),

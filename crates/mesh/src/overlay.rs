@@ -85,6 +85,16 @@ impl Overlay {
         self.growing_bytes
     }
 
+    /// Rows that wait for the next flush.
+    pub fn n_growing(&self) -> u64 {
+        self.growing.len() as u64
+    }
+
+    /// Rows of the flush that is under way.
+    pub fn n_flushing(&self) -> u64 {
+        self.flushing.as_ref().map_or(0, |(_, frozen)| frozen.rows.len() as u64)
+    }
+
     pub fn is_flushing(&self) -> bool {
         self.flushing.is_some()
     }

@@ -1,12 +1,35 @@
 //! Room on the disk of a node, as it was measured: what is free, and what the store's file takes, part of which it can
 //! use again. Whether so much more may be taken in comes out. What was taken in and is not in the store yet counts as if
-//! none of it were on the disk, so nothing can be taken in between two measurements that there is no room for.
+//! none of it were on the disk, so nothing can be taken in between two measurements that there is no room for. A row of
+//! few bytes may cost a page, for the store writes a page anew before it gives up the old one.
 
 /// Rows are written once to the log, and take about twice their size in the store's file.
 const LOG_AND_STORE: u64 = 3;
 const STORE: u64 = 2;
 /// Of what is free inside the store's file, this part is counted on: the rest lies in pieces, or waits for readers.
 const REUSED_PART: u64 = 4;
+
+/// What the store writes at a time.
+const PAGE_BYTES: u64 = 4 * 1024;
+
+/// What is on its way to log and store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnderWay {
+    pub bytes: u64,
+    /// Different ones.
+    pub rows: u64,
+}
+
+impl UnderWay {
+    pub fn and(self, other: UnderWay) -> UnderWay {
+        let bytes = self.bytes.saturating_add(other.bytes);
+        UnderWay { bytes, rows: self.rows.saturating_add(other.rows) }
+    }
+
+    pub fn times(self, n: u64) -> UnderWay {
+        UnderWay { bytes: self.bytes.saturating_mul(n), rows: self.rows.saturating_mul(n) }
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -20,15 +43,17 @@ pub struct Room {
 impl Room {
     /// Whether so much may be under way to log and store with `low_bytes` left free, when the store holds rows of so many
     /// bytes.
-    pub fn holds(&self, under_way_bytes: u64, stored_bytes: u64, low_bytes: u64) -> bool {
+    pub fn holds(&self, under_way: UnderWay, stored_bytes: u64, low_bytes: u64) -> bool {
         let reusable = self.taken_bytes.saturating_sub(stored_bytes.saturating_mul(STORE)) / REUSED_PART;
-        let needed = under_way_bytes.saturating_mul(LOG_AND_STORE).saturating_add(low_bytes);
-        self.free_bytes.saturating_add(reusable) >= needed
+        // Each in a page of its own, but in no more pages than there are.
+        let rewritten = under_way.rows.saturating_mul(PAGE_BYTES).min(self.taken_bytes);
+        let written = under_way.bytes.saturating_mul(LOG_AND_STORE).saturating_add(rewritten);
+        self.free_bytes.saturating_add(reusable) >= written.saturating_add(low_bytes)
     }
 
     /// Whether the log finds its next segment with so much under way. What is free inside the store's file is no help to it.
-    pub fn feeds_log(&self, under_way_bytes: u64) -> bool {
-        self.free_bytes >= under_way_bytes.saturating_add(self.lacking_bytes)
+    pub fn feeds_log(&self, under_way: UnderWay) -> bool {
+        self.free_bytes >= under_way.bytes.saturating_add(self.lacking_bytes)
     }
 }
 
@@ -36,28 +61,43 @@ impl Room {
 mod tests {
     use super::*;
 
+    fn bytes(bytes: u64) -> UnderWay {
+        UnderWay { bytes, rows: 0 }
+    }
+
     #[test]
     fn what_is_under_way_counts_for_the_log_and_for_the_store() {
         let room = Room { free_bytes: 400, taken_bytes: 0, lacking_bytes: 0 };
-        assert!(room.holds(100, 0, 100));
-        assert!(!room.holds(101, 0, 100));
-        assert!(!room.holds(u64::MAX, 0, 100));
+        assert!(room.holds(bytes(100), 0, 100));
+        assert!(!room.holds(bytes(101), 0, 100));
+        assert!(!room.holds(bytes(u64::MAX), 0, 100));
     }
 
     #[test]
     fn the_log_is_fed_from_outside_of_the_store() {
         let room = Room { free_bytes: 100, taken_bytes: 1_000_000, lacking_bytes: 50 };
-        assert!(room.holds(10_000, 0, 100));
-        assert!(!room.feeds_log(10_000));
-        assert!(room.feeds_log(50));
-        assert!(!room.feeds_log(51));
+        assert!(room.holds(bytes(10_000), 0, 100));
+        assert!(!room.feeds_log(bytes(10_000)));
+        assert!(room.feeds_log(bytes(50)));
+        assert!(!room.feeds_log(bytes(51)));
     }
 
     #[test]
     fn what_was_removed_from_the_store_makes_room_in_its_file() {
         let room = Room { free_bytes: 100, taken_bytes: 1_000, lacking_bytes: 0 };
-        assert!(!room.holds(10, 500, 100), "the file is full");
-        assert!(room.holds(10, 400, 100));
-        assert!(!room.holds(10, u64::MAX, 100));
+        assert!(!room.holds(bytes(10), 500, 100), "the file is full");
+        assert!(room.holds(bytes(10), 400, 100));
+        assert!(!room.holds(bytes(10), u64::MAX, 100));
+    }
+
+    #[test]
+    fn a_row_may_cost_a_page_and_all_together_no_more_than_there_are() {
+        let room = Room { free_bytes: 5 * PAGE_BYTES, taken_bytes: 20 * PAGE_BYTES, lacking_bytes: 0 };
+        let rows = |rows| UnderWay { bytes: 0, rows };
+        let stored_bytes = room.taken_bytes / STORE;
+        assert!(room.holds(rows(5), stored_bytes, 0));
+        assert!(!room.holds(rows(6), stored_bytes, 0));
+        let small = Room { taken_bytes: 3 * PAGE_BYTES, ..room };
+        assert!(small.holds(rows(u64::MAX), small.taken_bytes / STORE, 0));
     }
 }

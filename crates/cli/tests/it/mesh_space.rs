@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 16;
 const VALUE_BYTES: usize = 64 * 1024;
+const SMALL_KEYS: usize = 20_000;
 /// Refusals in a row after which a client takes the disk for full. One may be of a moment only.
 const REFUSED_IN_A_ROW: usize = 20;
 
@@ -58,10 +59,63 @@ fn read_all(rest: Rest, written: &[usize]) {
     }
 }
 
+/// One after the other. On a full disk there may be no room for one until the store has those before it.
 fn delete_all(rest: Rest, written: &[usize]) {
+    let delete = |target: &str| match rest.delete(target).status {
+        200 => Some(()),
+        status => {
+            assert_eq!(status, 507, "{target}");
+            None
+        }
+    };
     for (client, n) in written.iter().enumerate() {
-        (0..*n).for_each(|n| assert_eq!(rest.delete(&target(client, n)).status, 200));
+        (0..*n).for_each(|n| until("it is deleted", || delete(&target(client, n))));
     }
+}
+
+/// Does the same to many small keys, in batches; those that were refused. Whatever waits for the log would wait too long,
+/// and be told so.
+fn flood(rest: Rest, field: &str, keys: &[usize], one: impl Fn(&usize) -> String) -> Vec<usize> {
+    let mut refused = Vec::new();
+    for keys in keys.chunks(500) {
+        let parts: Vec<String> = keys.iter().map(&one).collect();
+        let body = format!(r#"{{"{field}": [{}]}}"#, parts.join(", "));
+        let said = rest.post("/v1/data/batch", &body).json();
+        for (key, part) in keys.iter().zip(said["results"].as_array().unwrap()) {
+            match part["status"].as_u64().unwrap() {
+                200 => {}
+                507 => refused.push(*key),
+                _ => panic!("{part}"),
+            }
+        }
+    }
+    refused
+}
+
+#[test]
+fn a_flood_of_deletes_on_a_full_disk_gets_through() {
+    let Some((plan, _disk)) = on_small_disk() else { return };
+    let member = plan.start_ready();
+    let rest = Rest::of(&member);
+    rest.wait_for_ring(1);
+    let name = |sort: &str, n: usize| format!("{sort}-{n}-{}", "x".repeat(100));
+    let put_small = |n: &usize| format!(r#"{{"key": "{}", "value": 1}}"#, name("small", *n));
+    let delete = |sort: &'static str| move |n: &usize| format!(r#"{{"delete": "{}"}}"#, name(sort, *n));
+    let keys: Vec<usize> = (0..SMALL_KEYS).collect();
+    let until_all = |what: &str, attempt: &dyn Fn(&[usize]) -> Vec<usize>| {
+        let mut left = keys.clone();
+        until(what, || {
+            left = attempt(&left);
+            left.is_empty().then_some(())
+        });
+    };
+    until_all("all small keys are there", &|left| flood(rest, "entries", left, put_small));
+    let written = fill(rest);
+    let refused = flood(rest, "operations", &keys, delete("never"));
+    assert!(!refused.is_empty(), "traces of what was never there need room that is not there");
+    until_all("all small keys are deleted", &|left| flood(rest, "operations", left, delete("small")));
+    read_all(rest, &written);
+    delete_all(rest, &written);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::key::Key;
 use crate::op::Op;
 use crate::record::Record;
 use crate::request::Write;
-use crate::room::Room;
+use crate::room::{Room, UnderWay};
 use base::mutant::{Mutant, planted};
 use std::time::Duration;
 
@@ -21,6 +21,9 @@ const FULL_FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Pages that a flush has given up are used again by a later one, when nobody reads them any more.
 const FLUSHES_UNTIL_REUSED: usize = 3;
+
+/// A record, and where it is found.
+const ROWS_OF_ONE: u64 = 3;
 
 /// What a deleted key's record comes to, beside its name.
 const TOMBSTONE_BYTES: usize = 64;
@@ -37,8 +40,8 @@ enum Effect {
 pub(super) struct Rooming {
     /// Unlimited until something was measured.
     room: Option<Room>,
-    /// Bytes of rows in the flush that is under way.
-    pub flushing_bytes: u64,
+    /// The flush that is under way.
+    pub flushing: UnderWay,
     /// What the records came to when the last flushes were cut, the newest last.
     stored_bytes: [u64; FLUSHES_UNTIL_REUSED],
     /// Something was refused, and there was no room since.
@@ -61,7 +64,8 @@ impl Mesh {
 
     /// A flush is cut, of all that has gathered.
     pub(super) fn note_flush(&mut self) {
-        self.rooming.flushing_bytes = std::mem::take(&mut self.unflushed_bytes);
+        let bytes = std::mem::take(&mut self.unflushed_bytes);
+        self.rooming.flushing = UnderWay { bytes, rows: self.overlay.n_flushing() };
         self.rooming.stored_bytes.rotate_left(1);
         self.rooming.stored_bytes[FLUSHES_UNTIL_REUSED - 1] = self.stored_bytes();
     }
@@ -87,24 +91,31 @@ impl Mesh {
         if self.rooming.full { usual.min(FULL_FLUSH_EVERY) } else { usual }
     }
 
-    /// What waits for the store would soon be in the way: with a flush it takes less.
+    /// What waits for the next flush.
+    fn waiting(&self) -> UnderWay {
+        UnderWay { bytes: self.unflushed_bytes, rows: self.overlay.n_growing() }
+    }
+
+    /// What waits for the store would soon be in the way of what grows, or at least of deletes: with a flush it takes less.
     pub(super) fn is_crowded(&self) -> bool {
-        let waits = self.unflushed_bytes.saturating_mul(CROWDED_PART);
-        self.has_room_beside(0, Effect::Grows) && !self.has_room_beside(waits, Effect::Grows)
+        let (nothing, waits) = (UnderWay::default(), self.waiting().times(CROWDED_PART));
+        let is_crowded =
+            |effect| self.has_room_beside(nothing, effect) && !self.has_room_beside(waits, effect);
+        is_crowded(Effect::Grows) || is_crowded(Effect::Shrinks)
     }
 
     fn has_room_for(&self, bytes: u64, effect: Effect) -> bool {
-        let under_way = self.unflushed_bytes + self.rooming.flushing_bytes;
-        self.has_room_beside(under_way.saturating_add(bytes), effect)
+        let under_way = self.waiting().and(self.rooming.flushing);
+        self.has_room_beside(under_way.and(UnderWay { bytes, rows: ROWS_OF_ONE }), effect)
     }
 
-    fn has_room_beside(&self, under_way_bytes: u64, effect: Effect) -> bool {
+    fn has_room_beside(&self, under_way: UnderWay, effect: Effect) -> bool {
         let Some(room) = &self.rooming.room else { return true };
         let left_bytes = match effect {
             Effect::Grows => self.params.low_bytes,
             Effect::Shrinks => self.params.least_bytes.saturating_add(room.lacking_bytes),
         };
-        room.holds(under_way_bytes, self.needed_bytes(), left_bytes) && room.feeds_log(under_way_bytes)
+        room.holds(under_way, self.needed_bytes(), left_bytes) && room.feeds_log(under_way)
     }
 
     /// Whether a client's write may be begun here.
@@ -159,7 +170,7 @@ impl Mesh {
         if planted(ignored) || self.has_room_for(bytes as u64, effect) {
             return true;
         }
-        if self.has_room_beside(bytes as u64, effect) {
+        if self.has_room_beside(UnderWay { bytes: bytes as u64, rows: ROWS_OF_ONE }, effect) {
             // Only what waits for the store is in the way: it is a matter of a moment.
             self.flush_due = true;
         } else if !std::mem::replace(&mut self.rooming.full, true) {

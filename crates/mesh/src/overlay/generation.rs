@@ -25,6 +25,7 @@ pub(super) struct Place(u32);
 #[derive(Debug)]
 pub(super) struct Generation {
     sections: Box<[Section; SECTIONS]>,
+    len: usize,
 }
 
 #[derive(Debug, Default)]
@@ -47,14 +48,19 @@ pub(super) enum Met {
 
 impl Default for Generation {
     fn default() -> Generation {
-        Generation { sections: Box::new(std::array::from_fn(|_| Section::default())) }
+        Generation { sections: Box::new(std::array::from_fn(|_| Section::default())), len: 0 }
     }
 }
 
 impl Generation {
     /// One that begins, with room for as many rows as the last one had.
     pub fn after(last: &Generation) -> Generation {
-        Generation { sections: Box::new(std::array::from_fn(|idx| Section::after(&last.sections[idx]))) }
+        let section = |idx| Section::after(&last.sections[idx]);
+        Generation { sections: Box::new(std::array::from_fn(section)), len: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
@@ -73,6 +79,7 @@ impl Generation {
             }
             None => {
                 let number = section.push(hash, entry);
+                self.len += 1;
                 Met::Nothing(Place(number << SECTION_BITS | idx as u32))
             }
         }
@@ -194,7 +201,7 @@ mod tests {
             assert_eq!(rows.at(place).key, n.reverse_bits().to_be_bytes()[..]);
         }
         let sorted = rows.sorted();
-        assert_eq!(sorted.len(), 20_000);
+        assert_eq!((sorted.len(), rows.len()), (20_000, 20_000));
         assert!(sorted.is_sorted_by(|left, right| left.key < right.key));
     }
 }
