@@ -386,12 +386,16 @@ fn an_uncontended_lock_and_unlock_cost_two_entries() {
         let mut locks = connect(&member).await;
         let mut etcd = member.etcd().await;
         let id = lease(&mut locks, 600).await;
-        let before = committed(&mut etcd).await;
+        // Others have entries of their own, above all after a start: a stretch without any shows what locks cost.
+        let mut least = u64::MAX;
         for _ in 0..10 {
-            let held = lock(&mut locks, ask("l", id, None)).await;
-            unlock(&mut locks, &held).await.unwrap();
+            let before = committed(&mut etcd).await;
+            for _ in 0..10 {
+                let held = lock(&mut locks, ask("l", id, None)).await;
+                unlock(&mut locks, &held).await.unwrap();
+            }
+            least = least.min(committed(&mut etcd).await - before);
         }
-        let spent = committed(&mut etcd).await - before;
-        assert!(spent <= 20, "{spent} entries for ten rounds");
+        assert!(least <= 20, "{least} entries for ten rounds");
     });
 }
