@@ -1,12 +1,13 @@
 //! Chores of the workspace, with the standard library alone.
 //! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! and `bench-vs` compare with a real etcd, `costs` counts instructions.
+//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` looks for tests that fail now and then.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
 mod bench_vs;
 mod costs;
 mod diff_etcd;
+mod flake;
 mod tidy;
 
 use std::path::Path;
@@ -26,12 +27,13 @@ fn main() -> ExitCode {
         Some("check") => check(),
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
+        Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
-            print!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
+            print!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, flake::HELP);
             ExitCode::SUCCESS
         }
         _ => {
-            eprint!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
+            eprint!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, flake::HELP);
             ExitCode::from(2)
         }
     }
