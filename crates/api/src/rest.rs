@@ -93,6 +93,10 @@ impl Rest {
         &self.shared.settings.region
     }
 
+    fn region_id(&self) -> RegionId {
+        RegionId::of(self.region())
+    }
+
     /// The region as a header names it.
     fn served_from(&self) -> &HeaderValue {
         &self.shared.served_from
@@ -113,7 +117,7 @@ impl Rest {
 
     /// A region that this node has no name for is called by its number.
     fn region_name(&self, region: RegionId) -> String {
-        match region == RegionId::of(self.region()) {
+        match region == self.region_id() {
             true => self.region().to_owned(),
             false => self.mesh().region_name(region).unwrap_or_else(|| format!("{:08x}", region.0)),
         }

@@ -1,23 +1,26 @@
 //! Handlers by name for `custom` values: what two values that have not seen each other come to.
 //! A record of this kind keeps such values side by side, as siblings do, and replicas merge it as siblings: a handler
 //! decides only what is shown and what the next write builds on. So replicas agree whatever a handler does, and one
-//! that is missing or fails costs no more than the order of the last write. The registry is a value that travels as
-//! a document; scripts are run by whoever is given for it.
+//! that is missing or fails costs no more than the order of the last write. The registry is a document that regions
+//! exchange (`versioned.rs`); scripts are run by the `Script` that a node is given.
 
 #[cfg(test)]
 mod tests;
 
+use crate::actor::RegionId;
 use crate::decimal::Decimal;
 use crate::json::Json;
 use crate::siblings::Siblings;
-use base::codec::{Reader, put_bytes, put_varint};
+use crate::versioned::{Value, VersionedMap};
+use base::codec::{Reader, put_bytes};
 use base::{Code, Rng};
 use bytes::Bytes;
-use std::collections::BTreeMap;
 
 /// Where the cluster keeps the registry.
 pub const DOCUMENT: &str = "handlers";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without a version of each entry; read, never written.
+const UNVERSIONED: u8 = 1;
 const HANDLERS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
 const SOURCE_BYTES_MAX: usize = 16 * 1024;
@@ -54,7 +57,31 @@ pub enum Handler {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handlers {
     /// Beside the built-ins, which are always there.
-    registered: BTreeMap<String, Handler>,
+    registered: VersionedMap<Source>,
+}
+
+/// The text of a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Source(String);
+
+impl Source {
+    fn is_lawful(&self) -> bool {
+        (1..=SOURCE_BYTES_MAX).contains(&self.0.len())
+    }
+
+    fn handler(&self) -> Handler {
+        Handler::Script(self.0.clone())
+    }
+}
+
+impl Value for Source {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.0.as_bytes());
+    }
+
+    fn decode(reader: &mut Reader) -> Option<Source> {
+        Some(Source(String::from_utf8(reader.bytes()?.into()).ok()?)).filter(Source::is_lawful)
+    }
 }
 
 /// What a handler has made of values side by side.
@@ -173,41 +200,46 @@ impl Handlers {
             "min" => Handler::Min,
             "longest" => Handler::Longest,
             "json_merge" => Handler::JsonMerge,
-            _ => return self.registered.get(name).cloned(),
+            _ => return self.registered.get(name).map(Source::handler),
         })
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&String, &Handler)> {
-        self.registered.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (&String, Handler)> {
+        self.registered.iter().map(|(name, source)| (name, source.handler()))
     }
 
     /// The registry with one more script, if it keeps the laws on everything that it was tried on.
-    pub fn register(&self, name: &str, source: &str, script: &dyn Script) -> Result<Handlers, Code> {
-        let mut next = self.clone();
-        let handler = Handler::Script(source.to_owned());
-        let built_in = Handlers::default().get(name).is_some();
-        if built_in || !next.put(name, handler.clone()) {
+    pub fn register(
+        &self,
+        name: &str,
+        source: &str,
+        script: &dyn Script,
+        here: RegionId,
+    ) -> Result<Handlers, Code> {
+        let source = Source(source.to_owned());
+        let is_built_in = Handlers::default().get(name).is_some();
+        let is_new = self.registered.get(name).is_none();
+        let fits = is_name(name) && source.is_lawful() && (!is_new || self.registered.len() < HANDLERS_MAX);
+        if is_built_in || !fits {
             return Err(Code::BadHandler);
         }
-        handler
-            .check(script, base::checksum::hash64(source.as_bytes(), 0))
-            .map_err(|_| Code::LawlessHandler)?;
+        let seed = base::checksum::hash64(source.0.as_bytes(), 0);
+        source.handler().check(script, seed).map_err(|_| Code::LawlessHandler)?;
+        let mut next = self.clone();
+        next.registered.set(name, Some(source), here);
         Ok(next)
     }
 
-    fn put(&mut self, name: &str, handler: Handler) -> bool {
-        let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && self.registered.len() < HANDLERS_MAX;
-        let Handler::Script(source) = &handler else { return false };
-        let lawful = fits && (1..=SOURCE_BYTES_MAX).contains(&source.len());
-        if lawful {
-            self.registered.insert(name.to_owned(), handler);
-        }
-        lawful
+    pub fn without(&self, name: &str, here: RegionId) -> Result<Handlers, Code> {
+        self.registered.get(name).ok_or(Code::UnknownHandler)?;
+        let mut next = self.clone();
+        next.registered.set(name, None, here);
+        Ok(next)
     }
 
-    pub fn without(&self, name: &str) -> Result<Handlers, Code> {
-        let mut next = self.clone();
-        next.registered.remove(name).map(|_| next).ok_or(Code::UnknownHandler)
+    /// Takes over what another region has changed later.
+    pub fn merge(&mut self, other: &Handlers) {
+        self.registered.merge(&other.registered);
     }
 
     /// What values side by side come to, oldest first; the last write where no handler can tell. None for no values.
@@ -230,27 +262,30 @@ impl Handlers {
 
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
-        put_varint(&mut out, self.registered.len() as u64);
-        for (name, handler) in &self.registered {
-            put_bytes(&mut out, name.as_bytes());
-            if let Handler::Script(source) = handler {
-                put_bytes(&mut out, source.as_bytes());
-            }
-        }
+        self.registered.encode_to(&mut out);
         out.into()
     }
 
     pub fn decode(bytes: Bytes) -> Option<Handlers> {
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
-            return None;
-        }
-        let text = |reader: &mut Reader| String::from_utf8(reader.bytes()?.to_vec()).ok();
-        let mut handlers = Handlers::default();
-        for _ in 0..reader.count()? {
-            let (name, source) = (text(&mut reader)?, text(&mut reader)?);
-            handlers.put(&name, Handler::Script(source)).then_some(())?;
-        }
-        reader.is_empty().then_some(handlers)
+        let registered = match reader.u8()? {
+            VERSION => VersionedMap::decode(&mut reader)?,
+            UNVERSIONED => VersionedMap::unversioned(decode_unversioned(&mut reader)?),
+            _ => return None,
+        };
+        let lawful = reader.is_empty() && registered.iter().all(|(name, _)| is_name(name));
+        lawful.then_some(Handlers { registered })
     }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+}
+
+fn decode_unversioned(reader: &mut Reader) -> Option<Vec<(String, Source)>> {
+    let one = |reader: &mut Reader| {
+        let name = String::from_utf8(reader.bytes()?.into()).ok()?;
+        Some((name, Source::decode(reader)?))
+    };
+    (0..reader.count()?).map(|_| one(reader)).collect()
 }

@@ -8,6 +8,7 @@ pub mod conflict;
 pub mod context;
 pub mod controller;
 pub mod decimal;
+pub mod document_exchange;
 pub mod dots;
 pub mod explain;
 pub mod frame;
@@ -46,6 +47,7 @@ pub mod tally;
 pub mod tidings;
 pub mod topology;
 pub mod tree;
+pub mod versioned;
 
 pub use actor::{Actor, Dot, RegionId};
 pub use conflict::Conflict;

@@ -1,14 +1,16 @@
 //! The namespaces as a value with its bytes: the document that the cluster agrees on.
 //! A name and what a namespace wants go in; its number follows from its name, so that regions agree on it without
-//! asking each other. How many copies its records have is never changed, for they lie by it.
+//! asking each other. How many copies its records have is never changed, for they lie by it. Regions exchange their
+//! namespaces, so that a namespace that was created in one is there in all (`versioned.rs`).
 
+use crate::actor::RegionId;
 use crate::placement::COPIES_MAX;
 use crate::record::Kind;
+use crate::versioned::{Value, VersionedMap};
 use base::Code;
 use base::checksum::hash64;
-use base::codec::{Reader, put_bytes, put_varint};
+use base::codec::Reader;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 
 /// The name of the document.
 pub const DOCUMENT: &str = "namespaces";
@@ -17,7 +19,9 @@ pub const DEFAULT: &str = "default";
 /// The copies that a namespace has if nothing is said; fewer while there are fewer nodes.
 pub const COPIES_DEFAULT: u8 = 3;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without a version of each entry; read, never written.
+const UNVERSIONED: u8 = 1;
 const NAME_BYTES_MAX: usize = 64;
 const NAMESPACES_MAX: usize = 4_096;
 
@@ -51,10 +55,30 @@ impl Default for Namespace {
     }
 }
 
-/// By name; the default one is among them only if somebody has changed it.
+impl Namespace {
+    fn is_lawful(&self) -> bool {
+        (1..=COPIES_MAX).contains(&usize::from(self.copies))
+    }
+}
+
+impl Value for Namespace {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend([self.copies, self.kind as u8, self.policy as u8]);
+    }
+
+    fn decode(reader: &mut Reader) -> Option<Namespace> {
+        let copies = reader.u8()?;
+        let kind = Kind::from_number(reader.u8()?)?;
+        let policy = reader.u8()?;
+        let policy = Policy::ALL.into_iter().find(|other| *other as u8 == policy)?;
+        Some(Namespace { copies, kind, policy }).filter(Namespace::is_lawful)
+    }
+}
+
+/// By name; the default one is among them only after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    list: BTreeMap<String, Namespace>,
+    list: VersionedMap<Namespace>,
 }
 
 /// The number of a namespace.
@@ -81,7 +105,7 @@ impl Namespaces {
 
     /// Every one with its name, the default one included.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Namespace)> {
-        let default = (!self.list.contains_key(DEFAULT)).then(|| (DEFAULT, Namespace::default()));
+        let default = self.list.get(DEFAULT).is_none().then(|| (DEFAULT, Namespace::default()));
         default.into_iter().chain(self.list.iter().map(|(name, namespace)| (name.as_str(), *namespace)))
     }
 
@@ -90,10 +114,9 @@ impl Namespaces {
         self.iter().map(|(name, _)| name).find(|name| id_of(name) == id)
     }
 
-    /// Creates one, or changes what may be changed of it.
-    pub fn set(&mut self, name: &str, namespace: Namespace) -> Result<(), Code> {
-        let lawful = is_name(name) && (1..=COPIES_MAX).contains(&usize::from(namespace.copies));
-        if !lawful {
+    /// A region creates one, or changes what may be changed of it.
+    pub fn set(&mut self, name: &str, namespace: Namespace, here: RegionId) -> Result<(), Code> {
+        if !is_name(name) || !namespace.is_lawful() {
             return Err(Code::BadRequest);
         }
         let differs = match self.get(name) {
@@ -103,46 +126,57 @@ impl Namespaces {
         if differs {
             return Err(Code::NamespaceDiffers);
         }
-        self.list.insert(name.to_owned(), namespace);
+        if self.list.get(name) != Some(&namespace) {
+            self.list.set(name, Some(namespace), here);
+        }
         Ok(())
     }
 
     /// Whether it was there.
-    pub fn remove(&mut self, name: &str) -> bool {
-        self.list.remove(name).is_some()
+    pub fn remove(&mut self, name: &str, here: RegionId) -> bool {
+        let was_there = self.list.get(name).is_some();
+        if was_there {
+            self.list.set(name, None, here);
+        }
+        was_there
+    }
+
+    /// Takes over what another region has changed later.
+    pub fn merge(&mut self, other: &Namespaces) {
+        self.list.merge(&other.list);
     }
 
     pub fn encode(&self) -> Bytes {
         let mut out = vec![VERSION];
-        put_varint(&mut out, self.list.len() as u64);
-        for (name, Namespace { copies, kind, policy }) in &self.list {
-            put_bytes(&mut out, name.as_bytes());
-            out.extend([*copies, *kind as u8, *policy as u8]);
-        }
+        self.list.encode_to(&mut out);
         out.into()
     }
 
     pub fn decode(bytes: Bytes) -> Option<Namespaces> {
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
-            return None;
-        }
-        let mut namespaces = Namespaces::default();
-        for _ in 0..reader.count()? {
-            let name = String::from_utf8(reader.bytes()?.into()).ok()?;
-            let copies = reader.u8()?;
-            let kind = Kind::from_number(reader.u8()?)?;
-            let policy = reader.u8()?;
-            let policy = Policy::ALL.into_iter().find(|other| *other as u8 == policy)?;
-            namespaces.list.insert(name, Namespace { copies, kind, policy });
-        }
-        reader.is_empty().then_some(namespaces)
+        let list = match reader.u8()? {
+            VERSION => VersionedMap::decode(&mut reader)?,
+            UNVERSIONED => VersionedMap::unversioned(decode_unversioned(&mut reader)?),
+            _ => return None,
+        };
+        let lawful = reader.is_empty() && list.iter().all(|(name, _)| is_name(name));
+        lawful.then_some(Namespaces { list })
     }
+}
+
+fn decode_unversioned(reader: &mut Reader) -> Option<Vec<(String, Namespace)>> {
+    let one = |reader: &mut Reader| {
+        let name = String::from_utf8(reader.bytes()?.into()).ok()?;
+        Some((name, Namespace::decode(reader)?))
+    };
+    (0..reader.count()?).map(|_| one(reader)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HERE: RegionId = RegionId(1);
 
     #[test]
     fn the_default_is_there_and_others_are_created_once() {
@@ -150,36 +184,54 @@ mod tests {
         assert_eq!(namespaces.get(DEFAULT), Some(Namespace::default()));
         assert_eq!(namespaces.get("shop"), None);
         let shop = Namespace { copies: 5, policy: Policy::Fail, ..Namespace::default() };
-        namespaces.set("shop", shop).unwrap();
+        namespaces.set("shop", shop, HERE).unwrap();
         assert_eq!(namespaces.name_of(id_of("shop")), Some("shop"));
         assert_eq!(namespaces.iter().map(|(name, _)| name).collect::<Vec<_>>(), [DEFAULT, "shop"]);
         let fewer = Namespace { copies: 1, ..shop };
-        assert_eq!(namespaces.set("shop", fewer), Err(Code::NamespaceDiffers));
-        assert_eq!(namespaces.set("shop", Namespace { policy: Policy::Merge, ..shop }), Ok(()));
-        assert!(namespaces.remove("shop") && !namespaces.remove("shop"));
+        assert_eq!(namespaces.set("shop", fewer, HERE), Err(Code::NamespaceDiffers));
+        assert_eq!(namespaces.set("shop", Namespace { policy: Policy::Merge, ..shop }, HERE), Ok(()));
+        assert!(namespaces.remove("shop", HERE) && !namespaces.remove("shop", HERE));
     }
 
     #[test]
     fn names_and_copies_are_bounded() {
         let mut namespaces = Namespaces::default();
         for name in ["", "UPPER", "a/b", "a b", &"x".repeat(65)] {
-            assert_eq!(namespaces.set(name, Namespace::default()), Err(Code::BadRequest), "{name}");
+            assert_eq!(namespaces.set(name, Namespace::default(), HERE), Err(Code::BadRequest), "{name}");
         }
         for copies in [0, 6] {
             let namespace = Namespace { copies, ..Namespace::default() };
-            assert_eq!(namespaces.set("a", namespace), Err(Code::BadRequest));
+            assert_eq!(namespaces.set("a", namespace, HERE), Err(Code::BadRequest));
         }
     }
 
     #[test]
     fn namespaces_survive_a_round_trip_and_cut_bytes_are_refused() {
         let mut namespaces = Namespaces::default();
-        namespaces.set("a.b-c_1", Namespace { kind: Kind::Siblings, ..Namespace::default() }).unwrap();
-        namespaces.set("z", Namespace { policy: Policy::Merge, ..Namespace::default() }).unwrap();
+        namespaces.set("a.b-c_1", Namespace { kind: Kind::Siblings, ..Namespace::default() }, HERE).unwrap();
+        namespaces.set("z", Namespace { policy: Policy::Merge, ..Namespace::default() }, HERE).unwrap();
         let bytes = namespaces.encode();
         assert_eq!(Namespaces::decode(bytes.clone()), Some(namespaces));
         for cut in 0..bytes.len() {
             assert_eq!(Namespaces::decode(bytes.slice(..cut)), None);
         }
+    }
+
+    #[test]
+    fn documents_without_versions_are_read() {
+        let bytes = Bytes::from_static(b"\x01\x01\x04shop\x05\x00\x02");
+        let shop = Namespace { copies: 5, policy: Policy::Fail, ..Namespace::default() };
+        assert_eq!(Namespaces::decode(bytes).unwrap().get("shop"), Some(shop));
+    }
+
+    #[test]
+    fn a_namespace_that_one_region_creates_is_there_in_the_other() {
+        let (mut east, mut west) = (Namespaces::default(), Namespaces::default());
+        east.set("shop", Namespace::default(), RegionId(1)).unwrap();
+        west.merge(&east);
+        assert_eq!(west.get("shop"), Some(Namespace::default()));
+        assert!(west.remove("shop", RegionId(2)));
+        east.merge(&west);
+        assert_eq!((east.get("shop"), &east), (None, &west));
     }
 }

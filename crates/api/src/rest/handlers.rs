@@ -1,7 +1,7 @@
 //! `/v1/handlers`: how `custom` values merge: handlers by name, those that are built in and scripts that users write.
 //! A script is tried on generated values before it is taken, and refused with an example if it breaks a law of
-//! merging. The registry is a document that the cluster agrees on; each region has its own, and they should say the
-//! same: a handler decides only what is shown, so regions agree on what they hold whatever it does.
+//! merging. The registry is a document that the cluster agrees on and that regions exchange, so that a handler that was
+//! registered in one region is known in all.
 
 use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
@@ -17,7 +17,8 @@ use script::Scripts;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
 
-const RIGHT: &str = r#"{"script": "if left.len > right.len { left } else { larger(left, right) }"}"#;
+const RIGHT: &str =
+    r#"{"script": "if left.len == right.len { larger(left, right) } else { longer(left, right) }"}"#;
 const BUILT_IN: [&str; 4] = ["max", "min", "longest", "json_merge"];
 /// How often a change is tried that others' changes get in the way of.
 const ATTEMPTS: usize = 8;
@@ -40,7 +41,7 @@ pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<R
         return Ok(json(&object!({ "handler": name, "built_in": true })));
     }
     let (_, registered) = now(&rest).await?;
-    let found = registered.get(&name).map(|handler| json(&render(&name, &handler)));
+    let found = registered.get(&name).map(|handler| json(&render(&name, handler)));
     found.ok_or_else(|| unknown(&name))
 }
 
@@ -56,7 +57,7 @@ pub async fn put(
     verdict.map_err(|_| Refusal::from(Code::BadHandler))??;
     let created = update(&rest, |registered| {
         let created = registered.get(&name).is_none();
-        let next = registered.register(&name, &script, &Scripts::default()).map_err(|code| match code {
+        let next = registered.register(&name, &script, &Scripts::default(), rest.region_id()).map_err(|code| match code {
             Code::BadHandler => Refusal::new(
                 code,
                 "a name has 1 to 128 bytes and is not that of a built-in handler; a script has up to 16 KiB",
@@ -70,7 +71,9 @@ pub async fn put(
 }
 
 pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let gone = update(&rest, |registered| Ok((registered.without(&name).map_err(|_| unknown(&name))?, ())));
+    let gone = update(&rest, |registered| {
+        Ok((registered.without(&name, rest.region_id()).map_err(|_| unknown(&name))?, ()))
+    });
     gone.await?;
     Ok(json(&object!({ "status": "deleted", "handler": name })))
 }
@@ -132,7 +135,7 @@ fn unknown(name: &str) -> Refusal {
     )
 }
 
-fn render(name: &str, handler: &Handler) -> Value {
+fn render(name: &str, handler: Handler) -> Value {
     match handler {
         Handler::Script(source) => object!({ "handler": name, "script": source }),
         _ => object!({ "handler": name, "built_in": true }),
@@ -150,5 +153,11 @@ mod tests {
         assert_eq!(refusal.body()["law"], "commutative");
         assert_eq!(try_out("if (").unwrap_err().code, Code::BadHandler);
         assert!(try_out("larger(left, right)").is_ok());
+    }
+
+    #[test]
+    fn the_script_that_refusals_show_is_taken() {
+        let Given { script } = serde_json::from_str(RIGHT).unwrap();
+        assert!(try_out(&script).is_ok());
     }
 }

@@ -77,7 +77,7 @@ pub async fn put(
         let wanted: Wanted = if body.is_empty() { Wanted::default() } else { parse_json(&body, RIGHT)? };
         let old = all.get(&name);
         let namespace = wanted.over(old)?;
-        all.set(&name, namespace).map_err(|code| refuse(code, &name, old))?;
+        all.set(&name, namespace, rest.region_id()).map_err(|code| refuse(code, &name, old))?;
         Ok((namespace, old.is_none()))
     };
     let (namespace, created) = update(&rest, change).await?;
@@ -103,7 +103,7 @@ pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Resul
         }
         _ => {}
     }
-    update(&rest, |all: &mut Namespaces| Ok(all.remove(&name))).await?;
+    update(&rest, |all: &mut Namespaces| Ok(all.remove(&name, rest.region_id()))).await?;
     Ok(json(&object!({ "status": "deleted", "namespace": name })))
 }
 

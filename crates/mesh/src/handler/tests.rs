@@ -20,6 +20,8 @@ impl Script for Words {
     }
 }
 
+const HERE: RegionId = RegionId(1);
+
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
@@ -36,7 +38,7 @@ fn siblings(values: &[(u64, &str)]) -> Siblings {
 }
 
 fn folded(name: &str, values: &[(u64, &str)]) -> (String, bool) {
-    let handlers = Handlers::default().register("mine", "larger", &Words).unwrap();
+    let handlers = Handlers::default().register("mine", "larger", &Words, HERE).unwrap();
     let Folded { value, fell_back } = handlers.fold(name, &siblings(values), &Words).unwrap();
     (String::from_utf8(value.to_vec()).unwrap(), fell_back)
 }
@@ -59,13 +61,17 @@ fn a_script_that_breaks_a_law_is_not_registered() {
     assert!(matches!(law("average"), Err(Law::Associative | Law::Idempotent)));
     assert_eq!(law("fails"), Err(Law::Total));
     let handlers = Handlers::default();
-    assert_eq!(handlers.register("h", "left", &Words), Err(Code::LawlessHandler));
-    assert_eq!(handlers.register("max", "larger", &Words), Err(Code::BadHandler), "that one is built in");
-    assert_eq!(handlers.register("", "larger", &Words), Err(Code::BadHandler));
-    assert_eq!(handlers.register("h", &"x".repeat(100_000), &Words), Err(Code::BadHandler));
-    let one = handlers.register("h", "larger", &Words).unwrap();
-    assert_eq!(one.without("h"), Ok(handlers));
-    assert_eq!(one.without("other"), Err(Code::UnknownHandler));
+    assert_eq!(handlers.register("h", "left", &Words, HERE), Err(Code::LawlessHandler));
+    assert_eq!(
+        handlers.register("max", "larger", &Words, HERE),
+        Err(Code::BadHandler),
+        "that one is built in"
+    );
+    assert_eq!(handlers.register("", "larger", &Words, HERE), Err(Code::BadHandler));
+    assert_eq!(handlers.register("h", &"x".repeat(100_000), &Words, HERE), Err(Code::BadHandler));
+    let one = handlers.register("h", "larger", &Words, HERE).unwrap();
+    assert_eq!(one.without("h", HERE).map(|left| left.get("h")), Ok(None));
+    assert_eq!(one.without("other", HERE), Err(Code::UnknownHandler));
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn values_side_by_side_come_to_what_their_handler_says() {
 fn without_its_handler_the_last_write_shows_and_that_is_told() {
     assert_eq!(folded("unknown", &[(5, "new"), (1, "old")]), ("new".into(), true));
     assert_eq!(folded("unknown", &[(5, "only")]), ("only".into(), false));
-    let handlers = Handlers::default().register("mine", "larger", &Words).unwrap();
+    let handlers = Handlers::default().register("mine", "larger", &Words, HERE).unwrap();
     let folded = handlers.fold("mine", &siblings(&[(1, "z"), (2, "a")]), &NoScript).unwrap();
     assert_eq!((folded.value, folded.fell_back), (bytes("a"), true));
     assert_eq!(handlers.fold("max", &Siblings::default(), &NoScript), None);
@@ -91,7 +97,7 @@ fn without_its_handler_the_last_write_shows_and_that_is_told() {
 
 #[test]
 fn a_registry_survives_a_round_trip_and_cut_bytes_are_refused() {
-    let handlers = Handlers::default().register("mine", "larger", &Words).unwrap();
+    let handlers = Handlers::default().register("mine", "larger", &Words, HERE).unwrap();
     let bytes = handlers.encode();
     assert_eq!(Handlers::decode(bytes.clone()), Some(handlers));
     (0..bytes.len()).for_each(|cut| assert_eq!(Handlers::decode(bytes.slice(..cut)), None));
