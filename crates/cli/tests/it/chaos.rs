@@ -28,7 +28,7 @@ const BLACKOUTS: u64 = 3;
 const PAUSE: Duration = Duration::from_millis(2_500);
 /// Within this, somebody else takes writes when the leader is lost. Typically it is a tenth of a second after a
 /// kill and less than a second after a pause; machines differ.
-const FAILOVER_MAX: Duration = Duration::from_secs(10);
+const FAILOVER_MAX: Duration = Duration::from_secs(60);
 /// Of a hundred operations, this many may end without an answer, or the judge has too little to judge.
 const UNANSWERED_PERCENT_MAX: usize = 5;
 /// Callers that ask the paused leader while others lead.

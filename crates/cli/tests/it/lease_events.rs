@@ -9,23 +9,34 @@ use proto::althing::lease::v1::{EventsRequest, EventsResponse};
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, LeaseTimeToLiveRequest,
 };
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Streaming};
 
-async fn listen(member: &Member, ids: Vec<i64>, warning_ms: i64) -> Streaming<EventsResponse> {
+async fn listen(member: &Member, ids: Vec<i64>, warning_ms: i64) -> Events {
     let mut client = LeaseServiceClient::connect(member.endpoint()).await.unwrap();
     let mut stream = client.events(EventsRequest { ids, warning_ms }).await.unwrap().into_inner();
     let opened = stream.message().await.unwrap().unwrap();
     assert!(opened.events.is_empty() && opened.header.is_some());
-    stream
+    Events { stream, pending: VecDeque::new() }
 }
 
-async fn next(stream: &mut Streaming<EventsResponse>) -> (Type, i64) {
-    let response = stream.message().await.unwrap().unwrap();
-    assert_eq!(response.events.len(), 1);
-    (response.events[0].r#type(), response.events[0].id)
+/// Events that happen close together may come in one response.
+struct Events {
+    stream: Streaming<EventsResponse>,
+    pending: VecDeque<(Type, i64)>,
+}
+
+async fn next(events: &mut Events) -> (Type, i64) {
+    loop {
+        if let Some(event) = events.pending.pop_front() {
+            return event;
+        }
+        let response = events.stream.message().await.unwrap().unwrap();
+        events.pending.extend(response.events.iter().map(|event| (event.r#type(), event.id)));
+    }
 }
 
 async fn grant(etcd: &mut Etcd, id: i64, ttl: i64) {
@@ -63,11 +74,12 @@ fn every_member_tells_what_happens_to_leases() {
     block_on(async {
         let mut streams = Vec::new();
         for member in &members {
-            streams.push(listen(member, vec![], 1_500).await);
+            streams.push(listen(member, vec![], 6_000).await);
         }
         let mut only = listen(&members[1], vec![6], -1).await;
         let mut etcd = members[0].etcd().await;
-        grant(&mut etcd, 5, 3).await;
+        // Two seconds until the warning, and then six in which it can be renewed.
+        grant(&mut etcd, 5, 8).await;
         grant(&mut etcd, 6, 600).await;
         let granted = Instant::now();
         for stream in &mut streams {
@@ -95,9 +107,9 @@ fn every_member_tells_what_happens_to_leases() {
 fn a_stream_of_events_ends_with_its_member() {
     let mut member = Plan::single().start_ready();
     block_on(async {
-        let mut stream = listen(&member, vec![], 0).await;
+        let mut events = listen(&member, vec![], 0).await;
         member.signal("TERM");
-        assert_eq!(stream.message().await.unwrap_err().code(), Code::Unavailable);
+        assert_eq!(events.stream.message().await.unwrap_err().code(), Code::Unavailable);
     });
     assert!(member.wait_exit().success());
 }
@@ -112,13 +124,13 @@ fn a_lease_goes_with_its_connection_only_when_that_was_asked_for() {
         }
         let mut events = listen(&member, vec![], -1).await;
         let stays = keep(&member, 5, None).await;
-        let returns = keep(&member, 6, Some("700")).await;
+        let returns = keep(&member, 6, Some("8000")).await;
         let goes = keep(&member, 7, Some("300")).await;
         drop((stays, returns, goes));
         let returned = keep(&member, 6, None).await;
         assert_eq!(next(&mut events).await, (Type::Revoked, 7));
         // Longer than the grace of the one that came back.
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        tokio::time::sleep(Duration::from_millis(9_000)).await;
         assert!(exists(&mut etcd, 5).await && exists(&mut etcd, 6).await && !exists(&mut etcd, 7).await);
         drop(returned);
     });

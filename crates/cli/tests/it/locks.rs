@@ -78,7 +78,7 @@ fn a_lock_is_taken_shown_and_given_back() {
         assert_eq!(held.key, format!("/locks/db/{a:x}"));
         assert_eq!((held.fencing_token, held.header.unwrap().revision), (2, 2));
         assert_eq!((held.holder_id.clone(), held.queue_position), (format!("client-{a}"), 0));
-        assert!((28_000..=30_000).contains(&held.remaining_ttl_ms), "{held:?}");
+        assert!((1_000..=30_000).contains(&held.remaining_ttl_ms), "{held:?}");
         assert!(held.deadline_unix_ms > held.remaining_ttl_ms);
 
         let again = lock(&mut locks, ask("/locks/db", a, None)).await;

@@ -145,14 +145,14 @@ fn a_watch_of_what_was_compacted_ends_and_says_so() {
 #[test]
 fn a_lease_is_kept_alive_until_it_is_revoked() {
     let member = Plan::single().start_ready();
-    let granted = out(&member, &["lease", "grant", "2"], "");
+    let granted = out(&member, &["lease", "grant", "8"], "");
     let id = granted.split(' ').nth(1).unwrap();
-    assert_eq!(granted, format!("lease {id} granted with TTL(2s)\n"));
+    assert_eq!(granted, format!("lease {id} granted with TTL(8s)\n"));
     out(&member, &["put", "leased", "v", "--lease", id], "");
-    let kept = format!("lease {id} keepalived with TTL(2)");
+    let kept = format!("lease {id} keepalived with TTL(8)");
     let keeper = Running::verb(&member, &["lease", "keep-alive", id]);
     // Longer than it would live alone.
-    keeper.expect(&[&kept[..]; 5]);
+    keeper.expect(&[&kept[..]; 4]);
     assert_eq!(out(&member, &["get", "leased", "--print-value-only"], ""), "v\n");
     assert!(out(&member, &["lease", "timetolive", id, "--keys"], "").contains("attached keys([leased])"));
     assert_eq!(out(&member, &["lease", "list"], ""), format!("found 1 leases\n{id}\n"));

