@@ -31,6 +31,7 @@ Usage: sim [OPTIONS]
   --locks         every world is about locks, not every fourth
   --auth          every world has auth on, and users with few permissions
   --mesh          worlds of the data plane instead; with --seed, --seeds, --first, --mutant, --mutants
+  --world NAME    with --mesh: storm (default), late-writes, conditional-writes or counted-once
   --regions       worlds of two or three regions of the data plane; with the same
   --mutant NAME   plant a bug; the run must find it
   --mutants       plant every bug in turn, and print which check found it after how many seeds
@@ -64,7 +65,11 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     if options.mesh {
-        return mesh(&options, "--mesh", ring::campaign, Mutant::OF_RING);
+        let scenario = options.world;
+        let flags = format!("--mesh --world {}", scenario.name);
+        let campaign =
+            |first, seeds, threads, planted| ring::campaign(scenario, first, seeds, threads, planted);
+        return mesh(&options, &flags, campaign, Mutant::OF_RING);
     }
     if options.regions {
         return mesh(&options, "--regions", regions::campaign, Mutant::OF_REGIONS);
@@ -92,6 +97,8 @@ struct Options {
     scenario: &'static Scenario,
     scenarios: bool,
     mesh: bool,
+    /// Of a ring.
+    world: &'static ring::scenario::Scenario,
     regions: bool,
     help: bool,
 }
@@ -109,6 +116,7 @@ impl Options {
             scenario: &scenario::STORM,
             scenarios: false,
             mesh: false,
+            world: &ring::scenario::STORM,
             regions: false,
             help: false,
         };
@@ -130,6 +138,7 @@ impl Options {
                 "--scenario" => options.scenario = named(&value()?)?,
                 "--scenarios" => options.scenarios = true,
                 "--mesh" => options.mesh = true,
+                "--world" => options.world = ring_world(&value()?)?,
                 "--regions" => options.regions = true,
                 "--locks" => options.scenario = &scenario::LOCKS,
                 "--auth" => options.scenario = &scenario::AUTH,
@@ -174,6 +183,13 @@ fn named(name: &str) -> Result<&'static Scenario, String> {
     scenario::by_name(name).ok_or_else(|| {
         let names: Vec<_> = scenario::ALL.iter().map(|scenario| scenario.name).collect();
         format!("there is no scenario {name:?}; there are {}", names.join(", "))
+    })
+}
+
+fn ring_world(name: &str) -> Result<&'static ring::scenario::Scenario, String> {
+    ring::scenario::by_name(name).ok_or_else(|| {
+        let names: Vec<_> = ring::scenario::ALL.iter().map(|world| world.name).collect();
+        format!("there is no world {name:?} of the data plane; there are {}", names.join(", "))
     })
 }
 
@@ -251,10 +267,12 @@ fn hunt_all(options: &Options) -> ExitCode {
 }
 
 /// First seed, how many, threads, and what is planted.
-type Campaign = fn(u64, u64, usize, Option<Mutant>) -> stage::Summary;
+trait Campaign: Fn(u64, u64, usize, Option<Mutant>) -> stage::Summary {}
+
+impl<C: Fn(u64, u64, usize, Option<Mutant>) -> stage::Summary> Campaign for C {}
 
 /// The worlds of the data plane.
-fn mesh(options: &Options, flag: &str, campaign: Campaign, mutants: &[Mutant]) -> ExitCode {
+fn mesh(options: &Options, flag: &str, campaign: impl Campaign, mutants: &[Mutant]) -> ExitCode {
     if options.mutants {
         return hunt_mesh(options, campaign, mutants);
     }
@@ -269,7 +287,7 @@ fn mesh(options: &Options, flag: &str, campaign: Campaign, mutants: &[Mutant]) -
     if summary.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn hunt_mesh(options: &Options, campaign: Campaign, mutants: &[Mutant]) -> ExitCode {
+fn hunt_mesh(options: &Options, campaign: impl Campaign, mutants: &[Mutant]) -> ExitCode {
     let mut escaped = 0;
     println!("| mutant | found by | after seeds |");
     println!("|---|---|---|");

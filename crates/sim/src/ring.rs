@@ -3,12 +3,17 @@
 //! coord is a register here, as its own world shows it to be. One seed is a storm, a calm, and then the judgement.
 
 mod clients;
+mod compared;
+mod counted;
 mod judge;
 mod nemesis;
+pub mod scenario;
+mod story;
 mod world;
 
 use crate::stage::{Play, Report, Summary, campaign_of, caught};
 use base::mutant::Mutant;
+use scenario::Scenario;
 use world::World;
 
 const STORM_US: u64 = 20_000_000;
@@ -16,17 +21,23 @@ const STORM_US: u64 = 20_000_000;
 const CALM_US: u64 = 12_000_000;
 
 /// One seed.
-pub fn run(seed: u64, planted: Option<Mutant>) -> Report {
-    caught(seed, planted, play)
+pub fn run(scenario: &'static Scenario, seed: u64, planted: Option<Mutant>) -> Report {
+    caught(seed, planted, |seed| play(scenario, seed))
 }
 
 /// With a bug planted it ends when that is found.
-pub fn campaign(first: u64, seeds: u64, threads: usize, planted: Option<Mutant>) -> Summary {
-    campaign_of(run, first, seeds, threads, planted)
+pub fn campaign(
+    scenario: &'static Scenario,
+    first: u64,
+    seeds: u64,
+    threads: usize,
+    planted: Option<Mutant>,
+) -> Summary {
+    campaign_of(|seed, planted| run(scenario, seed, planted), first, seeds, threads, planted)
 }
 
-fn play(seed: u64) -> Report {
-    let mut world = World::new(seed);
+fn play(scenario: &'static Scenario, seed: u64) -> Report {
+    let mut world = World::new(scenario, seed);
     world.run(STORM_US);
     world.calm();
     world.run(CALM_US);

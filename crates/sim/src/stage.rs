@@ -62,6 +62,8 @@ pub(crate) enum Event {
     SyncLog(NodeId, u64),
     Flush(NodeId, u64),
     Start(NodeId),
+    /// A process that was stopped goes on.
+    Resume(NodeId, u64),
     Cue(Cue),
 }
 
@@ -183,6 +185,10 @@ impl Stage {
 
     /// Does what is the hosts' to do, and hands back what is not.
     fn play(&mut self, event: Event) -> Option<Cue> {
+        if let Some(node) = self.paused_target(&event) {
+            self.queue(node, event);
+            return None;
+        }
         match event {
             Event::Tick(node, life) if self.lives(node, life) => self.tick(node, life),
             Event::Deliver { from, to, bytes } if self.reaches(from, to) => self.deliver(from, to, bytes),
@@ -198,10 +204,27 @@ impl Stage {
             Event::SyncLog(node, life) if self.lives(node, life) => self.sync_log(node, life),
             Event::Flush(node, life) if self.lives(node, life) => self.flush(node),
             Event::Start(node) if self.hosts.contains_key(&node) => self.start(node),
+            Event::Resume(node, life) if self.lives(node, life) => self.resume(node),
             Event::Cue(cue) => return Some(cue),
             _ => {}
         }
         None
+    }
+
+    /// The process that an event is for, if that is stopped.
+    fn paused_target(&self, event: &Event) -> Option<NodeId> {
+        let node = match event {
+            Event::Tick(node, life)
+            | Event::Documents(node, life)
+            | Event::WriteLog(node, life)
+            | Event::SyncLog(node, life)
+            | Event::Flush(node, life) => self.lives(*node, *life).then_some(*node)?,
+            Event::Deliver { from, to, .. } | Event::Tidings { from, to, .. } => {
+                self.reaches(*from, *to).then_some(*to)?
+            }
+            Event::Propose { .. } | Event::Start(_) | Event::Resume(..) | Event::Cue(_) => return None,
+        };
+        self.hosts[&node].paused.then_some(node)
     }
 
     fn lives(&self, node: NodeId, life: u64) -> bool {
@@ -227,7 +250,7 @@ impl Stage {
     }
 
     fn reaches(&self, from: NodeId, to: NodeId) -> bool {
-        let hears = |host: &Host| host.process.is_some() && !host.paused;
+        let hears = |host: &Host| host.process.is_some();
         let exists = self.hosts.contains_key(&from);
         exists && !self.cut.contains(&(from, to)) && self.hosts.get(&to).is_some_and(hears)
     }
@@ -244,9 +267,6 @@ impl Stage {
 
     fn tick(&mut self, node: NodeId, life: u64) {
         self.after(TICK, Event::Tick(node, life));
-        if self.hosts[&node].paused {
-            return;
-        }
         self.begin_when_known(node);
         self.step(node, Input::Room(self.hosts[&node].room()));
         self.step(node, Input::Tick);

@@ -41,7 +41,7 @@ impl World {
                 stage.host(*node).skew_ms = little_skew(&mut stage.rng);
             }
             let (leader, table) = (NodeId(first), Some(table.clone()));
-            stage.realms.insert(region, Realm { document: None, table, leader, members });
+            stage.realms.insert(region, Realm { document: None, table, leader, members, spaces: Vec::new() });
         }
         (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
         stage.cue_after(2_000 * MS, Cue::Fault);

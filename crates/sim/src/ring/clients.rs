@@ -1,71 +1,122 @@
-//! Clients of the mesh's world and their judge. Every key has one writer, who numbers what it writes; everybody reads.
-//! A read shows what was acknowledged or shown last, or something later, or a write of unknown fate, which may take
-//! effect whenever it likes; a delete that was acknowledged does not let anything older through.
+//! Clients of a ring's world. Each writes registers of its own and reads those of all; some compare and set keys that
+//! all of them write, or add to one counter. A client waits for an answer as long as it has patience; then it goes on
+//! to something else, or sends the same again through another node, with its request id if it has one.
 
+use super::compared::{Compared, Value};
+use super::counted::Counted;
+use super::scenario::Scenario;
+use super::story::Story;
 use base::Rng;
 use mesh::key::Key;
 use mesh::record::{Body, Kind, Record};
 use mesh::request::{Reply, Request, Write};
-use mesh::{Attributes, Dot, Op};
+use mesh::{Attributes, Context, Dot, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub const CLIENTS: usize = 6;
 const KEYS_EACH: u64 = 4;
+const COMPARED_KEYS: u64 = 3;
+const COUNTER: &str = "count";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    UnderWay,
-    Acknowledged,
-    Unknown,
-}
-
-/// Everything that was ever written to one key.
-#[derive(Debug, Default)]
-struct Story {
-    /// By number, from one: whether it deletes, and what became of it.
-    writes: Vec<(bool, Fate)>,
-    /// What was acknowledged or shown last.
-    floor: usize,
+#[derive(Clone, Debug)]
+enum Doing {
+    /// With what was known of the key when it began.
+    Read {
+        floor: usize,
+    },
+    Write {
+        number: usize,
+    },
+    /// A read of a key that is compared and set.
+    Look,
+    Compare {
+        value: u64,
+    },
+    Add {
+        number: usize,
+    },
+    /// A read of the counter.
+    Count,
 }
 
 #[derive(Debug)]
 pub struct Operation {
+    client: usize,
     key: String,
-    /// The number of a write; none for a read.
-    number: Option<usize>,
-    /// The floor when it began.
-    floor: usize,
+    doing: Doing,
+    /// What is sent again if it is of unknown fate.
+    write: Option<Write>,
     pub done: bool,
 }
 
-#[derive(Default)]
 pub struct Clients {
+    scenario: &'static Scenario,
+    /// The namespace of all keys.
+    space: u32,
     stories: BTreeMap<String, Story>,
+    compared: Compared,
+    counted: Counted,
     pub operations: Vec<Operation>,
+    /// The first attempts at additions.
+    additions: Vec<usize>,
     /// By client: its last operation.
     last: BTreeMap<usize, usize>,
-    /// Names of writes, which never repeat.
+    /// By client: a write of unknown fate that it may send again.
+    unanswered: BTreeMap<usize, usize>,
+    /// What a client saw last of a key that is compared and set.
+    seen: BTreeMap<(usize, String), (Value, Context)>,
+    /// Names of writes without a request id, which never repeat.
     dots: BTreeSet<Dot>,
+    /// Request ids that were given out.
+    n_ids: u64,
 }
 
 impl Clients {
-    pub fn keys(&self) -> Vec<String> {
-        self.stories.keys().cloned().collect()
+    pub fn new(scenario: &'static Scenario, space: u32) -> Clients {
+        Clients {
+            scenario,
+            space,
+            stories: BTreeMap::new(),
+            compared: Compared::default(),
+            counted: Counted::default(),
+            operations: Vec::new(),
+            additions: Vec::new(),
+            last: BTreeMap::new(),
+            unanswered: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            dots: BTreeSet::new(),
+            n_ids: 0,
+        }
+    }
+
+    /// Everything that is read in the end.
+    pub fn final_reads(&self) -> Vec<String> {
+        let counter = self.scenario.counts.then(|| COUNTER.to_owned());
+        self.stories.keys().cloned().chain(self.compared.keys()).chain(counter).collect()
     }
 
     /// What a client does next, and its place in the history.
     pub fn next(&mut self, rng: &mut Rng, client: usize) -> (usize, Request) {
+        if let Some(nth) = self.unanswered.remove(&client)
+            && rng.chance(500_000)
+        {
+            return self.send_again(nth, client);
+        }
+        if self.scenario.compares && rng.chance(400_000) {
+            return self.next_compared(rng, client);
+        }
+        if self.scenario.counts && rng.chance(500_000) {
+            return self.add(rng, client);
+        }
         let own = |rng: &mut Rng, client: usize| format!("c{client}/{}", rng.between(0, KEYS_EACH));
         if rng.chance(400_000) {
             let other = rng.between(0, CLIENTS as u64) as usize;
             let key = own(rng, other);
-            self.last.insert(client, self.operations.len());
-            return self.read(&key);
+            return self.read(client, &key);
         }
         let key = own(rng, client);
-        let deletes = rng.chance(150_000);
-        self.last.insert(client, self.operations.len());
-        self.write(&key, deletes)
+        let (deletes, has_id) = (rng.chance(150_000), rng.chance(300_000));
+        self.write(client, &key, deletes, has_id)
     }
 
     /// A client waits for its answer before it goes on.
@@ -73,38 +124,103 @@ impl Clients {
         self.last.get(&client).is_some_and(|nth| !self.operations[*nth].done)
     }
 
-    pub fn read(&mut self, key: &str) -> (usize, Request) {
-        let floor = self.stories.entry(key.to_owned()).or_default().floor;
-        self.operations.push(Operation { key: key.to_owned(), number: None, floor, done: false });
-        (self.operations.len() - 1, Request::Read { key: Key::new(0, key.as_bytes()), r: None })
+    fn begin(&mut self, client: usize, key: &str, doing: Doing, write: Option<Write>) -> (usize, Request) {
+        let request = match &write {
+            Some(write) => Request::write(write.clone()),
+            None => Request::Read { key: self.key(key), r: None },
+        };
+        let nth = self.operations.len();
+        self.operations.push(Operation { client, key: key.to_owned(), doing, write, done: false });
+        self.last.insert(client, nth);
+        (nth, request)
     }
 
-    pub fn write(&mut self, key: &str, deletes: bool) -> (usize, Request) {
-        let story = self.stories.entry(key.to_owned()).or_default();
-        story.writes.push((deletes, Fate::UnderWay));
-        let number = story.writes.len();
-        let op = if deletes { Op::Delete } else { Op::Put(number.to_string().into_bytes().into()) };
-        let write = Write {
-            key: Key::new(0, key.as_bytes()),
-            kind: Kind::Register,
+    fn key(&self, name: &str) -> Key {
+        Key::new(self.space, name.as_bytes())
+    }
+
+    fn write_of(&mut self, key: &str, kind: Kind, op: Op, has_id: bool) -> Write {
+        self.n_ids += 1;
+        let request = has_id.then_some(self.n_ids);
+        Write {
+            key: self.key(key),
+            kind,
             op,
-            attributes: Attributes::default(),
+            attributes: Attributes { request, ..Attributes::default() },
             expect: None,
             w: None,
             sloppy: false,
-        };
-        let floor = story.floor;
-        self.operations.push(Operation { key: key.to_owned(), number: Some(number), floor, done: false });
-        (self.operations.len() - 1, Request::write(write))
+        }
     }
 
-    /// Nobody will hear of it any more.
+    /// The read of what `final_reads` lists.
+    pub fn read_finally(&mut self, name: &str) -> (usize, Request) {
+        match name {
+            COUNTER => self.begin(CLIENTS, name, Doing::Count, None),
+            name if self.stories.contains_key(name) => self.read(CLIENTS, name),
+            name => self.begin(CLIENTS, name, Doing::Look, None),
+        }
+    }
+
+    fn read(&mut self, client: usize, key: &str) -> (usize, Request) {
+        let floor = self.stories.entry(key.to_owned()).or_default().floor;
+        self.begin(client, key, Doing::Read { floor }, None)
+    }
+
+    /// A write that the judge asks for.
+    pub fn write_finally(&mut self, key: &str) -> (usize, Request) {
+        self.write(CLIENTS, key, false, false)
+    }
+
+    fn write(&mut self, client: usize, key: &str, deletes: bool, has_id: bool) -> (usize, Request) {
+        let story = self.stories.entry(key.to_owned()).or_default();
+        let number = story.add(deletes);
+        story.attempt(number);
+        let op = if deletes { Op::Delete } else { Op::Put(number.to_string().into_bytes().into()) };
+        let write = self.write_of(key, Kind::Register, op, has_id);
+        self.begin(client, key, Doing::Write { number }, Some(write))
+    }
+
+    fn next_compared(&mut self, rng: &mut Rng, client: usize) -> (usize, Request) {
+        let key = format!("cas/{}", rng.between(0, COMPARED_KEYS));
+        let seen = self.seen.remove(&(client, key.clone()));
+        let Some((replaces, context)) = seen else {
+            return self.begin(client, &key, Doing::Look, None);
+        };
+        let value = self.compared.add(&key, replaces);
+        let op = Op::Put(value.to_string().into_bytes().into());
+        let write = self.write_of(&key, Kind::Register, op, rng.chance(500_000));
+        let write = Write { expect: Some(context), ..write };
+        self.begin(client, &key, Doing::Compare { value }, Some(write))
+    }
+
+    /// Something new; or an earlier addition again, whose answer some client did not hear.
+    fn add(&mut self, rng: &mut Rng, client: usize) -> (usize, Request) {
+        if !self.additions.is_empty() && rng.chance(100_000) {
+            let nth = *rng.pick(&self.additions);
+            return self.send_again(nth, client);
+        }
+        self.additions.push(self.operations.len());
+        let number = self.counted.add();
+        let write = self.write_of(COUNTER, Kind::Counter, Op::Add(1), true);
+        self.begin(client, COUNTER, Doing::Add { number }, Some(write))
+    }
+
+    fn send_again(&mut self, nth: usize, client: usize) -> (usize, Request) {
+        let Operation { key, doing, write, .. } = &self.operations[nth];
+        let (key, doing, write) = (key.clone(), doing.clone(), write.clone());
+        if let Doing::Write { number } = doing {
+            self.stories.get_mut(&key).expect("what was written has a story").attempt(number);
+        }
+        self.begin(client, &key, doing, write)
+    }
+
+    /// The client waits for it no longer. True if that is news.
     pub fn give_up(&mut self, nth: usize) -> bool {
         let operation = &mut self.operations[nth];
         let under_way = !std::mem::replace(&mut operation.done, true);
-        if let Some(number) = operation.number.filter(|_| under_way) {
-            let story = self.stories.get_mut(&operation.key).expect("what was written has a story");
-            story.writes[number - 1].1 = Fate::Unknown;
+        if under_way && operation.write.is_some() {
+            self.unanswered.insert(operation.client, nth);
         }
         under_way
     }
@@ -112,7 +228,7 @@ impl Clients {
     /// What a client was told; what is wrong with it, if anything is. True for an answer that says something.
     pub fn hear(&mut self, nth: usize, reply: &Reply) -> Result<bool, String> {
         let told = match reply {
-            Reply::Written(_) | Reply::Found(_) => true,
+            Reply::Written(_) | Reply::Found(_) | Reply::Conflict(_) => true,
             Reply::Indeterminate { .. } | Reply::Unavailable { .. } | Reply::Refused(_) => false,
             other => return Err(format!("answer: {other:?} answers nothing that was asked")),
         };
@@ -120,59 +236,86 @@ impl Clients {
             self.give_up(nth);
             return Ok(false);
         }
-        let operation = &mut self.operations[nth];
-        if std::mem::replace(&mut operation.done, true) {
+        if std::mem::replace(&mut self.operations[nth].done, true) {
             return Ok(false);
         }
-        let story = self.stories.get_mut(&operation.key).expect("what was asked for has a story");
-        match (operation.number, reply) {
-            (Some(number), Reply::Written(record)) => {
-                story.writes[number - 1].1 = Fate::Acknowledged;
-                story.floor = story.floor.max(number);
-                if !self.dots.insert(record.header.dot) {
-                    return Err(format!("dots: {:?} names two writes", record.header.dot));
-                }
-            }
-            (None, Reply::Found(found)) => {
-                let shown = found.as_deref().and_then(shown);
-                story.floor = story.judge(operation.floor, shown).map_err(|wrong| {
-                    format!("durability: {} {wrong}, after {}", operation.key, operation.floor)
-                })?;
-            }
-            _ => return Err(format!("answer: {reply:?} answers another question")),
+        match reply {
+            Reply::Written(record) => self.hear_written(nth, record)?,
+            Reply::Found(found) => self.hear_found(nth, found.as_deref())?,
+            Reply::Conflict(record) => self.hear_conflict(nth, record)?,
+            _ => unreachable!("the other answers say nothing"),
         }
         Ok(true)
     }
-}
 
-impl Story {
-    /// What is known of the key now, or what is wrong. `floor` is what was known when the read began.
-    fn judge(&self, floor: usize, shown: Option<usize>) -> Result<usize, String> {
-        let unknown = |number: usize| self.writes[number - 1].1 != Fate::Acknowledged;
-        let Some(number) = shown else {
-            let deletes = |number: &usize| self.writes[number - 1].0;
-            let later = (floor.max(1)..=self.writes.len()).find(deletes);
-            let earlier = || (1..floor).rev().find(|number| deletes(number) && unknown(*number));
-            return match later.or_else(earlier) {
-                // It may have been deleted since, or not written before.
-                Some(number) => Ok(if number >= floor { self.floor.max(floor) } else { number }),
-                None if floor == 0 => Ok(self.floor),
-                None => Err("shows nothing, although nobody has deleted it".to_owned()),
-            };
-        };
-        match number {
-            0 => Err("shows what nobody has written".to_owned()),
-            number if number > self.writes.len() || self.writes[number - 1].0 => {
-                Err(format!("shows {number}, which nobody has written"))
+    fn hear_written(&mut self, nth: usize, record: &Record) -> Result<(), String> {
+        let Operation { client, key, doing, write, .. } = &self.operations[nth];
+        match doing {
+            Doing::Write { number } => {
+                let story = self.stories.get_mut(key).expect("what was written has a story");
+                story.acknowledge(*number);
+                let has_id = write.as_ref().is_some_and(|write| write.attributes.request.is_some());
+                if !has_id && !self.dots.insert(record.header.dot) {
+                    return Err(format!("dots: {:?} names two writes", record.header.dot));
+                }
             }
-            number if number >= floor => Ok(self.floor.max(number)),
-            number if unknown(number) => Ok(number),
-            number => Err(format!("shows {number}")),
+            Doing::Compare { value } => {
+                self.seen.insert((*client, key.clone()), (number_in(record), record.context.clone()));
+                self.compared.acknowledge(*value)?;
+            }
+            Doing::Add { number } => self.counted.acknowledge(*number),
+            Doing::Read { .. } | Doing::Look | Doing::Count => {
+                return Err("answer: a read is answered as a write".to_owned());
+            }
         }
+        Ok(())
+    }
+
+    fn hear_found(&mut self, nth: usize, found: Option<&Record>) -> Result<(), String> {
+        let Operation { client, key, doing, .. } = &self.operations[nth];
+        match doing {
+            Doing::Read { floor } => {
+                let story = self.stories.get_mut(key).expect("what was asked for has a story");
+                let judges_late = self.scenario.judges_late_writes;
+                let shown = found.filter(|record| !record.is_tombstone()).map(number_in);
+                let shown = shown.map(|number| number.map_or(0, |number| number as usize));
+                story.floor = story
+                    .judge(*floor, shown, judges_late)
+                    .map_err(|wrong| format!("durability: {key} {wrong}, after {floor}"))?;
+            }
+            Doing::Look if *client == CLIENTS => self.compared.judge(key, found.and_then(number_in))?,
+            Doing::Look => {
+                let seen = found
+                    .map_or((None, Context::default()), |record| (number_in(record), record.context.clone()));
+                self.seen.insert((*client, key.clone()), seen);
+            }
+            Doing::Count => {
+                let sum = match found.map(|record| &record.body) {
+                    Some(Body::Tally(tally)) => tally.value(),
+                    _ => 0,
+                };
+                self.counted.judge(sum)?;
+            }
+            Doing::Write { .. } | Doing::Compare { .. } | Doing::Add { .. } => {
+                return Err("answer: a write is answered as a read".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The value there is not the one that was expected. That of the first attempt at the same write is, if the answer to
+    /// it was lost; so this says nothing of the attempts before.
+    fn hear_conflict(&mut self, nth: usize, record: &Record) -> Result<(), String> {
+        let Operation { client, key, doing, .. } = &self.operations[nth];
+        let Doing::Compare { .. } = doing else {
+            return Err("answer: what expects nothing met a conflict".to_owned());
+        };
+        self.seen.insert((*client, key.clone()), (number_in(record), record.context.clone()));
+        Ok(())
     }
 }
 
-fn shown(record: &Record) -> Option<usize> {
+fn number_in(record: &Record) -> Value {
     match &record.body {
         Body::Register(value) if !record.is_tombstone() => {
             Some(std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0))

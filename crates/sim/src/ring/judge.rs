@@ -10,9 +10,9 @@ impl World {
         self.stage.drop_cues(|cue| matches!(cue, Cue::Client(_) | Cue::Fault));
         self.run(2 * PATIENCE);
         let nodes = self.stage.nodes();
-        for key in self.clients.keys() {
+        for key in self.clients.final_reads() {
             for node in &nodes {
-                let (nth, request) = self.clients.read(&key);
+                let (nth, request) = self.clients.read_finally(&key);
                 self.ask(*node, nth, request);
                 if let Some(wrong) = self.wait_for(nth) {
                     return Some(wrong);
@@ -53,7 +53,7 @@ impl World {
     fn judge_clocks(&mut self, nodes: &[NodeId]) -> Option<String> {
         for node in nodes.iter().filter(|node| !self.stage.hosts[node].was_ahead).copied().collect::<Vec<_>>()
         {
-            let (nth, request) = self.clients.write(&format!("new/{}", node.0), false);
+            let (nth, request) = self.clients.write_finally(&format!("new/{}", node.0));
             self.ask(node, nth, request);
             if let Some(wrong) = self.wait_for(nth) {
                 return Some(wrong);

@@ -24,15 +24,17 @@ impl World {
             4 => stage.cut_power_soon(node),
             5 | 6 => stage.cut_power_after_start(node),
             7 => stage.hosts[&node].disk.fail_next_sync(),
-            8 => stage.lose_disk(node),
+            // A key with one copy is gone with its disk.
+            8 if self.copies > 1 => stage.lose_disk(node),
             9 => self.split(node),
             10 => stage.heal(),
             11 => stage.worsen(LOSS_MAX_PER_MILLION),
-            12 => self.set_clock(node),
-            13 => stage.pause(node),
+            12 if !self.scenario.clocks_agree => self.set_clock(node),
+            12 | 13 => stage.pause(node),
             14 => stage.fill_disk(node),
             15 => self.realm().leader = node,
-            _ => self.change_the_ring(node),
+            16 => self.change_the_ring(node),
+            _ => {}
         }
     }
 
@@ -44,10 +46,11 @@ impl World {
         self.stage.cut_around(|other| other == node || Some(other) == with, one_way);
     }
 
-    /// Clocks disagree a little, and one may be a year ahead. Where all replicas of a key are ahead, that is the time.
+    /// Clocks disagree a little, and one may be a year ahead. Where all replicas of a key are ahead, that is the time; of
+    /// two replicas one that is ahead is all of them while the other refills its disk.
     fn set_clock(&mut self, node: NodeId) {
         let others = self.stage.hosts.iter().any(|(other, host)| *other != node && host.was_ahead);
-        let year = self.stage.rng.chance(250_000) && !others;
+        let year = self.stage.rng.chance(250_000) && !others && self.copies > 2;
         let little = self.stage.rng.between(0, 600) as i64 - 300;
         let host = self.stage.host(node);
         host.was_ahead |= year;
@@ -65,7 +68,9 @@ impl World {
         }
         let leaves = |node: NodeId| plan.nodes.get(&node).is_some_and(|enrolled| enrolled.leaving);
         let stays = plan.topology.members().iter().filter(|member| !leaves(member.node)).count();
-        if plan.topology.member(node).is_none() && !leaves(node) || stays <= 3 && !leaves(node) {
+        if plan.topology.member(node).is_none() && !leaves(node)
+            || stays <= usize::from(self.copies).max(3) && !leaves(node)
+        {
             return;
         }
         let mut next = plan.with(plan.topology.renewed(plan.next_epoch()));

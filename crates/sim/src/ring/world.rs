@@ -1,30 +1,41 @@
 //! One ring of nodes on the stage, and clients that ask whichever they meet.
 
 use super::clients::{CLIENTS, Clients};
-use crate::stage::{Cue, MS, PATIENCE, Play, Realm, Stage};
+use super::scenario::Scenario;
+use crate::stage::{Cue, MS, PATIENCE, Play, Realm, Stage, TIMEOUT};
 use base::{NodeId, Rng};
 use mesh::RegionId;
+use mesh::controller::DEFAULT_SPACE;
 use mesh::request::{Reply, Request};
+use mesh::topology::Space;
 use std::collections::BTreeSet;
 
+/// How many copies of a key a world has: mostly as many as the default.
+const COPIES: [u8; 8] = [3, 3, 3, 3, 1, 2, 4, 5];
+
 pub struct World {
+    pub scenario: &'static Scenario,
     pub stage: Stage,
     pub region: RegionId,
     pub clients: Clients,
+    /// Of the clients' keys.
+    pub copies: u8,
 }
 
 impl World {
-    pub fn new(seed: u64) -> World {
+    pub fn new(scenario: &'static Scenario, seed: u64) -> World {
         let mut rng = Rng::new(seed);
-        let n = rng.between(3, 5);
+        let copies = *rng.pick(&COPIES);
+        let n = rng.between(3, 7).max(copies.into());
         let members: BTreeSet<NodeId> = (1..=n).map(NodeId).collect();
         let (mut stage, region) = (Stage::new(rng), RegionId::of("here"));
         members.iter().for_each(|node| stage.add(*node, region));
-        let realm = Realm { document: None, table: None, leader: NodeId(1), members };
+        let space = Space { id: u32::from(copies != DEFAULT_SPACE.copies), copies };
+        let realm = Realm { document: None, table: None, leader: NodeId(1), members, spaces: vec![space] };
         stage.realms.insert(region, realm);
         (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
         stage.cue_after(2_000 * MS, Cue::Fault);
-        World { stage, region, clients: Clients::default() }
+        World { scenario, stage, region, clients: Clients::new(scenario, space.id), copies }
     }
 
     pub fn realm(&mut self) -> &mut Realm {
@@ -39,9 +50,16 @@ impl World {
         }
         let Some(node) = self.stage.any_that_hears() else { return };
         let (nth, request) = self.clients.next(&mut self.stage.rng, client);
-        self.ask(node, nth, request);
+        let patience = match self.stage.rng.chance(300_000) {
+            // Its request outlives it.
+            true => self.stage.rng.between(MS, TIMEOUT.as_micros() as u64),
+            false => PATIENCE,
+        };
+        self.stage.cue_after(patience, Cue::GiveUp(nth));
+        self.stage.ask(node, nth, request);
     }
 
+    /// The judge asks.
     pub fn ask(&mut self, node: NodeId, nth: usize, request: Request) {
         self.stage.cue_after(PATIENCE, Cue::GiveUp(nth));
         self.stage.ask(node, nth, request);

@@ -15,7 +15,7 @@ pub struct Summary {
 
 /// With a bug planted it ends when that is found.
 pub(crate) fn campaign_of(
-    run: fn(u64, Option<Mutant>) -> Report,
+    run: impl Fn(u64, Option<Mutant>) -> Report + Sync,
     first: u64,
     seeds: u64,
     threads: usize,

@@ -5,6 +5,7 @@ use super::{Event, MS, Stage};
 use base::{Instant, NodeId};
 use mesh::controller::Wanted;
 use mesh::plan::Plan;
+use mesh::topology::Space;
 use mesh::{Input, RegionId, Regions};
 use std::collections::BTreeSet;
 
@@ -16,6 +17,8 @@ pub(crate) struct Realm {
     pub table: Option<Regions>,
     pub leader: NodeId,
     pub members: BTreeSet<NodeId>,
+    /// What the namespaces want.
+    pub spaces: Vec<Space>,
 }
 
 impl Stage {
@@ -53,7 +56,7 @@ impl Stage {
 
     /// What its coord has comes to everybody in the region who is not cut off, sooner or later.
     pub(super) fn read_documents(&mut self, node: NodeId, life: u64) {
-        if self.is_isolated(node) || self.hosts[&node].paused {
+        if self.is_isolated(node) {
             return self.after(100 * MS, Event::Documents(node, life));
         }
         let region = self.hosts[&node].region;
@@ -86,7 +89,8 @@ impl Stage {
         let (region, at) = (self.hosts[&node].region, Instant(self.now));
         let realm = &self.realms[&region];
         let leads = realm.leader == node && !self.is_isolated(node);
-        let wanted = Wanted { members: realm.members.clone(), ..Wanted::default() };
+        let wanted =
+            Wanted { members: realm.members.clone(), spaces: realm.spaces.clone(), ..Wanted::default() };
         let Some(process) = &mut self.host(node).process else { return };
         process.controller.set_leading(at, leads);
         let known = process.plan.as_ref().map_or(0, |plan| plan.epoch().0);

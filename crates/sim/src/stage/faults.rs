@@ -6,6 +6,12 @@ use base::NodeId;
 use disk::SimDisk;
 use mesh::Epoch;
 
+const PAUSE_MIN: u64 = 500 * MS;
+/// Most pauses are short.
+const PAUSES_MAX: [u64; 4] = [2_000 * MS, 2_000 * MS, 5_000 * MS, 15_000 * MS];
+/// Frames that wait for a process that is stopped; the rest is lost with its senders' buffers.
+const QUEUED_MAX: usize = 8_192;
+
 impl Stage {
     pub fn stop(&mut self, node: NodeId, power_cut: bool) {
         if self.hosts[&node].process.is_some() {
@@ -78,9 +84,41 @@ impl Stage {
         tally.full_disks += u64::from(host.is_full());
     }
 
+    /// The process stops for a while, as by SIGSTOP; what comes for it waits in its sockets.
     pub fn pause(&mut self, node: NodeId) {
         let host = self.host(node);
-        host.paused = !host.paused;
+        if host.process.is_none() || host.paused {
+            return;
+        }
+        host.paused = true;
+        let life = host.life;
+        self.tally.pauses += 1;
+        let longest = *self.rng.pick(&PAUSES_MAX);
+        let span = self.rng.between(PAUSE_MIN, longest);
+        self.after(span, Event::Resume(node, life));
+    }
+
+    /// It goes on with everything that has queued up. Whether its timers or its sockets are served first is chance.
+    pub(super) fn resume(&mut self, node: NodeId) {
+        let host = self.host(node);
+        host.paused = false;
+        let queued = std::mem::take(&mut host.queued);
+        let (timers, rest): (Vec<Event>, Vec<Event>) =
+            queued.into_iter().partition(|event| matches!(event, Event::Tick(..)));
+        let (first, last) = match self.rng.chance(500_000) {
+            true => (timers, rest),
+            false => (rest, timers),
+        };
+        first.into_iter().chain(last).for_each(|event| self.after(1, event));
+    }
+
+    /// What comes for a process that is stopped, as far as buffers hold it.
+    pub(super) fn queue(&mut self, node: NodeId, event: Event) {
+        let host = self.host(node);
+        let is_frame = matches!(event, Event::Deliver { .. } | Event::Tidings { .. });
+        if !is_frame || host.queued.len() < QUEUED_MAX {
+            host.queued.push(event);
+        }
     }
 
     pub fn heal(&mut self) {
@@ -96,7 +134,8 @@ impl Stage {
             let host = self.host(node);
             host.disk.cancel_faults();
             host.clear_disk();
-            (host.doomed, host.paused) = (false, false);
+            host.doomed = false;
+            self.resume(node);
             self.after(1, Event::Start(node));
         }
     }

@@ -68,6 +68,7 @@ impl Stage {
         let host = self.host(node);
         host.life += 1;
         (host.paused, host.doomed) = (false, false);
+        host.queued.clear();
         if power_cut {
             host.disk.crash()
         } else {

@@ -2,6 +2,7 @@
 //! machine and files, with what the shell does between them. The threads of the log and the store are events of the
 //! world, so that a crash may fall between any two of their steps.
 
+use super::Event;
 use base::{Instant, NodeId, Rng, Token};
 use bytes::Bytes;
 use disk::{Disk, SimDisk};
@@ -33,7 +34,10 @@ pub struct Host {
     pub process: Option<Process>,
     /// Counts starts and ends, so that what was planned for an earlier process is not done to this one.
     pub life: u64,
+    /// The process is stopped, as by SIGSTOP.
     pub paused: bool,
+    /// What came for it meanwhile.
+    pub queued: Vec<Event>,
     /// Added to true time to make its wall clock.
     pub skew_ms: i64,
     /// Its clock was far ahead once, and its stamps stay there.
@@ -78,6 +82,7 @@ impl Host {
             process: None,
             life: 0,
             paused: false,
+            queued: Vec::new(),
             skew_ms: 0,
             was_ahead: false,
             is_refilling: false,

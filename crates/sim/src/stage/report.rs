@@ -16,6 +16,7 @@ pub struct Tally {
     pub splits: u64,
     pub disk_troubles: u64,
     pub full_disks: u64,
+    pub pauses: u64,
     /// Losers that were noted, and regions that went for good; of worlds with several regions.
     pub conflicts: u64,
     pub evictions: u64,
@@ -39,12 +40,13 @@ impl Tally {
         self.splits += other.splits;
         self.disk_troubles += other.disk_troubles;
         self.full_disks += other.full_disks;
+        self.pauses += other.pauses;
         self.conflicts += other.conflicts;
         self.evictions += other.evictions;
     }
 }
 
-pub(crate) fn caught(seed: u64, planted: Option<Mutant>, play: fn(u64) -> Report) -> Report {
+pub(crate) fn caught(seed: u64, planted: Option<Mutant>, play: impl Fn(u64) -> Report) -> Report {
     mutant::plant(planted);
     let ran = catch_unwind(AssertUnwindSafe(|| play(seed)));
     mutant::plant(None);
