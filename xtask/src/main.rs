@@ -1,12 +1,14 @@
 //! Chores of the workspace, with the standard library alone.
 //! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! and `bench-vs` compare with a real etcd, `costs` counts instructions.
+//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `fuzz` runs
+//! the fuzz targets.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
 mod bench_vs;
 mod costs;
 mod diff_etcd;
+mod fuzz;
 mod tidy;
 
 use std::path::Path;
@@ -26,12 +28,13 @@ fn main() -> ExitCode {
         Some("check") => check(),
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
+        Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
-            print!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
+            print!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, fuzz::HELP);
             ExitCode::SUCCESS
         }
         _ => {
-            eprint!("{HELP}{}{}", bench_vs::HELP, costs::HELP);
+            eprint!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, fuzz::HELP);
             ExitCode::from(2)
         }
     }
