@@ -1,6 +1,7 @@
 //! Chores of the workspace, with the standard library alone.
 //! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` looks for tests that fail now and then.
+//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` looks for tests that fail now and then,
+//! `fuzz` runs the fuzz targets.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -8,6 +9,7 @@ mod bench_vs;
 mod costs;
 mod diff_etcd;
 mod flake;
+mod fuzz;
 mod tidy;
 
 use std::path::Path;
@@ -28,15 +30,20 @@ fn main() -> ExitCode {
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
         Some("diff-etcd") => diff_etcd::run(root(), std::env::args().skip(2).collect()),
         Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
+        Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
-            print!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, flake::HELP);
+            print!("{}", help());
             ExitCode::SUCCESS
         }
         _ => {
-            eprint!("{HELP}{}{}{}", bench_vs::HELP, costs::HELP, flake::HELP);
+            eprint!("{}", help());
             ExitCode::from(2)
         }
     }
+}
+
+fn help() -> String {
+    [HELP, bench_vs::HELP, costs::HELP, flake::HELP, fuzz::HELP].concat()
 }
 
 fn check() -> ExitCode {

@@ -261,14 +261,26 @@ mutants! {
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
     FullAcknowledged = "full-acknowledged",
+    /// An append that builds on an entry far beyond the log reaches the library.
+    AppendNotValidated = "append-not-validated",
+    /// A term is taken from one peer alone, however far ahead it is.
+    TermJumpTaken = "term-jump-taken",
+    /// Another snapshot is begun over the store that raft is being offered.
+    StagedUnchecked = "staged-unchecked",
 }
 
 impl Mutant {
     /// Those that the tests of the room itself hunt: a state that goes astray is found by the simulator's judge before the
     /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once in
-    /// thousands of worlds.
-    pub const OF_ROOMS: &'static [Mutant] =
-        &[Mutant::DigestsUnread, Mutant::FullDiskIgnored, Mutant::StagedByForeignNumber];
+    /// thousands of worlds. Members of the simulator forge nothing.
+    pub const OF_ROOMS: &'static [Mutant] = &[
+        Mutant::DigestsUnread,
+        Mutant::FullDiskIgnored,
+        Mutant::StagedByForeignNumber,
+        Mutant::AppendNotValidated,
+        Mutant::TermJumpTaken,
+        Mutant::StagedUnchecked,
+    ];
 
     /// Those of the mesh, which the room itself hunts in a world of its own.
     pub const OF_MESH: &'static [Mutant] = &[

@@ -31,7 +31,7 @@ pub struct Corrupt {
 }
 
 impl Corrupt {
-    pub(crate) fn new(table: Table, key: &[u8], what: &'static str) -> Corrupt {
+    pub fn new(table: Table, key: &[u8], what: &'static str) -> Corrupt {
         Corrupt { table, key: Bytes::copy_from_slice(key), what }
     }
 

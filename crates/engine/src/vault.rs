@@ -4,14 +4,15 @@
 use crate::error::Error;
 use crate::open::config_in;
 use crate::snapshot::SnapshotStream;
-use base::Position;
 use base::mutant::{Mutant, planted};
+use base::{Position, Revision, Table};
 use bytes::Bytes;
-use coord::Unindexed;
-use coord::rows::Meta;
+use coord::rows::{META_KEY, Meta};
+use coord::{Corrupt, State, Unindexed};
 use disk::store::{chunk, staging};
 use disk::{Disk, Store, StoreView};
 use node::{Flush, SnapshotOrder, Stage};
+use raft::Config;
 use std::sync::Arc;
 
 pub(crate) const LIVE: &str = "store.redb";
@@ -51,10 +52,13 @@ enum Progress {
 }
 
 /// What became of a staged store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Staged {
     pub id: u64,
+    /// Where its rows stand, if they are those of a store.
     pub at: Option<Position>,
+    /// What its table of members says, if it has one.
+    pub config: Option<Config>,
 }
 
 impl Vault {
@@ -151,14 +155,20 @@ impl Vault {
             Some(Receiving { id: same, progress: Progress::Filling(filling) }) if same == id => filling,
             other => {
                 self.staging = other;
-                return Ok(Staged { id, at: None });
+                return Ok(Staged { id, at: None, config: None });
             }
         };
         let staged = filling.finish()?;
         let store = Store::open(self.disk.clone(), STAGED, self.params.cache_bytes)?;
-        let at = position_of(&store.view()?)?;
-        self.staging = Some(Receiving { id, progress: Progress::Finished(staged) });
-        Ok(Staged { id, at: Some(at) })
+        match examine(&store.view()?) {
+            Ok((at, config)) => {
+                self.staging = Some(Receiving { id, progress: Progress::Finished(staged) });
+                Ok(Staged { id, at: Some(at), config })
+            }
+            // The rows are another's: they end the attempt, not this member.
+            Err(Error::Store(_)) => Ok(Staged { id, at: None, config: None }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Puts the staged store, which raft has accepted at this position, in the place of the live one.
@@ -199,6 +209,20 @@ fn unindexed_of(view: &StoreView) -> Result<Unindexed, Error> {
         false => Ok(Unindexed::load(view)?),
     }
 }
+
+/// Reads everything that a member reads of its store when it starts: once raft has taken the snapshot, there is no way back.
+fn examine(view: &StoreView) -> Result<(Position, Option<Config>), Error> {
+    let corrupt = |what| Corrupt::new(Table::Meta, META_KEY, what);
+    let state = State::load(view)?.ok_or_else(|| corrupt("missing"))?;
+    if state.revision() > REVISION_MAX {
+        return Err(corrupt("a revision that leaves no room").into());
+    }
+    unindexed_of(view)?;
+    Ok((position_of(view)?, config_in(view)?))
+}
+
+/// A store beyond it is not taken over: the next writes would leave the range of numbers.
+const REVISION_MAX: Revision = Revision(i64::MAX - (1 << 32));
 
 fn position_of(view: &StoreView) -> Result<Position, Error> {
     Ok(Meta::read(view)?.map_or(Position::ORIGIN, |meta| meta.applied))

@@ -11,7 +11,7 @@ use crate::member::{changer_id, lessor_id};
 use crate::pending::Pending;
 use crate::question::{Answer, Ask, Asker, Question};
 use crate::reads::{Read, ReadBatch, ReadCounts, Reads};
-use crate::staging::{Received, Stage, Staging};
+use crate::staging::{Outcome, Received, Stage, Staging};
 use crate::word::Word;
 use base::limits::{APPLY_LAG_ENTRIES_MAX, ENTRY_BYTES_SOFT, FORWARD_BYTES_MAX, PROPOSALS_WAITING_BYTES_MAX};
 use base::mutant::{Mutant, planted};
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request;
 use coord::{Caller, Command};
-use raft::{Config, Entry, Message, Note, Persist, Raft, Restored, Status};
+use raft::{Config, Entry, Message, Note, Persist, Raft, Refusal, Restored, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
 use vouching::Vouching;
@@ -80,6 +80,8 @@ pub enum Input {
     Staged {
         id: u64,
         at: Option<Position>,
+        /// What its table of members says, if it has one.
+        config: Option<Config>,
     },
     SnapshotSent {
         to: NodeId,
@@ -107,6 +109,8 @@ pub struct Output {
     pub stage: Vec<Stage>,
     pub snapshots: Vec<SnapshotOrder>,
     pub released: Option<Index>,
+    /// Members that sent what no member sends: their streams are to be closed.
+    pub forged: Vec<(NodeId, Refusal)>,
     pub notes: Vec<Note>,
 }
 
@@ -212,11 +216,7 @@ impl Consensus {
             Input::Lost(peer) => {
                 self.raft.step(raft::Input::Lost(peer));
             }
-            Input::Staged { id, at } => {
-                if let Some(message) = self.staging.on_staged(id, at) {
-                    self.raft.step(raft::Input::Received(message));
-                }
-            }
+            Input::Staged { id, at, config } => self.on_staged(id, at, config.as_ref(), out),
             Input::SnapshotSent { to, ok } => {
                 self.raft.step(raft::Input::SnapshotSent { to, ok });
             }
@@ -250,7 +250,11 @@ impl Consensus {
                 self.raft.step(raft::Input::Received(message));
             }
             Frame::Raft(_) => {}
-            Frame::Forward(batch) => self.on_forward(batch),
+            Frame::Forward(batch) => {
+                if !self.on_forward(batch) {
+                    out.forged.push((from, Refusal::Fields));
+                }
+            }
             Frame::Word(word) => out.words.push((from, word)),
             // The shell keeps it.
             Frame::ClientUrl(_) | Frame::Members(_) => {}
@@ -271,7 +275,21 @@ impl Consensus {
                     Received::TellRaft(message) => {
                         self.raft.step(raft::Input::Received(message));
                     }
+                    Received::Refused(refusal) => out.forged.push((from, refusal)),
                 }
+            }
+        }
+    }
+
+    /// Raft decides at once, so that nothing else comes between its decision and the staged store.
+    fn on_staged(&mut self, id: u64, at: Option<Position>, config: Option<&Config>, out: &mut Output) {
+        match self.staging.on_staged(id, at, config) {
+            Outcome::Nothing => {}
+            Outcome::Forged(from) => out.forged.push((from, Refusal::Snapshot)),
+            Outcome::Complete(message) => {
+                self.raft.step(raft::Input::Received(message));
+                self.collect_raft(out);
+                self.staging.on_decided();
             }
         }
     }
@@ -327,11 +345,14 @@ impl Consensus {
         }
     }
 
-    /// The origin repeats what is dropped here, so there is nobody to tell.
-    fn on_forward(&mut self, batch: Bytes) {
+    /// The origin repeats what is dropped here, so there is nobody to tell. False for what no member forwards.
+    fn on_forward(&mut self, batch: Bytes) -> bool {
         let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
-        if !self.raft.is_leader() || !room || batch.len() > FORWARD_BYTES_MAX {
-            return;
+        if !self.raft.is_leader() || !room {
+            return true;
+        }
+        if batch.len() > FORWARD_BYTES_MAX {
+            return false;
         }
         match changes::kind_of(batch.clone()) {
             Kind::Plain => {
@@ -339,8 +360,9 @@ impl Consensus {
                 self.forwarded.push_back(batch);
             }
             Kind::Change => self.changes.add(batch),
-            Kind::Unlawful => {}
+            Kind::Unlawful => return false,
         }
+        true
     }
 
     fn on_request(&mut self, request: Request, out: &mut Output) {
@@ -528,6 +550,7 @@ impl Consensus {
             out.snapshots.push(SnapshotOrder { id: self.snapshot_ids, to: message.to(), message });
         }
         out.released = from_raft.released.take().or(out.released);
+        out.forged.append(&mut from_raft.refused);
         out.notes.append(&mut from_raft.notes);
         self.raft_out = from_raft;
     }

@@ -118,6 +118,11 @@ impl Frame {
         out.into()
     }
 
+    /// Whether this release knows frames of this kind. Others are those of a later release, and are dropped.
+    pub fn is_known(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|kind| (RAFT..=WORD).contains(kind))
+    }
+
     pub fn decode(bytes: Bytes) -> Option<Frame> {
         let mut reader = Reader::new(bytes);
         match reader.u8()? {

@@ -7,7 +7,7 @@ use crate::frame::Part;
 use base::mutant::{Mutant, planted};
 use base::{Index, NodeId, Position};
 use bytes::Bytes;
-use raft::Message;
+use raft::{Config, Message, Refusal};
 
 /// What the shell does for a snapshot that arrives, in order.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub(crate) struct Staging {
     receiving: Option<Receiving>,
     /// How many were begun. The shell knows each by its number here: two leaders may have chosen the same id.
     begun: u64,
+    /// Raft is told of the snapshot and has not answered: the staged store must not be touched.
+    offered: bool,
     /// Raft has taken the snapshot; until it is installed the staged store must not be touched.
     installing: Option<Installing>,
 }
@@ -55,6 +57,18 @@ pub(crate) enum Received {
     Do(Stage),
     /// Not needed: raft answers that it has all this.
     TellRaft(Message),
+    /// No member sends this.
+    Refused(Refusal),
+}
+
+/// What became of a snapshot that was staged.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// Nobody waits for it any more, or it could not be built.
+    Nothing,
+    Complete(Message),
+    /// The rows of this member are not what it announced.
+    Forged(NodeId),
 }
 
 impl Staging {
@@ -87,7 +101,14 @@ impl Staging {
         committed: Index,
     ) -> Received {
         let at = message.snapshot_at().expect("decoding lets only snapshots begin one");
-        if number != 0 || message.from() != from || self.installing.is_some() {
+        if !message.is_plausible() {
+            return Received::Refused(Refusal::Fields);
+        }
+        if !message.config().is_some_and(|config| config.is_lawful()) {
+            return Received::Refused(Refusal::Configuration);
+        }
+        let busy = self.installing.is_some() || self.offered && !planted(Mutant::StagedUnchecked);
+        if number != 0 || message.from() != from || busy {
             return Received::Nothing;
         }
         if at.index <= committed {
@@ -99,10 +120,24 @@ impl Staging {
         Received::Do(Stage::Begin { id: stage })
     }
 
-    /// The staged store is durable and stands at `at`; `None` if it could not be built.
-    pub fn on_staged(&mut self, id: u64, at: Option<Position>) -> Option<Message> {
-        let receiving = self.receiving.take_if(|it| it.stage == id)?;
-        at.filter(|at| receiving.message.snapshot_at() == Some(*at)).map(|_| receiving.message)
+    /// The staged store is durable and stands at `at`, with the configuration that its table says; `None` if its rows are
+    /// not those of a store.
+    pub fn on_staged(&mut self, id: u64, at: Option<Position>, config: Option<&Config>) -> Outcome {
+        let Some(Receiving { message, from, .. }) = self.receiving.take_if(|it| it.stage == id) else {
+            return Outcome::Nothing;
+        };
+        let stands_there = at.is_some() && message.snapshot_at() == at;
+        let same_config = config.is_none() || message.config().as_ref() == config;
+        if stands_there && (same_config || planted(Mutant::ConfigLostInSnapshot)) {
+            self.offered = true;
+            return Outcome::Complete(message);
+        }
+        Outcome::Forged(from)
+    }
+
+    /// Raft has taken what it was offered, or never will.
+    pub fn on_decided(&mut self) {
+        self.offered = false;
     }
 
     pub fn on_install(&mut self, persist_seq: u64, at: Position) {

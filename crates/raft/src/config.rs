@@ -29,6 +29,16 @@ impl Config {
         !self.outgoing.is_empty()
     }
 
+    /// What the library can be moved to: somebody votes, nobody is in it twice in one half, and whoever only learns has no
+    /// vote in either.
+    pub fn is_lawful(&self) -> bool {
+        let lists = [&self.voters, &self.learners, &self.outgoing];
+        let named_once =
+            |ids: &Vec<NodeId>| ids.iter().enumerate().all(|(nth, id)| id.0 != 0 && !ids[..nth].contains(id));
+        let learners_only_learn = self.learners.iter().all(|id| !self.has_vote(*id));
+        !self.voters.is_empty() && lists.into_iter().all(named_once) && learners_only_learn
+    }
+
     pub(crate) fn from_library(state: &ConfState) -> Config {
         let sorted = |ids: &[u64]| {
             let mut ids: Vec<NodeId> = ids.iter().copied().map(NodeId).collect();
@@ -123,6 +133,16 @@ mod tests {
         assert_eq!(kinds(&three, &config(&[1, 3], &[])), [(RemoveNode, 2)]);
         assert_eq!(kinds(&config(&[], &[]), &three), [(AddNode, 1), (AddNode, 2), (AddNode, 3)]);
     }
+
+    #[test]
+    fn a_configuration_that_no_library_takes_is_told_apart() {
+        let joint = Config { outgoing: vec![NodeId(1), NodeId(5)], ..config(&[1, 2], &[3]) };
+        assert!(joint.is_lawful() && config(&[1], &[]).is_lawful());
+        let learns_and_votes = Config { outgoing: vec![NodeId(3)], ..config(&[1, 2], &[3]) };
+        let unlawful = [config(&[], &[1]), config(&[1, 1], &[]), config(&[0, 1], &[]), config(&[1, 2], &[2])];
+        assert!(unlawful.iter().chain([&learns_and_votes]).all(|config| !config.is_lawful()));
+    }
+
     #[test]
     fn several_members_change_in_one_step_that_is_left_by_another() {
         let three = config(&[1, 2, 3], &[]);

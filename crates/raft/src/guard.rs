@@ -1,50 +1,112 @@
 //! Keeps from the library the messages on which it would panic.
 //! The library trusts its peers: a heartbeat that commits beyond our log, or an append that contradicts what
-//! is committed, ends the process. A peer that sends such a thing is broken or has lost data; we drop the
-//! message and stay up. Whoever answers must be known, for answers are counted; whoever asks or leads may be a
-//! member of a configuration that has not reached us yet. Entries for which there is no room are dropped as well: the leader sends them again.
+//! is committed, ends the process. A message that no member sends is refused, and whoever sent it is not listened to any
+//! further. One that an honest member may send, from another configuration or after the loss of its disk, is ignored.
+//! Whoever answers must be known, for answers are counted; whoever asks or leads may be a member of a configuration that has
+//! not reached us yet. Entries for which there is no room are ignored as well: the leader sends them again.
+//! ADR 47 lists what the library panics on and which line here keeps it away.
 
 use crate::log::Log;
 use crate::message::Message;
 use base::NodeId;
-use raft_rs::RawNode;
+use base::mutant::{Mutant, planted};
 use raft_rs::eraftpb::MessageType;
+use raft_rs::{RawNode, StateRole};
 
-/// Adjusts or refuses a message that the library must not see as it is.
-pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Option<Message> {
+/// Why a message was refused: no member that follows the protocol sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// Its fields contradict each other, or a number is out of range.
+    Fields,
+    /// Its term is further ahead than elections can have brought it, and no majority says the same.
+    TermJump,
+    /// It builds on an entry that no log can have.
+    Log,
+    /// It announces a snapshot that contradicts what is committed here.
+    Snapshot,
+    /// It announces a configuration that cannot be.
+    Configuration,
+}
+
+impl Refusal {
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Fields => "fields",
+            Refusal::TermJump => "term-jump",
+            Refusal::Log => "log",
+            Refusal::Snapshot => "snapshot",
+            Refusal::Configuration => "configuration",
+        }
+    }
+}
+
+/// What becomes of a message.
+pub(crate) enum Admission {
+    Take(Message),
+    Ignore,
+    Refuse(Refusal),
+}
+
+/// Adjusts, ignores or refuses a message that the library must not see as it is.
+pub(crate) fn admit(node: &RawNode<Log>, mut message: Message) -> Admission {
     let raft = &node.raft;
+    if let Some(refusal) = refusal(node, &message) {
+        return Admission::Refuse(refusal);
+    }
     let from = message.from().0;
-    if !message.is_plausible()
-        || message.to().0 != raft.id
-        || from == raft.id
-        || message.is_answer() && raft.prs().get(from).is_none()
-    {
-        return None;
+    let foreign = message.to().0 != raft.id || from == raft.id;
+    let uncounted = message.is_answer() && raft.prs().get(from).is_none();
+    let without_us = message.config().is_some_and(|config| !config.contains(NodeId(raft.id)));
+    if foreign || uncounted || without_us || is_untimely(node, &message) {
+        return Admission::Ignore;
     }
-    if message.config().is_some_and(|config| !config.contains(NodeId(raft.id))) {
-        return None;
+    // A leader that knows us to be further than we are (our tail was lost): take what we have.
+    if message.kind() == MessageType::MsgHeartbeat {
+        message.0.commit = message.0.commit.min(raft.raft_log.last_index());
     }
-    let last = raft.raft_log.last_index();
-    let m = &mut message.0;
+    Admission::Take(message)
+}
+
+fn refusal(node: &RawNode<Log>, message: &Message) -> Option<Refusal> {
+    let log = &node.raft.raft_log;
+    let m = &message.0;
+    if !message.is_plausible() {
+        return Some(Refusal::Fields);
+    }
+    if message.config().is_some_and(|config| !config.is_lawful()) {
+        return Some(Refusal::Configuration);
+    }
+    // Entries that are not there have term zero for the library, so that such an append would seem to fit.
+    let beyond = m.msg_type == MessageType::MsgAppend && m.log_term == 0 && m.index > log.last_index();
+    if beyond && !planted(Mutant::AppendNotValidated) {
+        return Some(Refusal::Log);
+    }
+    // Further ones lie behind us, and are answered so.
+    let contradicts = |index, term| index == log.committed && !log.match_term(index, term);
+    let rewrites = message.snapshot_at().is_some_and(|at| contradicts(at.index.0, at.term.0));
+    rewrites.then_some(Refusal::Snapshot)
+}
+
+/// What an honest member may send, and the library must not see now.
+fn is_untimely(node: &RawNode<Log>, message: &Message) -> bool {
+    let raft = &node.raft;
+    let (m, log) = (&message.0, &raft.raft_log);
     match m.msg_type {
-        // A leader that knows us to be further than we are (our tail was lost): take what we have.
-        MessageType::MsgHeartbeat => m.commit = m.commit.min(last),
         MessageType::MsgAppend => {
-            if !m.entries.is_empty() && node.store().is_full() {
-                return None;
-            }
-            let committed = raft.raft_log.committed;
-            let contradicts = m.entries.iter().take_while(|entry| entry.index <= committed).any(|entry| {
-                entry.index >= raft.raft_log.first_index()
-                    && !raft.raft_log.match_term(entry.index, entry.term)
-            });
-            if contradicts {
-                return None;
-            }
+            let is_full = !m.entries.is_empty() && node.store().is_full();
+            let mut decided = m.entries.iter().take_while(|entry| entry.index <= log.committed);
+            is_full
+                || decided
+                    .any(|entry| entry.index >= log.first_index() && !log.match_term(entry.index, entry.term))
         }
         // An acknowledgement of entries that this leader never had.
-        MessageType::MsgAppendResponse if !m.reject && m.index > last => return None,
-        _ => {}
+        MessageType::MsgAppendResponse => !m.reject && m.index > log.last_index(),
+        // The vote was not asked for yet: our request leaves when our log is durable.
+        MessageType::MsgRequestVoteResponse => {
+            raft.state == StateRole::Candidate && log.persisted < log.last_index()
+        }
+        // Only the leader that was asked can answer a read.
+        MessageType::MsgReadIndexResp => m.from != raft.leader_id,
+        _ => false,
     }
-    Some(message)
 }

@@ -11,9 +11,11 @@ mod machine;
 mod message;
 mod record;
 mod restore;
+mod terms;
 
 pub use config::Config;
 pub use entry::Entry;
+pub use guard::Refusal;
 pub use machine::{Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
 pub use message::Message;
 pub use record::Record;

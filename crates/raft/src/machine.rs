@@ -5,11 +5,12 @@
 
 use crate::config::Config;
 use crate::entry::{Entry, entry_type};
-use crate::guard;
+use crate::guard::{self, Admission, Refusal};
 use crate::log::Log;
 use crate::message::Message;
 use crate::record::Record;
 use crate::restore::Restored;
+use crate::terms::Claims;
 use base::mutant::{Mutant, planted};
 use base::rng::mix;
 use base::{Index, NodeId, Position, Term, limits};
@@ -89,6 +90,8 @@ pub struct Output {
     pub snapshots: Vec<Message>,
     /// The log was cut: records up to here are no longer needed.
     pub released: Option<Index>,
+    /// Members that sent what no member sends.
+    pub refused: Vec<(NodeId, Refusal)>,
     pub notes: Vec<Note>,
 }
 
@@ -149,6 +152,9 @@ pub struct Raft {
     /// Messages that became free by a completion since the last `collect`.
     freed: Vec<Message>,
     abstention: Option<Abstention>,
+    claims: Claims,
+    /// Since the last `collect`.
+    refused: Vec<(NodeId, Refusal)>,
     last_note: Option<Note>,
 }
 
@@ -205,6 +211,8 @@ impl Raft {
             released,
             freed: Vec::new(),
             abstention,
+            claims: Claims::default(),
+            refused: Vec::new(),
             last_note: None,
         }
     }
@@ -271,8 +279,11 @@ impl Raft {
     /// A member that doubts itself does not stand for election.
     /// Nor does one whose snapshot is being installed: between the log it had and the log it will have there
     /// is nothing to stand on, and the library would look for entries there.
+    /// Nor the only voter while its disk lacks something of its log: it leads as soon as it stands.
     fn may_stand(&self) -> bool {
-        !self.doubts_itself() && !self.in_flight.iter().any(|flight| flight.installs)
+        let log = &self.node.raft.raft_log;
+        let leads_at_once = self.node.raft.prs().is_singleton() && log.persisted < log.last_index();
+        !self.doubts_itself() && !leads_at_once && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
@@ -288,7 +299,7 @@ impl Raft {
     }
 
     fn step_received(&mut self, message: Message) -> bool {
-        let Some(message) = guard::admit(&self.node, message) else { return false };
+        let Some(message) = self.admit(message) else { return false };
         let untimely = message.kind() == MessageType::MsgTimeoutNow && !self.may_stand();
         if untimely || self.keeps_vote_from(&message) {
             return false;
@@ -298,6 +309,28 @@ impl Raft {
         let taken = self.node.step(message.0).is_ok();
         self.keep_next_above_match(from);
         taken
+    }
+
+    fn admit(&mut self, message: Message) -> Option<Message> {
+        let (from, term) = (message.from(), message.term().0);
+        let admission = guard::admit(&self.node, message);
+        let refusal = match admission {
+            Admission::Take(message) if self.believes(from, term) => return Some(message),
+            Admission::Take(_) => Refusal::TermJump,
+            Admission::Ignore => return None,
+            Admission::Refuse(refusal) => refusal,
+        };
+        self.refused.push((from, refusal));
+        None
+    }
+
+    fn believes(&mut self, from: NodeId, term: u64) -> bool {
+        let raft = &self.node.raft;
+        let voters: Vec<u64> = match term > raft.term {
+            true => raft.prs().conf().voters().ids().iter().collect(),
+            false => return true,
+        };
+        self.claims.admit(from.0, term, raft.term, raft.id, &voters)
     }
 
     /// A rejection that was overtaken by an acknowledgement makes the library probe below what it knows to
@@ -432,6 +465,7 @@ impl Raft {
             self.record_commit(out);
         }
         out.released = self.released.take().or(out.released);
+        out.refused.append(&mut self.refused);
         self.end_doubt(out);
         self.note_leadership(out);
     }

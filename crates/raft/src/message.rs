@@ -31,8 +31,10 @@ const KINDS: [(MessageType, u8); 12] = [
     (MessageType::MsgRequestPreVoteResponse, 13),
 ];
 
-/// Terms and indexes beyond this are refused, so that adding to one can never overflow.
-const NUMBER_MAX: u64 = 1 << 62;
+/// Terms and indexes beyond these are refused, so that adding to one can never overflow. Terms have twice the range: a
+/// member of 0.1.0 took any term up to 2^62, and members that stand there must be able to elect again.
+const INDEX_MAX: u64 = 1 << 62;
+const TERM_MAX: u64 = 1 << 63;
 const CONTEXT_BYTES_MAX: usize = 64;
 
 impl Message {
@@ -123,31 +125,27 @@ impl Message {
         // Member ids are hashes and use all 64 bits.
         m.to = reader.varint()?;
         m.from = reader.varint()?;
-        for field in [
-            &mut m.term,
-            &mut m.log_term,
-            &mut m.index,
-            &mut m.commit,
-            &mut m.commit_term,
-            &mut m.reject_hint,
-            &mut m.request_snapshot,
-        ] {
-            *field = bounded(reader)?;
-        }
+        m.term = term(reader)?;
+        m.log_term = term(reader)?;
+        m.index = index(reader)?;
+        m.commit = index(reader)?;
+        m.commit_term = term(reader)?;
+        m.reject_hint = index(reader)?;
+        m.request_snapshot = index(reader)?;
         m.reject = reader.bool()?;
         m.context = reader.bytes()?;
         let count = reader.count()?;
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
-            let at = Position { term: Term(bounded(reader)?), index: Index(bounded(reader)?) };
+            let at = Position { term: Term(term(reader)?), index: Index(index(reader)?) };
             let reconfigures = reader.bool()?;
             entries.push(Entry { at, data: reader.bytes()?, reconfigures }.to_library());
         }
         m.entries = entries.into();
         if kind == MessageType::MsgSnapshot {
             let meta = m.mut_snapshot().mut_metadata();
-            meta.term = bounded(reader)?;
-            meta.index = bounded(reader)?;
+            meta.term = term(reader)?;
+            meta.index = index(reader)?;
             let mut state = ConfState::from((take_ids(reader)?, take_ids(reader)?));
             if !reader.is_empty() {
                 state.set_voters_outgoing(take_ids(reader)?);
@@ -157,18 +155,20 @@ impl Message {
         Some(Message(m))
     }
 
-    /// What holds for every message that a member sends.
-    pub(crate) fn is_plausible(&self) -> bool {
+    /// What holds for every message that a member sends, whatever state its receiver is in.
+    pub fn is_plausible(&self) -> bool {
         let m = &self.0;
         // Only a read request is without term: whoever leads may answer it.
-        let term_fits = (m.term == 0) == (m.msg_type == MessageType::MsgReadIndex);
+        let term_fits = (m.term == 0) == (m.msg_type == MessageType::MsgReadIndex)
+            && m.log_term <= m.term
+            && m.commit_term <= m.term;
         let entries_fit = match m.msg_type {
             MessageType::MsgAppend => {
                 let mut last = (m.log_term, m.index);
                 m.entries.iter().all(|entry| {
-                    let follows = entry.index == last.1 + 1 && entry.term >= last.0 && entry.term <= m.term;
+                    let follows = entry.index == last.1 + 1 && entry.term >= last.0.max(1);
                     last = (entry.term, entry.index);
-                    follows
+                    follows && entry.term <= m.term
                 })
             }
             MessageType::MsgReadIndex | MessageType::MsgReadIndexResp => {
@@ -176,13 +176,19 @@ impl Message {
             }
             _ => m.entries.is_empty(),
         };
-        let snapshot_fits = self.snapshot_at().is_none_or(|at| at.index.0 > 0 && at.term.0 > 0)
-            && self.config().is_none_or(|config| !config.voters.is_empty());
-        term_fits && m.context.len() <= CONTEXT_BYTES_MAX && entries_fit && snapshot_fits
+        let snapshot_fits =
+            self.snapshot_at().is_none_or(|at| at.index.0 > 0 && (1..=m.term).contains(&at.term.0));
+        // No member asks for a snapshot in this way.
+        let asks_for_snapshot = m.request_snapshot != 0;
+        term_fits
+            && m.context.len() <= CONTEXT_BYTES_MAX
+            && entries_fit
+            && snapshot_fits
+            && !asks_for_snapshot
     }
 
     /// Of the snapshot that this message announces.
-    pub(crate) fn config(&self) -> Option<Config> {
+    pub fn config(&self) -> Option<Config> {
         let snapshot = self.0.snapshot.as_ref()?;
         Some(Config::from_library(snapshot.get_metadata().get_conf_state()))
     }
@@ -209,8 +215,12 @@ fn take_ids(reader: &mut Reader) -> Option<Vec<u64>> {
     (0..count).map(|_| reader.varint()).collect()
 }
 
-fn bounded(reader: &mut Reader) -> Option<u64> {
-    reader.varint().filter(|number| *number <= NUMBER_MAX)
+fn term(reader: &mut Reader) -> Option<u64> {
+    reader.varint().filter(|term| *term <= TERM_MAX)
+}
+
+fn index(reader: &mut Reader) -> Option<u64> {
+    reader.varint().filter(|index| *index <= INDEX_MAX)
 }
 
 #[cfg(test)]

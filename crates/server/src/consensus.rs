@@ -32,6 +32,11 @@ pub(crate) enum Mail {
         from: NodeId,
         frames: Vec<Frame>,
     },
+    /// A peer sent what no peer sends.
+    Forged {
+        from: NodeId,
+        reason: &'static str,
+    },
     /// The stream to this peer is up.
     Connected(NodeId),
     /// Who belongs to the cluster was changed.
@@ -125,6 +130,7 @@ impl Loop {
                     self.machine.step(now, Input::Received { from, frame }, &mut self.out);
                 }
             }
+            Mail::Forged { from, reason } => self.refuse(from, reason),
             Mail::Connected(peer) => {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));
@@ -186,6 +192,10 @@ impl Loop {
         if !out.answered.is_empty() {
             self.core.waiters.deliver(out.answered.drain(..).map(|(token, reply)| (token, Ok(reply))));
         }
+        for (from, refusal) in std::mem::take(&mut out.forged) {
+            self.refuse(from, refusal.name());
+        }
+        let out = &mut self.out;
         for stage in out.stage.drain(..) {
             let bytes = stage_bytes(&stage);
             self.core.storage.push_bytes(storage::Mail::Stage(stage), bytes);
@@ -221,6 +231,11 @@ impl Loop {
     /// Not before what the persist thread still has, and not what makes other threads wait.
     fn may_write_here(&self, persists: &[Persist]) -> bool {
         self.handed_over.is_none() && persists.iter().all(|persist| persist.install.is_none())
+    }
+
+    fn refuse(&self, from: NodeId, reason: &'static str) {
+        self.core.metrics.refuse_frame(reason);
+        self.peers.close_from(from, reason);
     }
 
     fn tell(&mut self, note: Note) {

@@ -26,6 +26,7 @@ pub(crate) struct Metrics {
     pub leader_changes: Counter,
     pub requests_refused: Counter,
     pub frames_malformed: Counter,
+    frames_refused: Family<[(&'static str, &'static str); 1], Counter>,
     pub snapshots_installed: Counter,
     pub wal_fsync_seconds: Histogram,
     pub store_commit_seconds: Histogram,
@@ -74,6 +75,11 @@ pub(crate) struct Reading {
 }
 
 impl Metrics {
+    /// A peer sent what no peer sends.
+    pub fn refuse_frame(&self, reason: &'static str) {
+        self.frames_refused.get_or_create(&[("reason", reason)]).inc();
+    }
+
     pub fn new(identity: &Identity) -> Metrics {
         let mut registry = Registry::default();
         let copied = Copied::registered(&mut registry);
@@ -87,6 +93,7 @@ impl Metrics {
             leader_changes: Counter::default(),
             requests_refused: Counter::default(),
             frames_malformed: Counter::default(),
+            frames_refused: Family::default(),
             snapshots_installed: Counter::default(),
             wal_fsync_seconds: durations(),
             store_commit_seconds: durations(),
@@ -120,6 +127,11 @@ impl Metrics {
         for (counter, name, help) in counters {
             registry.register(name, help, counter.clone());
         }
+        registry.register(
+            "althing_peer_frames_refused",
+            "Frames from peers that no peer sends, by the reason; each closes its stream",
+            metrics.frames_refused.clone(),
+        );
         let histograms = [
             (
                 &metrics.wal_fsync_seconds,

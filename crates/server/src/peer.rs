@@ -321,6 +321,19 @@ impl Peers {
         self.ticket(peer).is_some()
     }
 
+    /// Closes the stream that comes from a peer, which sent what no peer sends. It may dial again.
+    pub fn close_from(&self, peer: NodeId, reason: &'static str) {
+        let Some(peer) = self.shared.peer(peer) else { return };
+        // The frames behind the first one find the stream closed already.
+        if peer.inbound.close() {
+            tracing::warn!(
+                peer = peer.id.0,
+                reason,
+                "closed the stream of a peer: no peer sends such a frame"
+            );
+        }
+    }
+
     /// What has passed so far, by peer.
     pub fn counters(&self) -> Vec<(NodeId, Counters)> {
         self.shared.read_peers().values().map(|peer| (peer.id, peer.tally.read())).collect()

@@ -108,12 +108,16 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
 
 fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     let bytes = frames.iter().map(Bytes::len).sum();
-    let received = frames.len();
-    let mut frames: Vec<Frame> = frames.into_iter().filter_map(Frame::decode).collect();
-    let malformed = received - frames.len();
-    if malformed > 0 {
-        core.metrics.frames_malformed.inc_by(malformed as u64);
-    }
+    let mut frames: Vec<Frame> = frames
+        .into_iter()
+        .filter_map(|frame| {
+            let decoded = Frame::decode(frame.clone());
+            if decoded.is_none() {
+                on_malformed(core, from, Frame::is_known(&frame));
+            }
+            decoded
+        })
+        .collect();
     frames.retain_mut(|frame| match frame {
         // It is nothing to agree on.
         Frame::ClientUrl(url) => {
@@ -134,6 +138,14 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     }
     core.consensus.queue.wait_for_room();
     core.consult(Mail::Frames { from, frames }, bytes);
+}
+
+/// A frame of a kind that this release knows is read by it, or forged; others may be those of a later release.
+fn on_malformed(core: &Core, from: NodeId, is_known: bool) {
+    core.metrics.frames_malformed.inc();
+    if is_known {
+        core.consensus.queue.push(Mail::Forged { from, reason: "malformed" });
+    }
 }
 
 /// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.

@@ -85,7 +85,7 @@ impl Loop {
         let staged =
             self.vault.stage(stage).unwrap_or_else(|error| fatal("storing a snapshot that arrives", &error));
         if let Some(staged) = staged {
-            self.core.report(Input::Staged { id: staged.id, at: staged.at });
+            self.core.report(Input::Staged { id: staged.id, at: staged.at, config: staged.config });
         }
     }
 

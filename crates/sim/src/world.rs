@@ -403,7 +403,7 @@ impl World {
             let Some(staged) = self.unless_trouble(host, staged) else { return Ok(()) };
             if let Some(staged) = staged {
                 let delay = self.rng.between(100, 20_000);
-                let input = Input::Staged { id: staged.id, at: staged.at };
+                let input = Input::Staged { id: staged.id, at: staged.at, config: staged.config };
                 self.agenda.after(delay, Event::Report { host, life, input });
             }
         }

@@ -53,7 +53,10 @@ fn report_of_the_first_after_the_second_began() -> Option<NodeId> {
         Received::Do(Stage::Finish { id }) if id == first
     ));
     begin(&mut staging, 2, 77, 10);
-    staging.on_staged(first, Some(at(10))).map(|message| message.from())
+    match staging.on_staged(first, Some(at(10)), None) {
+        Outcome::Complete(message) => Some(message.from()),
+        _ => None,
+    }
 }
 
 #[test]
@@ -63,12 +66,54 @@ fn a_missing_part_ends_the_attempt() {
     let rows = || Part::Rows(Bytes::from_static(b"rows"));
     assert!(matches!(staging.on_part(NodeId(1), 77, 2, rows(), Index(1)), Received::Nothing));
     assert!(matches!(staging.on_part(NodeId(1), 77, 1, rows(), Index(1)), Received::Nothing));
-    assert_eq!(staging.on_staged(stage, Some(at(10))), None);
+    assert_eq!(staging.on_staged(stage, Some(at(10)), None), Outcome::Nothing);
 }
 
 #[test]
 fn rows_that_do_not_stand_where_they_were_announced_are_not_taken() {
     let mut staging = Staging::default();
     let stage = begin(&mut staging, 1, 77, 10);
-    assert_eq!(staging.on_staged(stage, Some(at(9))), None);
+    assert_eq!(staging.on_staged(stage, Some(at(9)), None), Outcome::Forged(NodeId(1)));
+}
+
+#[test]
+fn a_table_of_members_that_was_not_announced_is_not_taken() {
+    let mut staging = Staging::default();
+    let stage = begin(&mut staging, 1, 77, 10);
+    let alone = Config { voters: vec![NodeId(TO)], ..Config::default() };
+    assert_eq!(staging.on_staged(stage, Some(at(10)), Some(&alone)), Outcome::Forged(NodeId(1)));
+}
+
+/// Whether another snapshot is begun while raft has not said what becomes of the one before.
+fn begins_over_an_offer() -> bool {
+    let mut staging = Staging::default();
+    let stage = begin(&mut staging, 1, 77, 10);
+    assert!(matches!(staging.on_staged(stage, Some(at(10)), None), Outcome::Complete(_)));
+    let part = Part::Begin(announced(2, 12));
+    let begun = matches!(staging.on_part(NodeId(2), 78, 0, part, Index(1)), Received::Do(_));
+    staging.on_decided();
+    let part = Part::Begin(announced(2, 12));
+    assert!(matches!(staging.on_part(NodeId(2), 78, 0, part, Index(1)), Received::Do(_)));
+    begun
+}
+
+#[test]
+fn what_raft_is_offered_is_not_touched_until_it_has_decided() {
+    plant(None);
+    assert!(!begins_over_an_offer());
+    plant(Some(Mutant::StagedUnchecked));
+    assert!(begins_over_an_offer());
+    plant(None);
+}
+
+#[test]
+fn announcements_that_no_member_makes_are_refused() {
+    let mut bytes = Vec::new();
+    announced(1, 10).encode(&mut bytes);
+    // The term of the announced position is that of a later term than the message's.
+    let at = bytes.len() - 6;
+    bytes[at] = 5;
+    let forged = Message::decode(&mut Reader::new(bytes.into())).expect("it can be read");
+    let received = Staging::default().on_part(NodeId(1), 77, 0, Part::Begin(forged), Index(1));
+    assert!(matches!(received, Received::Refused(Refusal::Fields)));
 }

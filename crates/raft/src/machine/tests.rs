@@ -2,6 +2,7 @@
 
 mod changes;
 mod doubt;
+mod forged;
 
 use super::*;
 use crate::restore::Restoring;

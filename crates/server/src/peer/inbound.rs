@@ -56,6 +56,15 @@ impl Inbound {
         Ok(Some(Turn { inbound: self, number }))
     }
 
+    /// Ends the stream that is read, as if it had broken. False if there is none, or it was ended before.
+    pub fn close(&self) -> bool {
+        let stream = self.lock().stream.take();
+        if let Some(stream) = &stream {
+            cut(stream);
+        }
+        stream.is_some()
+    }
+
     /// Ends the stream that is read, and the wait of one that is not yet.
     pub fn cut(&self) {
         let mut state = self.lock();

@@ -1,0 +1,41 @@
+//! Every target takes its seeds, its corpus and a few mutations of both, on every test run.
+
+use base::Rng;
+use fuzz_targets::{TARGETS, mutate};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MUTATIONS: usize = 300;
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a folder can be listed").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| fs::read(path).expect("a file of the corpus can be read")).collect()
+}
+
+/// `FUZZ_TARGET`, `FUZZ_SEED` and `FUZZ_RUNS` choose one target and another, longer run.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_target_takes_its_corpus_and_mutations_of_it() {
+    let chosen = std::env::var("FUZZ_TARGET").ok();
+    let seed = setting("FUZZ_SEED").unwrap_or(1);
+    let runs = setting("FUZZ_RUNS").map_or(MUTATIONS, |runs| runs as usize);
+    for target in TARGETS.iter().filter(|target| chosen.as_ref().is_none_or(|name| name == target.name)) {
+        let mut inputs = (target.seeds)();
+        inputs.extend(corpus(target.name));
+        inputs.iter().for_each(|input| (target.run)(input));
+        let mut rng = Rng::new(seed);
+        for _ in 0..runs {
+            let input = mutate::mutate(&mut rng, &inputs);
+            // Whoever looks for the input of a failure finds it beside the panic.
+            let shown: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+            let caught = std::panic::catch_unwind(|| (target.run)(&input));
+            assert!(caught.is_ok(), "{} fails on {shown}", target.name);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Which terms of others are believed.
+//! A term grows by one with every election, so one far ahead of ours is forged, unless we were away for a very long time: then
+//! a majority of the voters stands there, and says so. One peer alone moves nobody.
+
+use base::mutant::{Mutant, planted};
+use std::collections::BTreeMap;
+
+/// How far ahead a term may be that one peer alone says: an election in every second for eleven days.
+const JUMP_MAX: u64 = 1_000_000;
+
+/// What voters claim to stand at, as far as that is further ahead than one of them is believed.
+#[derive(Default)]
+pub(crate) struct Claims {
+    by_voter: BTreeMap<u64, u64>,
+}
+
+impl Claims {
+    /// Whether a message of this term may be taken by a member that stands at `own`, with these voters.
+    pub fn admit(&mut self, from: u64, term: u64, own: u64, me: u64, voters: &[u64]) -> bool {
+        let believed = own.saturating_add(JUMP_MAX);
+        if term <= believed || planted(Mutant::TermJumpTaken) {
+            return true;
+        }
+        // A member that was never told who votes has nobody to compare with.
+        if voters.is_empty() {
+            return true;
+        }
+        self.by_voter.retain(|voter, _| voters.contains(voter));
+        if voters.contains(&from) {
+            self.by_voter.insert(from, term);
+        }
+        let others = voters.iter().filter(|voter| **voter != me).count();
+        let needed = (voters.len() / 2 + 1).min(others);
+        let mut claims: Vec<u64> =
+            self.by_voter.values().copied().filter(|claim| *claim > believed).collect();
+        claims.sort_unstable_by(|left, right| right.cmp(left));
+        // So many stand there or further.
+        let confirmed = needed.checked_sub(1).and_then(|nth| claims.get(nth));
+        confirmed.is_some_and(|confirmed| term <= confirmed.saturating_add(JUMP_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAR: u64 = 1 << 62;
+
+    #[test]
+    fn one_voter_alone_moves_nobody_and_a_majority_does() {
+        let mut claims = Claims::default();
+        let mut admit = |from, term| claims.admit(from, term, 7, 1, &[1, 2, 3]);
+        assert!(admit(2, 7 + JUMP_MAX) && !admit(2, 8 + JUMP_MAX));
+        assert!(!admit(2, FAR) && !admit(9, FAR), "the ninth does not vote");
+        assert!(admit(3, FAR + 5) && admit(2, FAR));
+        assert!(!admit(2, FAR + 2 * JUMP_MAX), "nor does one voter move those who stand there");
+    }
+
+    #[test]
+    fn who_votes_alone_is_moved_by_nobody_and_a_newcomer_by_anybody() {
+        assert!(!Claims::default().admit(2, FAR, 7, 1, &[1]));
+        assert!(Claims::default().admit(2, FAR, 0, 1, &[]));
+        assert!(Claims::default().admit(2, FAR, 7, 1, &[1, 2]), "of two, the other cannot be compared");
+        let mut learner = Claims::default();
+        assert!(!learner.admit(2, FAR, 7, 1, &[2, 3, 4]) && learner.admit(3, FAR, 7, 1, &[2, 3, 4]));
+    }
+}

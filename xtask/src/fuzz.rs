@@ -1,0 +1,134 @@
+//! `cargo xtask fuzz`: builds the fuzzer with coverage and runs its targets, each for its share of the time.
+//! Works with stable Rust: the instrumentation is a pass of the compiler, the library brings libFuzzer itself.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+pub const HELP: &str = "\
+  fuzz --minutes N [--target NAME] [--jobs J]
+             runs every fuzz target, or one, for its share of the time; inputs that fail are kept in fuzz/crashes
+";
+
+/// Coverage of every edge, comparisons included, as libFuzzer wants it.
+const FLAGS: [&str; 9] = [
+    "--cfg=fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
+    "-Cdebug-assertions",
+    "-Coverflow-checks",
+];
+
+/// More than any target needs; one that takes more allocates by what it reads.
+const MEMORY_MB: u32 = 2_048;
+/// One input takes less, also beside busy neighbours.
+const INPUT_SECONDS: u32 = 60;
+const INPUT_BYTES: u32 = 4_096;
+
+struct Options {
+    minutes: f64,
+    target: Option<String>,
+    jobs: u32,
+}
+
+pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
+    let Some(options) = parse(&arguments) else {
+        eprint!("{HELP}");
+        return ExitCode::from(2);
+    };
+    let Some(triple) = host_triple() else {
+        eprintln!("rustc does not say for which machine it compiles");
+        return ExitCode::FAILURE;
+    };
+    let names = match &options.target {
+        Some(name) => vec![name.clone()],
+        None => names(root),
+    };
+    if names.is_empty() || !build(root, &triple) {
+        return ExitCode::FAILURE;
+    }
+    let share = Duration::from_secs_f64(options.minutes * 60.0 / names.len() as f64);
+    let mut failed = Vec::new();
+    for name in &names {
+        println!("fuzzing {name} for {} s", share.as_secs().max(1));
+        if !fuzz(root, &triple, name, share, options.jobs) {
+            failed.push(name.clone());
+        }
+    }
+    println!("{} targets, {} failed {failed:?}", names.len(), failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(arguments: &[String]) -> Option<Options> {
+    let mut options = Options { minutes: 0.0, target: None, jobs: 1 };
+    for pair in arguments.chunks(2) {
+        let [name, value] = pair else { return None };
+        match name.as_str() {
+            "--minutes" => options.minutes = value.parse().ok()?,
+            "--target" => options.target = Some(value.clone()),
+            "--jobs" => options.jobs = value.parse().ok()?,
+            _ => return None,
+        }
+    }
+    (options.minutes > 0.0).then_some(options)
+}
+
+fn host_triple() -> Option<String> {
+    let out = Command::new("rustc").arg("-vV").output().ok()?;
+    let text = String::from_utf8(out.stdout).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
+}
+
+/// Writes the seeds of every target, and learns the targets' names from their folders.
+fn names(root: &Path) -> Vec<String> {
+    let out = Command::new("cargo")
+        .args(["run", "--quiet", "-p", "fuzz-targets", "--example", "write-seeds", "--"])
+        .arg(root.join("fuzz/work"))
+        .current_dir(root)
+        .output();
+    let Ok(out) = out else { return Vec::new() };
+    if !out.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&out.stderr));
+    }
+    String::from_utf8_lossy(&out.stdout).lines().map(str::to_owned).collect()
+}
+
+fn build(root: &Path, triple: &str) -> bool {
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--target", triple])
+        .current_dir(root.join("fuzz"))
+        .env("RUSTFLAGS", FLAGS.join(" "))
+        // Its own, for everything in it is instrumented.
+        .env("CARGO_TARGET_DIR", root.join("fuzz/target"))
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bool {
+    let folder = |kind: &str| root.join("fuzz").join(kind).join(name);
+    let (work, corpus, crashes) = (folder("work"), folder("corpus"), folder("crashes"));
+    for folder in [&work, &corpus, &crashes] {
+        if let Err(error) = std::fs::create_dir_all(folder) {
+            eprintln!("cannot create {}: {error}", folder.display());
+            return false;
+        }
+    }
+    let mut command = Command::new(root.join("fuzz/target").join(triple).join("release/althing-fuzz"));
+    command
+        .env("FUZZ_TARGET", name)
+        .arg(format!("-max_total_time={}", share.as_secs().max(1)))
+        .arg(format!("-rss_limit_mb={MEMORY_MB}"))
+        .arg(format!("-timeout={INPUT_SECONDS}"))
+        .arg(format!("-max_len={INPUT_BYTES}"))
+        .arg(format!("-artifact_prefix={}/", crashes.display()))
+        .arg("-print_final_stats=1");
+    if jobs > 1 {
+        command.arg(format!("-fork={jobs}"));
+    }
+    command.arg(&work).arg(&corpus);
+    command.status().is_ok_and(|status| status.success())
+}
