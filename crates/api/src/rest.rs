@@ -41,16 +41,17 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use base::Code;
 use base::limits::GRPC_OVERHEAD_BYTES;
+use base::{Code, NodeId};
 use mesh::RegionId;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Reply, Request};
-use refusal::Refusal;
+use mesh::request::{Missing, Reply, Request};
+use refusal::{MissingNames, Refusal};
 use serde::Serialize;
 use server::{Handle, MeshHandle};
 use space::Spaces;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -123,6 +124,31 @@ impl Rest {
         }
     }
 
+    /// Too few have answered: who has not is told by name.
+    fn short(&self, reply: Reply) -> Refusal {
+        match reply {
+            Reply::Indeterminate { acks, needed, missing } => {
+                Refusal::indeterminate(acks, needed, &self.names_of(&missing))
+            }
+            Reply::Unavailable { acks, needed, missing } => {
+                Refusal::unavailable(acks, needed, &self.names_of(&missing))
+            }
+            other => unreachable!("{other:?} is no lack of answers"),
+        }
+    }
+
+    fn names_of(&self, missing: &Missing) -> MissingNames {
+        let names = if missing.nodes.is_empty() { BTreeMap::default() } else { self.node_names() };
+        let name = |node: &NodeId| {
+            let known = names.get(node).filter(|name| !name.is_empty()).cloned();
+            known.unwrap_or_else(|| format!("{:x}", node.0))
+        };
+        MissingNames {
+            nodes: missing.nodes.iter().map(name).collect(),
+            regions: missing.regions.iter().map(|region| self.region_name(*region)).collect(),
+        }
+    }
+
     /// What the mesh answers; what it refuses is a refusal here.
     async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
         match self.mesh().request(request, timeout).await? {
@@ -140,7 +166,7 @@ impl Rest {
     ) -> Result<Option<Box<Record>>, Refusal> {
         match self.ask(Request::Read { key, r }, timeout).await? {
             Reply::Found(found) => Ok(found),
-            Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+            reply @ Reply::Unavailable { .. } => Err(self.short(reply)),
             other => unreachable!("a read is not answered by {other:?}"),
         }
     }

@@ -201,6 +201,10 @@ mutants! {
     SkewKept = "skew-kept",
     /// A write that was retried elsewhere, and carried out there, is stamped as if it were new.
     RetryStampedAnew = "retry-stamped-anew",
+    /// A write that was passed on is stamped by the replica that carries it out, when it does.
+    ForwardStampedLate = "forward-stamped-late",
+    /// A write is stamped again after the time of its client is over.
+    RestampedAfterDeadline = "restamped-after-deadline",
     /// An entry of the replication log leaves before it is durable.
     StreamedBeforePersist = "streamed-before-persist",
     /// Entries count as acknowledged although others before them are still on their way.
@@ -296,6 +300,8 @@ impl Mutant {
         Mutant::FenceIgnored,
         Mutant::SkewKept,
         Mutant::RetryStampedAnew,
+        Mutant::ForwardStampedLate,
+        Mutant::RestampedAfterDeadline,
         Mutant::StreamedBeforePersist,
         Mutant::HolesAcknowledged,
         Mutant::GapVouched,

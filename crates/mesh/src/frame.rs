@@ -55,10 +55,16 @@ pub type Known = Vec<(Actor, Stamp)>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// A write for a replica to coordinate.
+    /// A write for a replica to coordinate. Nodes of 0.1.0 do not say how it began.
     Forward {
         ask: Ask,
+        begun: Option<Begun>,
         write: Arc<Write>,
+    },
+    /// A write that was passed on is behind what has this stamp: it is carried out under another stamp, or not at all.
+    Behind {
+        ask: Ask,
+        stamp: Stamp,
     },
     Forwarded {
         ask: Ask,
@@ -178,6 +184,16 @@ pub enum Frame {
     },
 }
 
+/// How a write began, at the node that its client asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun {
+    pub stamp: Stamp,
+    /// How long its client still waited when this was sent.
+    pub remaining_ms: u64,
+    /// How often it was stamped again.
+    pub restamps: u8,
+}
+
 /// Why a record is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -207,6 +223,7 @@ impl Frame {
         matches!(
             self,
             Frame::Forwarded { .. }
+                | Frame::Behind { .. }
                 | Frame::Stored { .. }
                 | Frame::Fetched { .. }
                 | Frame::Collected { .. }
@@ -271,9 +288,20 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         put_varint(out, ask.0);
     };
     match frame {
-        Frame::Forward { ask, write } => {
+        Frame::Forward { ask, begun: None, write } => {
             begin(out, 1, ask);
             write.encode(out);
+        }
+        Frame::Forward { ask, begun: Some(begun), write } => {
+            begin(out, 40, ask);
+            put_varint(out, begun.stamp.0);
+            put_varint(out, begun.remaining_ms);
+            out.push(begun.restamps);
+            write.encode(out);
+        }
+        Frame::Behind { ask, stamp } => {
+            begin(out, 41, ask);
+            put_varint(out, stamp.0);
         }
         Frame::Forwarded { ask, reply, reached } => {
             begin(out, 2, ask);
@@ -406,7 +434,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
     let number = reader.u8()?;
     let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
     Some(match number {
-        1 => Frame::Forward { ask, write: Arc::new(Write::decode(reader)?) },
+        1 => Frame::Forward { ask, begun: None, write: Arc::new(Write::decode(reader)?) },
         2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
         3 => {
             let why = if reader.bool()? { Why::Repair } else { Why::Write };
@@ -458,6 +486,12 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
             Frame::Listed { ask, conflicts, more: reader.bool()? }
         }
         27 => Frame::NoRoom { ask },
+        40 => {
+            let (stamp, remaining_ms) = (Stamp(reader.varint()?), reader.varint()?);
+            let begun = Some(Begun { stamp, remaining_ms, restamps: reader.u8()? });
+            Frame::Forward { ask, begun, write: Arc::new(Write::decode(reader)?) }
+        }
+        41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
         _ => return None,
     })
 }

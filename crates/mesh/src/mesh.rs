@@ -58,7 +58,7 @@ use membership::{Routes, Wakening};
 use room::Rooming;
 use scans::Batches;
 use shards::Shards;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
@@ -162,7 +162,7 @@ pub struct Mesh {
     alarms: Alarms,
     batches: Batches,
     /// Writes that were passed on to this node, lately.
-    forwarded: BTreeMap<NodeId, BTreeSet<Ask>>,
+    forwarded: BTreeMap<NodeId, forward::Forwarded>,
     peers: Peers,
     hints: Hints,
     shards: Shards,
@@ -347,7 +347,8 @@ impl Mesh {
             return frame.question().into_iter().for_each(|ask| self.send(t, from, Frame::Declined { ask }));
         }
         match frame {
-            Frame::Forward { ask, write } => self.step_forward(t, from, ask, write),
+            Frame::Forward { ask, begun, write } => self.step_forward(t, from, ask, begun, write),
+            Frame::Behind { ask, stamp } => self.step_behind(t, from, ask, stamp),
             Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
@@ -509,7 +510,7 @@ impl Mesh {
                 Some(pending) if pending.deadline <= t.now.at => self.expire(t, ask),
                 Some(Pending { operation: Operation::Read(_), .. }) => self.hedge(t, ask),
                 Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
-                Some(Pending { operation: Operation::Forward(_), .. }) => self.pass_on_again(t, ask),
+                Some(Pending { operation: Operation::Forward(_), .. }) => self.look_after_forward(t, ask),
                 Some(Pending { operation: Operation::Write(_), .. }) => self.ask_again(t, ask),
                 _ => {}
             }

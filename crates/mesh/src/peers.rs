@@ -1,7 +1,8 @@
 //! What this node believes of the others, from nothing but how they answer.
 //! A peer that leaves a few requests in a row unanswered is taken for down: it is sent one request a second to
 //! find out, and every other goes elsewhere at once. Any frame from it ends that. Round trips are averaged, so
-//! that the quicker of several replicas is asked first and a slow answer is noticed in time.
+//! that the quicker of several replicas is asked first; an answer that takes longer than nearly all before it is not waited
+//! for alone, and its peer is asked last until a frame comes from it.
 
 use base::{Instant, NodeId};
 use std::collections::BTreeMap;
@@ -12,15 +13,39 @@ const FAILURES_MAX: u32 = 3;
 /// How often one that is down is tried.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 const HEDGE_MIN: Duration = Duration::from_millis(5);
-const HEDGE_MAX: Duration = Duration::from_millis(100);
+const HEDGE_MAX: Duration = Duration::from_millis(50);
+/// How far one answer moves the estimate of the slowest, at least.
+const QUANTILE_STEP_MIN: Duration = Duration::from_micros(100);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     failures: u32,
     /// Down, and when to try it again.
     probe_at: Option<Instant>,
+    /// It has left an answer out for longer than nearly all others took, and nothing has come from it since.
+    is_slow: bool,
     /// A moving average; zero before the first answer.
     rtt: Duration,
+    /// An estimate of the time within which 99 of 100 answers come.
+    p99: Duration,
+}
+
+impl Peer {
+    /// Of 100 answers one is above the estimate and moves it up by 99 parts, 99 are below and move it down by one each:
+    /// it comes to rest where that is so.
+    fn learn(&mut self, rtt: Duration) {
+        if self.p99.is_zero() {
+            (self.rtt, self.p99) = (rtt, rtt * 2);
+            return;
+        }
+        self.rtt = (self.rtt * 7 + rtt) / 8;
+        let step = (self.p99 / 8).max(QUANTILE_STEP_MIN);
+        if rtt > self.p99 {
+            self.p99 += step * 99 / 100;
+        } else {
+            self.p99 = self.p99.saturating_sub(step / 100);
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -32,12 +57,16 @@ impl Peers {
     /// A frame has come from it.
     pub fn heard(&mut self, node: NodeId) {
         let peer = self.peers.entry(node).or_default();
-        (peer.failures, peer.probe_at) = (0, None);
+        (peer.failures, peer.probe_at, peer.is_slow) = (0, None, false);
+    }
+
+    /// An answer of it takes long.
+    pub fn slow(&mut self, node: NodeId) {
+        self.peers.entry(node).or_default().is_slow = true;
     }
 
     pub fn answered(&mut self, node: NodeId, rtt: Duration) {
-        let peer = self.peers.entry(node).or_default();
-        peer.rtt = if peer.rtt.is_zero() { rtt } else { (peer.rtt * 7 + rtt) / 8 };
+        self.peers.entry(node).or_default().learn(rtt);
     }
 
     pub fn silent(&mut self, node: NodeId, now: Instant) {
@@ -65,20 +94,20 @@ impl Peers {
         self.peers.get(&node).is_some_and(|peer| peer.probe_at.is_some())
     }
 
-    /// The order in which to ask: those that are up, the quickest first.
+    /// The order in which to ask: those that are up and answer in time, the quickest first.
     pub fn order(&self, nodes: &mut [NodeId]) {
         let key = |node: &NodeId| {
             let peer = self.peers.get(node).copied().unwrap_or_default();
-            (peer.probe_at.is_some(), peer.rtt)
+            (peer.probe_at.is_some(), peer.is_slow, peer.rtt)
         };
         nodes.sort_by_key(key);
     }
 
     /// How long to wait for these before others are asked as well.
     pub fn patience(&self, nodes: &[NodeId]) -> Duration {
-        let rtt = |node: &NodeId| self.peers.get(node).map_or(Duration::ZERO, |peer| peer.rtt);
-        let slowest = nodes.iter().map(rtt).max().unwrap_or_default();
-        (slowest * 3).clamp(HEDGE_MIN, HEDGE_MAX)
+        let p99 = |node: &NodeId| self.peers.get(node).map_or(Duration::ZERO, |peer| peer.p99);
+        let slowest = nodes.iter().map(p99).max().unwrap_or_default();
+        slowest.clamp(HEDGE_MIN, HEDGE_MAX)
     }
 }
 
@@ -108,6 +137,27 @@ mod tests {
         let mut order = [NodeId(3), NodeId(1), NodeId(2)];
         peers.order(&mut order);
         assert_eq!(order, [NodeId(2), NodeId(1), NodeId(3)]);
-        assert_eq!(peers.patience(&order[..2]), Duration::from_millis(27));
+        assert_eq!(peers.patience(&order[..2]), Duration::from_millis(18));
+        peers.slow(NodeId(2));
+        peers.order(&mut order);
+        assert_eq!(order, [NodeId(1), NodeId(2), NodeId(3)], "the slow one after those in time");
+        peers.heard(NodeId(2));
+        peers.order(&mut order);
+        assert_eq!(order, [NodeId(2), NodeId(1), NodeId(3)], "until it is heard");
+    }
+
+    #[test]
+    fn one_answer_of_a_hundred_takes_longer_than_the_estimate() {
+        let (node, mut peers) = (NodeId(1), Peers::default());
+        let mut n_late = 0;
+        for n in 0..20_000_u64 {
+            // Evenly between 10 and 30 ms, in no order.
+            let rtt = Duration::from_micros(10_000 + base::rng::mix(n) % 20_000);
+            if n >= 10_000 && rtt > peers.patience(&[node]) {
+                n_late += 1;
+            }
+            peers.answered(node, rtt);
+        }
+        assert!((40..400).contains(&n_late), "{n_late} of 10,000 were later than the estimate");
     }
 }

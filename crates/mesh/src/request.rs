@@ -119,11 +119,13 @@ pub enum Reply {
     Indeterminate {
         acks: u8,
         needed: u8,
+        missing: Missing,
     },
     /// Too few answered a read.
     Unavailable {
         acks: u8,
         needed: u8,
+        missing: Missing,
     },
     /// Something is there that the writer has not seen.
     Conflict(Box<Record>),
@@ -136,6 +138,38 @@ pub enum Reply {
     Lagging {
         lag_ms: u64,
     },
+}
+
+/// Replicas and regions that did not answer. If regions are missing, `acks` and `needed` count regions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    pub nodes: Vec<NodeId>,
+    pub regions: Vec<RegionId>,
+}
+
+impl Missing {
+    pub fn nodes(mut nodes: Vec<NodeId>) -> Missing {
+        nodes.sort_unstable();
+        Missing { nodes, regions: Vec::new() }
+    }
+
+    pub fn regions(regions: Vec<RegionId>) -> Missing {
+        Missing { nodes: Vec::new(), regions }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.nodes.len() as u64);
+        self.nodes.iter().for_each(|node| put_varint(out, node.0));
+        put_varint(out, self.regions.len() as u64);
+        self.regions.iter().for_each(|region| put_varint(out, u64::from(region.0)));
+    }
+
+    fn decode(reader: &mut Reader) -> Option<Missing> {
+        let nodes = (0..reader.count()?).map(|_| reader.varint().map(NodeId)).collect::<Option<Vec<_>>>()?;
+        let region = |reader: &mut Reader| Some(RegionId(u32::try_from(reader.varint()?).ok()?));
+        let regions = (0..reader.count()?).map(|_| region(reader)).collect::<Option<Vec<_>>>()?;
+        Some(Missing { nodes, regions })
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -287,7 +321,14 @@ impl Reply {
                 out.push(1);
                 put_bytes(out, &record.encode());
             }
-            Reply::Indeterminate { acks, needed } => out.extend([2, *acks, *needed]),
+            // Nodes of 0.1.0 do not name who is missing.
+            Reply::Indeterminate { acks, needed, missing } if *missing == Missing::default() => {
+                out.extend([2, *acks, *needed]);
+            }
+            Reply::Indeterminate { acks, needed, missing } => {
+                out.extend([5, *acks, *needed]);
+                missing.encode(out);
+            }
             Reply::Conflict(record) => {
                 out.push(3);
                 put_bytes(out, &record.encode());
@@ -307,7 +348,14 @@ impl Reply {
         let record = |reader: &mut Reader| Record::decode(reader.bytes()?).map(Box::new);
         Some(match reader.u8()? {
             1 => Reply::Written(record(reader)?),
-            2 => Reply::Indeterminate { acks: reader.u8()?, needed: reader.u8()? },
+            2 => {
+                Reply::Indeterminate { acks: reader.u8()?, needed: reader.u8()?, missing: Missing::default() }
+            }
+            5 => Reply::Indeterminate {
+                acks: reader.u8()?,
+                needed: reader.u8()?,
+                missing: Missing::decode(reader)?,
+            },
             3 => Reply::Conflict(record(reader)?),
             4 => Reply::Refused(Code::from_number(reader.u8()?)?),
             _ => return None,

@@ -94,7 +94,7 @@ pub async fn restore(State(rest): State<Rest>, Path(id): Path<String>) -> Result
             (write.attributes.fence, write.attributes.home) = (Some(fence), Some(home));
         }
     }
-    let record = settled(rest.ask(Request::write(write), None).await?)?;
+    let record = settled(&rest, rest.ask(Request::write(write), None).await?)?;
     let counts = clock::by_region(&record.context, |region| rest.region_name(region));
     let mut response = json(&object!({
         "status": "restored",

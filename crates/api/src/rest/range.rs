@@ -50,7 +50,7 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     let scan = scan_of(&asked)?;
     match rest.ask(Request::Scan(scan), asked.timeout()?).await? {
         Reply::Scanned(scanned) => render(&scanned),
-        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
         other => unreachable!("a scan is not answered by {other:?}"),
     }
 }

@@ -12,6 +12,19 @@ use serde_json::{Map, Value};
 /// When to try again, in seconds.
 const RETRY_AFTER_SECONDS: &str = "1";
 
+/// Replicas and regions that did not answer, by name.
+#[derive(Debug, Default)]
+pub struct MissingNames {
+    pub nodes: Vec<String>,
+    pub regions: Vec<String>,
+}
+
+impl MissingNames {
+    fn what(&self) -> &'static str {
+        if self.regions.is_empty() { "replicas" } else { "regions" }
+    }
+}
+
 #[derive(Debug)]
 pub struct Refusal {
     pub code: Code,
@@ -42,20 +55,31 @@ impl Refusal {
     }
 
     /// A write that too few have acknowledged.
-    pub fn indeterminate(acks: u8, needed: u8) -> Refusal {
+    pub fn indeterminate(acks: u8, needed: u8, missing: &MissingNames) -> Refusal {
         let message = format!(
-            "{acks} of {needed} replicas have acknowledged the write; it may stay or be overwritten, and is not \
-             undone; repeat it with the same X-Request-Id, or read the key"
+            "{acks} of {needed} {} have acknowledged the write; it may stay or be overwritten, and is not \
+             undone; repeat it with the same X-Request-Id, or read the key",
+            missing.what()
         );
         let refusal = Refusal::new(Code::Indeterminate, message).with("status", "indeterminate");
-        refusal.with("acks", acks).with("needed", needed)
+        refusal.with("acks", acks).with("needed", needed).without(missing)
     }
 
     /// A read that too few have answered.
-    pub fn unavailable(acks: u8, needed: u8) -> Refusal {
-        let message = format!("{acks} of {needed} replicas answered; try again, or ask for fewer with r=");
+    pub fn unavailable(acks: u8, needed: u8, missing: &MissingNames) -> Refusal {
+        let advice = if missing.regions.is_empty() { "r=" } else { "another X-Consistency-Level" };
+        let what = missing.what();
+        let message =
+            format!("{acks} of {needed} {what} answered; try again, or ask for fewer with {advice}");
         let refusal = Refusal::new(Code::TooFewReplicas, message).with("status", "unavailable");
-        refusal.with("acks", acks).with("needed", needed)
+        refusal.with("acks", acks).with("needed", needed).without(missing)
+    }
+
+    /// Names those that did not answer.
+    fn without(self, missing: &MissingNames) -> Refusal {
+        let MissingNames { nodes, regions } = missing;
+        let refusal = if nodes.is_empty() { self } else { self.with("missing", nodes.clone()) };
+        if regions.is_empty() { refusal } else { refusal.with("missing_regions", regions.clone()) }
     }
 
     pub fn status(&self) -> StatusCode {
@@ -168,11 +192,13 @@ mod tests {
 
     #[test]
     fn whoever_may_try_again_is_told_when() {
-        let response = Refusal::indeterminate(1, 2).into_response();
+        let response = Refusal::indeterminate(1, 2, &MissingNames::default()).into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()[RETRY_AFTER], RETRY_AFTER_SECONDS);
         assert!(Refusal::bad("").into_response().headers().get(RETRY_AFTER).is_none());
-        let body = Refusal::indeterminate(1, 2).body();
+        let missing = MissingNames { nodes: vec!["n3".into()], regions: vec![] };
+        let body = Refusal::indeterminate(1, 2, &missing).body();
+        assert_eq!(body["missing"], serde_json::json!(["n3"]));
         assert_eq!(
             (&body["status"], &body["acks"], &body["needed"]),
             (&"indeterminate".into(), &1.into(), &2.into())

@@ -30,7 +30,7 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     let query = query_of(&asked)?;
     match rest.ask(Request::Query(Box::new(query)), asked.timeout()?).await? {
         Reply::Scanned(scanned) => render(&rest, &scanned),
-        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
         other => unreachable!("a query is not answered by {other:?}"),
     }
 }

@@ -37,7 +37,7 @@ pub async fn look(rest: &Rest, asked: &Asked, key: Key) -> Result<Sight, Refusal
     match rest.ask(Request::Get(Box::new(get)), Some(timeout.unwrap_or(SEEN_TIMEOUT))).await? {
         Reply::Got(got) => Ok(Sight { record: got.record, from: got.from, lag_ms: got.lag_ms }),
         Reply::Lagging { lag_ms } => Err(lagging(lag_ms)),
-        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        reply @ Reply::Unavailable { .. } => Err(rest.short(reply)),
         other => unreachable!("a read is not answered by {other:?}"),
     }
 }

@@ -231,17 +231,16 @@ impl Wanted {
     pub fn settled(&self, rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
         match reply {
             Reply::Conflict(record) => Err(conflict(rest, &record, &self.op, self.expect.as_ref())),
-            reply => settled(reply),
+            reply => settled(rest, reply),
         }
     }
 }
 
 /// What a write without a condition came to.
-pub fn settled(reply: Reply) -> Result<Box<Record>, Refusal> {
+pub fn settled(rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
     match reply {
         Reply::Written(record) => Ok(record),
-        Reply::Indeterminate { acks, needed } => Err(Refusal::indeterminate(acks, needed)),
-        Reply::Unavailable { acks, needed } => Err(Refusal::unavailable(acks, needed)),
+        reply @ (Reply::Indeterminate { .. } | Reply::Unavailable { .. }) => Err(rest.short(reply)),
         Reply::Refused(code) => Err(code.into()),
         Reply::Conflict(_) => Err(Code::ConflictDetected.into()),
         other => unreachable!("a write is not answered by {other:?}"),

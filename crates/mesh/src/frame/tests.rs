@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
 use crate::request::Level;
+use crate::request::Missing;
 use crate::tree::Buckets;
 use base::{Code, NodeId};
 use proptest::prelude::*;
@@ -57,8 +58,16 @@ fn frames() -> Vec<Frame> {
     };
     let ops = [Op::Put(value.clone()), Op::Delete, Op::Add(-4), Op::Assign(4), Op::Insert(value.clone())];
     let mut frames: Vec<Frame> =
-        ops.into_iter().map(|op| Frame::Forward { ask, write: Arc::new(write(op)) }).collect();
-    let replies = [Reply::Indeterminate { acks: 1, needed: 2 }, Reply::Refused(Code::FencePassed)];
+        ops.into_iter().map(|op| Frame::Forward { ask, begun: None, write: Arc::new(write(op)) }).collect();
+    let missing = Missing { nodes: vec![NodeId(3)], regions: vec![RegionId::of("r")] };
+    let replies = [
+        Reply::Indeterminate { acks: 1, needed: 2, missing: Missing::default() },
+        Reply::Indeterminate { acks: 1, needed: 2, missing },
+        Reply::Refused(Code::FencePassed),
+    ];
+    let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, restamps: 1 });
+    frames.push(Frame::Forward { ask, begun, write: Arc::new(write(Op::Delete)) });
+    frames.push(Frame::Behind { ask, stamp: Stamp(8) });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     frames.extend([
         Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },

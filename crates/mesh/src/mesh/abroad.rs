@@ -74,6 +74,8 @@ pub(super) struct Other {
     pub cursor: usize,
     pub round_at: Instant,
     heard_at: Option<Instant>,
+    /// Since when it is listened for.
+    since: Instant,
     digest: u64,
     which_at: Instant,
     pulse_at: Instant,
@@ -148,6 +150,12 @@ impl Abroad {
         self.others.keys().copied()
     }
 
+    /// Regions that were not heard of for so long that they are not waited for.
+    pub fn away(&self, now: Instant) -> Vec<RegionId> {
+        let away = |other: &Other| now.since(other.heard_at.unwrap_or(other.since)) >= SILENCE_MAX;
+        self.others.iter().filter(|(_, other)| away(other)).map(|(region, _)| *region).collect()
+    }
+
     /// A shard was compared with a node of another region.
     pub fn compared(&mut self, with: NodeId, shard: Shard, same: bool) {
         let other = self.home(with).and_then(|region| self.others.get_mut(&region));
@@ -205,7 +213,7 @@ impl Mesh {
         gone.into_iter().for_each(|region| self.evict(region));
         for region in table.others(here) {
             if !self.abroad.others.contains_key(&region) {
-                let mut other = Other::default();
+                let mut other = Other { since: t.now.at, ..Other::default() };
                 // What was written before is not in the log.
                 let upto = self.dots.last().max(self.abroad.log.last);
                 other.stream.skip(upto, self.clock.tick(t.now.wall_ms));

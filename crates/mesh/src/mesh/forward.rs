@@ -1,28 +1,61 @@
-//! Passing a write on to a replica, which alone can give it a dot. It is passed on once: whoever cannot coordinate it
-//! says so, and the next one is asked; when nobody can, all are asked again a little later, for as long as the write may
-//! take. What the network repeats is carried out once.
+//! Passing a write on to a replica, which alone can give it a dot. It is stamped here, where it began: nothing stamps it again
+//! but this node, and that only while its client waits (ADR 43). So a replica that carries it out late carries it out
+//! under its early stamp, behind everything that was acknowledged since. A replica that cannot coordinate it says so, and the
+//! next one is asked; one that does not answer in time is passed over, where doing the write twice does no harm. When none
+//! can take it, all are asked again a little later, for as long as the write may take. What the network repeats is carried out once.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Frame};
+use crate::frame::{Ask, Begun, Frame};
+use crate::hlc::Stamp;
 use crate::moves::majority;
-use crate::request::{Reply, Write};
+use crate::op::Op;
+use crate::record::Kind;
+use crate::request::{Missing, Reply, Write};
+use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Writes passed on by one node that are remembered.
-const FORWARDED_MAX: usize = 4_096;
+const FORWARDED_MAX: usize = 16_384;
 /// After so long those are asked again who could not take a write: while a topology spreads, that is nobody for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
+/// A write with so many stamps after its first is behind everything that was acknowledged before it began: what is later
+/// still is concurrent.
+pub(super) const RESTAMPS_MAX: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Forwarding {
     client: Client,
     write: Arc<Write>,
-    /// Who has it; nobody while it waits to be passed on again.
-    to: Option<NodeId>,
+    /// Replicas that were sent it and have not answered; none while it waits to be passed on again.
+    asked: Vec<NodeId>,
     tried: Tried,
+    stamp: Stamp,
+    restamps: u8,
+}
+
+/// Writes that one node has passed on to this one, by their names.
+#[derive(Debug, Default)]
+pub(super) struct Forwarded {
+    asks: BTreeSet<Ask>,
+    /// Names up to here are not remembered, and count as taken: names only grow.
+    forgotten: Ask,
+}
+
+impl Forwarded {
+    /// False if it was taken before.
+    fn take(&mut self, ask: Ask) -> bool {
+        if ask <= self.forgotten || !self.asks.insert(ask) {
+            return false;
+        }
+        if self.asks.len() > FORWARDED_MAX {
+            self.forgotten = self.asks.pop_first().unwrap_or_default();
+        }
+        true
+    }
 }
 
 /// Who could not take a write, and why.
@@ -67,47 +100,102 @@ impl Mesh {
             Client::Peer(node, ask) => return self.send(t, node, Frame::Declined { ask }),
             _ => {}
         }
-        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
-        let mut list = self.route(write.key.partition(), copies).read.clone();
-        list.retain(|node| *node != self.me && !tried.contains(*node));
-        self.peers.order(&mut list);
-        // Where disks are full, nobody waits for a node that is down.
-        let full = tried.met(Obstacle::FullDisk);
-        let to = list.first().copied().filter(|to| !full || !self.peers.is_down(*to));
-        if to.is_none() && full && !tried.met(Obstacle::OutOfStep) {
+        let to = self.next_replica(&write, &tried, &[]);
+        if to.is_none() && tried.met(Obstacle::FullDisk) && !tried.met(Obstacle::OutOfStep) {
             return self.reply(t, client, Reply::Refused(Code::NoSpace));
         }
-        let forwarding = Forwarding { client, write: write.clone(), to, tried };
+        let stamp = self.clock.tick(t.now.wall_ms);
+        let forwarding = Forwarding { client, write, asked: Vec::new(), tried, stamp, restamps: 0 };
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         match to {
-            Some(to) => self.send(t, to, Frame::Forward { ask, write }),
+            Some(to) => self.forward(t, ask, to),
             None => self.alarms.set(t.now.at.after(RETRY_AFTER), ask),
         }
     }
 
+    /// The replica that is likely to answer first, of those that were not asked.
+    fn next_replica(&self, write: &Write, tried: &Tried, asked: &[NodeId]) -> Option<NodeId> {
+        let copies = self.topology.copies(write.key.space()).unwrap_or(0);
+        let mut list = self.route(write.key.partition(), copies).read.clone();
+        list.retain(|node| *node != self.me && !tried.contains(*node) && !asked.contains(node));
+        self.peers.order(&mut list);
+        // Where disks are full, or another is under way already, a node that is down is not waited for.
+        let picky = tried.met(Obstacle::FullDisk) || !asked.is_empty();
+        list.first().copied().filter(|to| !picky || !self.peers.is_down(*to))
+    }
+
+    fn forwarding(&mut self, ask: Ask) -> Option<&mut Forwarding> {
+        match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
+            Some(Operation::Forward(forwarding)) => Some(forwarding),
+            _ => None,
+        }
+    }
+
+    fn forward(&mut self, t: &mut Turn<'_>, ask: Ask, to: NodeId) {
+        let Some(deadline) = self.operations.get(&ask).map(|pending| pending.deadline) else { return };
+        let Some(forwarding) = self.forwarding(ask) else { return };
+        forwarding.asked.push(to);
+        let remaining_ms = deadline.since(t.now.at).as_millis() as u64;
+        let begun = Begun { stamp: forwarding.stamp, remaining_ms, restamps: forwarding.restamps };
+        let (begun, write) = (Some(begun), forwarding.write.clone());
+        self.send(t, to, Frame::Forward { ask, begun, write });
+        self.alarms.set(t.now.at.after(self.peers.patience(&[to])), ask);
+    }
+
+    /// The time of a write that waits: to be passed on again, or for a replica that takes long.
+    pub(super) fn look_after_forward(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(forwarding) = self.forwarding(ask) else { return };
+        if forwarding.asked.is_empty() {
+            return self.pass_on_again(t, ask);
+        }
+        let (write, tried, asked) =
+            (forwarding.write.clone(), forwarding.tried.clone(), forwarding.asked.clone());
+        asked.iter().for_each(|node| self.peers.slow(*node));
+        if !may_be_done_twice(&write) {
+            return;
+        }
+        if let Some(to) = self.next_replica(&write, &tried, &asked) {
+            self.forward(t, ask, to);
+        }
+    }
+
     /// Nobody could take it a moment ago; by now this node itself may.
-    pub(super) fn pass_on_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
-        let waits = matches!(
-            self.operations.get(&ask).map(|pending| &pending.operation),
-            Some(Operation::Forward(forwarding)) if forwarding.to.is_none()
-        );
-        let Some(pending) = waits.then(|| self.finish(ask)).flatten() else { return };
+    fn pass_on_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(pending) = self.finish(ask) else { return };
         if let Operation::Forward(forwarding) = pending.operation {
             self.start_write(t, forwarding.client, forwarding.write, pending.deadline);
         }
     }
 
-    pub(super) fn step_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, write: Arc<Write>) {
-        // The network may repeat a frame; what it asks for is done once.
-        let forwarded = self.forwarded.entry(from).or_default();
-        let is_new = forwarded.insert(ask);
-        if forwarded.len() > FORWARDED_MAX {
-            forwarded.pop_first();
+    pub(super) fn step_forward(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        begun: Option<Begun>,
+        write: Arc<Write>,
+    ) {
+        if !self.forwarded.entry(from).or_default().take(ask) {
+            return;
         }
-        if is_new {
-            let deadline = t.now.at.after(self.params.timeout);
-            self.start_write(t, Client::Peer(from, ask), write, deadline);
+        let begun = begun.filter(|_| !planted(Mutant::ForwardStampedLate));
+        if let Some(begun) = begun {
+            self.clock.observe(begun.stamp, t.now.wall_ms);
         }
+        let remaining = begun.map_or(self.params.timeout, |begun| Duration::from_millis(begun.remaining_ms));
+        let deadline = t.now.at.after(remaining.min(self.params.timeout));
+        if begun.is_some_and(|begun| self.is_over(t, begun)) {
+            let stamp = Stamp::at_ms(t.now.wall_ms);
+            return self.send(t, from, Frame::Behind { ask, stamp });
+        }
+        self.coordinate(t, Client::Peer(from, ask), write, begun, deadline);
+    }
+
+    /// Whether a write's time is over, by any clock that is within the bound of this one. Its order does not hang on this: a
+    /// clock further away takes it for late or not, and its stamp says where it belongs.
+    fn is_over(&self, t: &Turn<'_>, begun: Begun) -> bool {
+        let drift_ms = self.params.drift_max.as_millis() as u64;
+        t.now.wall_ms > begun.stamp.ms().saturating_add(begun.remaining_ms).saturating_add(drift_ms)
     }
 
     pub(super) fn step_forwarded(
@@ -122,41 +210,99 @@ impl Mesh {
             self.abroad.remember_reached(record.header.dot, reached);
         }
         self.time(t, from, ask);
-        let expected = matches!(
-            self.operations.get(&ask).map(|pending| &pending.operation),
-            Some(Operation::Forward(forwarding)) if forwarding.to == Some(from)
-        );
-        if expected && reply == Reply::Refused(Code::NoSpace) {
+        let Some(forwarding) = self.forwarding(ask).filter(|forwarding| forwarding.asked.contains(&from))
+        else {
+            return;
+        };
+        if reply == Reply::Refused(Code::NoSpace) {
             return self.pass_over(t, from, ask, Obstacle::FullDisk);
         }
-        if let Some(Operation::Forward(forwarding)) =
-            expected.then(|| self.finish(ask)).flatten().map(|pending| pending.operation)
-        {
+        let is_open = matches!(reply, Reply::Indeterminate { .. } | Reply::Refused(Code::Timeout));
+        if is_open && forwarding.asked.len() > 1 {
+            // Another replica has it too, and may know more.
+            return forwarding.asked.retain(|node| *node != from);
+        }
+        if let Some(Operation::Forward(forwarding)) = self.finish(ask).map(|pending| pending.operation) {
             self.reply(t, forwarding.client, reply);
         }
+    }
+
+    /// A replica has something later than the write's stamp. Whether the write may come after it is decided here: it may as long
+    /// as its client waits.
+    pub(super) fn step_behind(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, stamp: Stamp) {
+        self.time(t, from, ask);
+        self.clock.observe(stamp, t.now.wall_ms);
+        let Some(pending) = self.operations.get(&ask).filter(|pending| pending.deadline > t.now.at) else {
+            return;
+        };
+        let deadline = pending.deadline;
+        let asked = |forwarding: &mut Forwarding| forwarding.asked.contains(&from);
+        if !self.forwarding(ask).is_some_and(asked) {
+            return;
+        }
+        let Some(Operation::Forward(mut forwarding)) = self.finish(ask).map(|pending| pending.operation)
+        else {
+            return;
+        };
+        forwarding.stamp = self.clock.tick(t.now.wall_ms).max(stamp.next());
+        forwarding.restamps = (forwarding.restamps + 1).min(RESTAMPS_MAX);
+        forwarding.asked.clear();
+        let ask = self.begin(t, Operation::Forward(forwarding), deadline);
+        self.forward(t, ask, from);
     }
 
     pub(super) fn decline_forward(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
         self.pass_over(t, from, ask, Obstacle::OutOfStep);
     }
 
-    /// It was not begun there, so another may be asked.
+    /// It was not begun there, so another may be asked, within the write's time.
     fn pass_over(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, obstacle: Obstacle) {
-        let Some(pending) = self.finish(ask) else { return };
-        let Operation::Forward(mut forwarding) = pending.operation else { return };
+        let over = self.operations.get(&ask).is_none_or(|pending| pending.deadline <= t.now.at);
+        let Some(forwarding) = self.forwarding(ask).filter(|forwarding| forwarding.asked.contains(&from))
+        else {
+            return;
+        };
         forwarding.tried.0.push((from, obstacle));
-        self.pass_on(t, forwarding.client, forwarding.write, forwarding.tried, pending.deadline);
+        if forwarding.asked.len() > 1 {
+            return forwarding.asked.retain(|node| *node != from);
+        }
+        if over {
+            // It expires with the next tick.
+            return;
+        }
+        let Some(pending) = self.finish(ask) else { return };
+        if let Operation::Forward(forwarding) = pending.operation {
+            let Forwarding { client, write, tried, .. } = *forwarding;
+            self.pass_on(t, client, write, tried, pending.deadline);
+        }
     }
 
     pub(super) fn expire_forward(&mut self, t: &mut Turn<'_>, forwarding: Forwarding) {
-        let Some(to) = forwarding.to else {
+        if forwarding.asked.is_empty() {
             let full = forwarding.tried.met(Obstacle::FullDisk);
             let code = if full { Code::NoSpace } else { Code::NotInStep };
             return self.reply(t, forwarding.client, Reply::Refused(code));
-        };
-        self.peers.silent(to, t.now.at);
+        }
+        forwarding.asked.iter().for_each(|node| self.peers.silent(*node, t.now.at));
         let copies = self.topology.copies(forwarding.write.key.space()).unwrap_or(1);
         let needed = forwarding.write.w.unwrap_or(majority(copies.into()) as u8);
-        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed });
+        let missing = Missing::nodes(forwarding.asked);
+        self.reply(t, forwarding.client, Reply::Indeterminate { acks: 0, needed, missing });
+    }
+}
+
+/// Whether two replicas may carry out the same write: both give it the same stamp and value, so it is one write.
+fn may_be_done_twice(write: &Write) -> bool {
+    write.expect.is_none() && write.kind.is_last_write_wins()
+}
+
+/// Whether what an operation does depends on what was there before it. Additions and new elements come to the same in any
+/// order; so do values that replace what their writer has read.
+pub(super) fn is_ordered(write: &Write) -> bool {
+    match write.op {
+        Op::Put(_) => write.kind == Kind::Register,
+        Op::Delete => true,
+        Op::Remove(_) | Op::Assign(_) => true,
+        Op::Add(_) | Op::Insert(_) => false,
     }
 }

@@ -10,7 +10,7 @@ use crate::frame::{Ask, Frame};
 use crate::key::Key;
 use crate::log::{self, Entry};
 use crate::record::Record;
-use crate::request::{Level, Reply};
+use crate::request::{Level, Missing, Reply};
 use crate::session::Session;
 use base::Instant;
 
@@ -38,6 +38,13 @@ impl Mesh {
         deadline: Instant,
     ) {
         let needed = self.abroad.table.needed(level, self.params.actor.region);
+        let missing = self.abroad.away(t.now.at);
+        let regions = self.abroad.others.len() + 1;
+        if regions - missing.len() < needed {
+            let (acks, needed) = ((regions - missing.len()) as u8, needed as u8);
+            let missing = Missing::regions(missing);
+            return self.reply(t, client, Reply::Unavailable { acks, needed, missing });
+        }
         let (heard, agreed, behind) = (Vec::new(), Vec::new(), Vec::new());
         let globally = Globally { client, key: key.clone(), needed, heard, merged: None, agreed, behind };
         let ask = self.begin(t, Operation::Global(Box::new(globally)), deadline);
@@ -146,7 +153,12 @@ impl Mesh {
     }
 
     pub(super) fn expire_global(&mut self, t: &mut Turn<'_>, globally: Globally) {
-        let acks = globally.heard.len().max(globally.agreed.len()) as u8;
-        self.reply(t, globally.client, Reply::Unavailable { acks, needed: globally.needed as u8 });
+        let answered: Vec<RegionId> =
+            globally.heard.iter().map(|(region, _)| *region).chain(globally.agreed).collect();
+        let acks = globally.heard.len().max(answered.len() - globally.heard.len()) as u8;
+        let here = self.params.actor.region;
+        let everyone = self.abroad.regions().chain([here]);
+        let missing = Missing::regions(everyone.filter(|region| !answered.contains(region)).collect());
+        self.reply(t, globally.client, Reply::Unavailable { acks, needed: globally.needed as u8, missing });
     }
 }

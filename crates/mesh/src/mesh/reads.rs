@@ -1,6 +1,7 @@
 //! Reading: as many replicas as the client wants are heard, what they have is merged, and whoever lacks part of
 //! it is brought up to date before the client is told; so what was read once is read again. The quickest are
-//! asked first, and the others as well when an answer takes long.
+//! asked first, and the others as well when an answer takes long. A read that too many of its replicas are down for is
+//! answered as soon as they have had a moment to answer, and the answer names them.
 
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
@@ -9,7 +10,7 @@ use crate::marks::Marks;
 use crate::moves::majority;
 use crate::overlay::Seq;
 use crate::record::Record;
-use crate::request::Reply;
+use crate::request::{Missing, Reply};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -17,6 +18,10 @@ use std::time::Duration;
 
 /// After so long those are asked again who could not answer.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// After so long a read that waits looks whether those are down by now that it waits for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Replicas that are taken for down have so long to show that they are not.
+const GIVE_UP_AFTER: Duration = Duration::from_millis(30);
 
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -47,6 +52,11 @@ struct Heard {
 }
 
 impl Reading {
+    /// All replicas of the key.
+    fn everyone(&self) -> Vec<NodeId> {
+        self.asked.iter().chain(&self.rest).chain(&self.declined).copied().collect()
+    }
+
     /// Enough were heard, and all have the same: there is nothing to merge, to forget or to repair.
     fn is_unanimous(&self) -> bool {
         let Some((first, others)) = self.heard.split_first() else { return false };
@@ -149,7 +159,38 @@ impl Mesh {
         let again = std::mem::take(&mut reading.declined);
         reading.rest.splice(0..0, again);
         let n = reading.rest.len();
+        let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
+        let late: Vec<NodeId> = reading.asked.iter().copied().filter(|node| !heard(node)).collect();
+        late.into_iter().for_each(|node| self.peers.slow(node));
         self.ask_more(t, ask, n);
+        self.give_up_read(t, ask);
+    }
+
+    /// Answers a read for which too many are known to be down, and have not answered this one either; otherwise it is looked at
+    /// again in a while.
+    fn give_up_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let me = self.me;
+        let Some(started) = self.operations.get(&ask).map(|pending| pending.started) else { return };
+        let Some(reading) = self.reading(ask) else { return };
+        let heard: Vec<NodeId> = reading.heard.iter().map(|heard| heard.from).collect();
+        let (needed, everyone) = (reading.needed, reading.everyone());
+        let may_answer = |node: &&NodeId| heard.contains(node) || **node == me || !self.peers.is_down(**node);
+        if everyone.iter().filter(may_answer).count() >= needed {
+            return self.alarms.set(t.now.at.after(LOOK_AGAIN), ask);
+        }
+        if t.now.at < started.after(GIVE_UP_AFTER) {
+            return self.alarms.set(started.after(GIVE_UP_AFTER), ask);
+        }
+        if let Some(Operation::Read(reading)) = self.finish(ask).map(|pending| pending.operation) {
+            self.refuse_read(t, &reading);
+        }
+    }
+
+    fn refuse_read(&mut self, t: &mut Turn<'_>, reading: &Reading) {
+        let heard = |node: &NodeId| reading.heard.iter().any(|heard| heard.from == *node);
+        let missing = Missing::nodes(reading.everyone().into_iter().filter(|node| !heard(node)).collect());
+        let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
+        self.reply(t, reading.client, Reply::Unavailable { acks, needed, missing });
     }
 
     pub(super) fn decline_read(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask) {
@@ -322,7 +363,6 @@ impl Mesh {
         for node in reading.asked.iter().filter(|node| **node != self.me && !heard(node)) {
             self.peers.silent(*node, t.now.at);
         }
-        let (acks, needed) = (reading.heard.len() as u8, reading.needed as u8);
-        self.reply(t, reading.client, Reply::Unavailable { acks, needed });
+        self.refuse_read(t, &reading);
     }
 }

@@ -100,8 +100,8 @@ fn a_write_that_too_few_acknowledge_is_indeterminate_and_survives() {
     let mut world = awake(3, 3);
     world.isolate(NodeId(1));
     let reply = world.call(1, Request::write(put("k", "v")));
-    assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
-    assert!(matches!(world.call(1, read("k")), Reply::Unavailable { acks: 1, needed: 2 }));
+    assert!(matches!(reply, Reply::Indeterminate { acks: 1, needed: 2, .. }));
+    assert!(matches!(world.call(1, read("k")), Reply::Unavailable { acks: 1, needed: 2, .. }));
     world.heal();
     world.run(2 * SECOND);
     assert_eq!(value(&world.call(2, read("k"))).as_deref(), Some("v"), "the hint was replayed");
@@ -404,7 +404,7 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 15] = [
+const SCENES: [(&str, Scene, Mutant); 17] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("a disk without room", scenes::a_disk_without_room, Mutant::RoomIgnored),
     ("deletes without room", scenes::deletes_without_room, Mutant::DeletesUnbounded),
@@ -420,6 +420,8 @@ const SCENES: [(&str, Scene, Mutant); 15] = [
     ("a passed fence", scenes::a_passed_fence, Mutant::FenceIgnored),
     ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
     ("a first attempt comes late", scenes::a_first_attempt_comes_late, Mutant::RetryStampedAnew),
+    ("a forwarded write comes late", scenes::a_forwarded_write_comes_late, Mutant::ForwardStampedLate),
+    ("a coordinator stands still", scenes::a_coordinator_stands_still, Mutant::RestampedAfterDeadline),
 ];
 
 #[test]
@@ -427,6 +429,14 @@ fn scenes_without_a_planted_bug_end_well() {
     for seed in 0..12 {
         assert_eq!(scenes::a_write_is_forgotten(seed), None, "seed {seed}");
         assert_eq!(scenes::a_key_is_two_things(seed), None, "seed {seed}");
+    }
+}
+
+#[test]
+fn late_writes_stay_behind() {
+    for seed in 0..12 {
+        assert_eq!(scenes::a_forwarded_write_comes_late(seed), None, "seed {seed}");
+        assert_eq!(scenes::a_forwarded_delete_comes_late(seed), None, "seed {seed}");
     }
 }
 

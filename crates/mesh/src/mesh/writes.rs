@@ -1,20 +1,23 @@
 //! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
 //! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
-//! was acknowledged before it began is then behind it, whatever the clocks say. Replicas that do not answer in
-//! time get hints. A node that is no replica passes the write on to one (`forward.rs`).
+//! was acknowledged before it began is then behind it, whatever the clocks say. It is stamped by the node where it began,
+//! and only as long as its client waits (ADR 43). Replicas that do not answer in time get hints. A node that is no replica
+//! passes the write on to one (`forward.rs`).
 
 mod declined;
 mod prospect;
 
-use super::forward::{Obstacle, Tried};
+use super::forward::{Obstacle, RESTAMPS_MAX, Tried, is_ordered};
+use super::replica::Local;
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
-use crate::frame::{Ask, Frame, Outcome, Why};
+use crate::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Attributes, Birth, Op};
+use crate::overlay::Seq;
 use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
@@ -39,6 +42,8 @@ pub(super) struct Route {
 pub(super) struct Writing {
     client: Client,
     write: Arc<Write>,
+    /// How it began, if it began at another node.
+    begun: Option<Begun>,
     route: Arc<Route>,
     stage: Stage,
     /// What the others are sent.
@@ -75,6 +80,31 @@ enum Stamped {
     At(Stamp),
     /// A second one, behind what has beaten the first.
     Anew(Stamp),
+    /// That of the node where it began.
+    Begun(Begun),
+}
+
+/// A write that was applied here.
+struct Created {
+    /// What the others are sent.
+    sent: Bytes,
+    /// What the client is told.
+    record: Record,
+    outcome: Outcome,
+    seq: Seq,
+}
+
+/// Why a write was not applied here.
+enum NotCreated {
+    Refused(Code),
+    /// Its stamp is behind this one, and another is the origin's to give.
+    Behind(Stamp),
+}
+
+impl From<Code> for NotCreated {
+    fn from(code: Code) -> NotCreated {
+        NotCreated::Refused(code)
+    }
 }
 
 impl Route {
@@ -108,6 +138,18 @@ impl Mesh {
         write: Arc<Write>,
         deadline: Instant,
     ) {
+        self.coordinate(t, client, write, None, deadline);
+    }
+
+    /// Carries a write out, or passes it on.
+    pub(super) fn coordinate(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: Client,
+        write: Arc<Write>,
+        begun: Option<Begun>,
+        deadline: Instant,
+    ) {
         let route = match self.check_write(&write) {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
@@ -119,10 +161,11 @@ impl Mesh {
             return self.pass_on(t, client, write, Tried::by(self.me, Obstacle::FullDisk), deadline);
         }
         let gathers = write.expect.is_some() || write.attributes.request.is_some();
-        let stage = if gathers { self.gathering_now(t) } else { Stage::Waiting };
+        let stage = if gathers { self.gathering_now(t, begun) } else { Stage::Waiting };
         let writing = Writing {
             client,
             write,
+            begun,
             route,
             stage,
             record: Bytes::new(),
@@ -137,11 +180,18 @@ impl Mesh {
         if gathers {
             return self.gather(t, ask);
         }
-        self.originate(t, ask, Stamped::Now);
+        self.originate(t, ask, begun.map_or(Stamped::Now, Stamped::Begun));
     }
 
-    fn gathering_now(&mut self, t: &Turn<'_>) -> Stage {
-        Stage::Gathering { heard: vec![self.me], stamp: self.clock.tick(t.now.wall_ms) }
+    fn gathering_now(&mut self, t: &Turn<'_>, begun: Option<Begun>) -> Stage {
+        let stamp = begun.map_or_else(|| self.clock.tick(t.now.wall_ms), |begun| begun.stamp);
+        Stage::Gathering { heard: vec![self.me], stamp }
+    }
+
+    /// The client of an operation was told that its time is over, or is about to be.
+    fn is_past_deadline(&self, t: &Turn<'_>, ask: Ask) -> bool {
+        let over = self.operations.get(&ask).is_some_and(|pending| pending.deadline <= t.now.at);
+        over && !planted(Mutant::RestampedAfterDeadline)
     }
 
     fn check_write(&self, write: &Write) -> Result<Arc<Route>, Code> {
@@ -209,6 +259,9 @@ impl Mesh {
     }
 
     fn gathered(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        if self.is_past_deadline(t, ask) {
+            return self.expire(t, ask);
+        }
         let Some(writing) = self.writing(ask) else { return };
         let Stage::Gathering { heard, stamp } = &writing.stage else { return };
         let stamp = *stamp;
@@ -227,9 +280,13 @@ impl Mesh {
             self.finish(ask);
             return self.reply(t, client, Reply::Conflict(Box::new(record)));
         }
+        let begun = self.writing(ask).and_then(|writing| writing.begun);
+        if let Some(begun) = begun {
+            return self.originate(t, ask, Stamped::Begun(begun));
+        }
         if stamp <= self.promised {
             // No stamp so early is given any more: what the others have is asked anew.
-            let stage = self.gathering_now(t);
+            let stage = self.gathering_now(t, None);
             self.writing(ask).expect("it is under way").stage = stage;
             return self.gather(t, ask);
         }
@@ -241,11 +298,15 @@ impl Mesh {
     fn originate(&mut self, t: &mut Turn<'_>, ask: Ask, stamped: Stamped) {
         let Some(writing) = self.writing(ask) else { return };
         let (write, client) = (writing.write.clone(), writing.client);
-        let (record, result, seq) = match self.create(t, &write, stamped) {
+        let Created { sent, record: result, outcome, seq } = match self.create(t, &write, stamped) {
             Ok(created) => created,
-            Err(code) => {
+            Err(NotCreated::Refused(code)) => {
                 self.finish(ask);
                 return self.reply(t, client, Reply::Refused(code));
+            }
+            Err(NotCreated::Behind(stamp)) => {
+                self.finish(ask);
+                return self.call_behind(t, client, stamp);
             }
         };
         if write.attributes.level.is_abroad() {
@@ -254,14 +315,22 @@ impl Mesh {
         let reached = self.abroad.reached(result.header.dot);
         let may_leave = self.may_leave_early(result.kind);
         let writing = self.writing(ask).expect("it is under way");
-        (writing.record, writing.result, writing.stage) = (record, Some(Box::new(result)), Stage::Waiting);
+        (writing.record, writing.result, writing.stage) = (sent, Some(Box::new(result)), Stage::Waiting);
         writing.reached = reached;
         if may_leave {
             self.spread(t, ask);
         } else {
             self.after(t, seq, Then::Spread(ask));
         }
-        self.after(t, seq, Then::Stored(ask, Outcome::Held));
+        self.after(t, seq, Then::Stored(ask, outcome));
+    }
+
+    /// Tells the node where a write began that there is something later.
+    fn call_behind(&mut self, t: &mut Turn<'_>, client: Client, stamp: Stamp) {
+        match client {
+            Client::Peer(node, ask) => self.send(t, node, Frame::Behind { ask, stamp }),
+            _ => unreachable!("only what began elsewhere keeps a stamp that is behind"),
+        }
     }
 
     /// Whether a write may travel before it is durable here. A last write may, in one region: its order is in itself.
@@ -271,46 +340,96 @@ impl Mesh {
         kind.is_last_write_wins() && alone || planted(Mutant::MergeableSentEarly)
     }
 
-    fn create(
-        &mut self,
-        t: &mut Turn<'_>,
-        write: &Write,
-        stamped: Stamped,
-    ) -> Result<(Bytes, Record, crate::overlay::Seq), Code> {
+    fn create(&mut self, t: &mut Turn<'_>, write: &Write, stamped: Stamped) -> Result<Created, NotCreated> {
         let shard = self.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
         let local = self.load(t, &write.key);
         if let (Some(request), Some(record)) = (write.attributes.request, &local.record)
             && record.has_taken(request)
             && !matches!(stamped, Stamped::Anew(_))
         {
-            let bytes = local.bytes.clone().expect("a record has bytes");
-            return Ok((bytes, record.clone(), local.seq));
+            let sent = local.bytes.clone().expect("a record has bytes");
+            return Ok(Created { sent, record: record.clone(), outcome: Outcome::Held, seq: local.seq });
+        }
+        let after = self.stamp_after(t, &write.attributes);
+        if let Stamped::Begun(begun) = stamped {
+            self.check_begun(write, shard, &local, begun, after)?;
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
-        let after = self.stamp_after(t, &write.attributes);
         let stamp = match stamped {
             Stamped::Now => self.clock.tick(t.now.wall_ms),
             Stamped::At(stamp) => stamp,
             Stamped::Anew(beaten) => self.clock.tick(t.now.wall_ms).max(beaten.next()),
+            Stamped::Begun(begun) => begun.stamp,
         };
         let birth = Birth {
             dot: Dot { actor: self.params.actor, counter },
             stamp: stamp.max(after),
             wall_ms: t.now.wall_ms,
         };
+        let later = |record: &&Record| record.header.stamp >= birth.stamp && write.kind.is_last_write_wins();
+        if let (Stamped::Begun(_), Some(record)) = (stamped, local.record.as_ref().filter(later)) {
+            return self.create_behind(t, write, shard, record, birth);
+        }
         let folded = self.with_handler(t, local.record.as_ref(), write);
         let write = folded.as_ref().unwrap_or(write);
         let written = op::apply(local.record.as_ref(), write.kind, &write.op, &write.attributes, birth)?;
         let full = written.full.encode();
         let before = local.bytes.as_ref().map_or(0, Bytes::len);
         if full.len() > MESH_RECORD_BYTES_MAX && full.len() > before {
-            return Err(Code::RequestTooLarge);
+            return Err(Code::RequestTooLarge.into());
         }
         let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
         let seq = self.save(&write.key, shard, &local, &written.full, full);
         let (before, after) = (local.record.as_ref(), &written.full);
         self.append(t, &Change { key: &write.key, before, after, delta: &delta });
-        Ok((delta, written.full, seq))
+        Ok(Created { sent: delta, record: written.full, outcome: Outcome::Held, seq })
+    }
+
+    /// Whether a write that began elsewhere may be carried out here under the stamp that it has.
+    fn check_begun(
+        &self,
+        write: &Write,
+        shard: Shard,
+        local: &Local,
+        begun: Begun,
+        after: Stamp,
+    ) -> Result<(), NotCreated> {
+        let stamp = begun.stamp.max(after);
+        // This node has vouched that it gives no stamp so early any more, and what was deleted so late may be forgotten.
+        let floor = self.promised.max(self.shards.marks(shard).of(self.params.actor.region));
+        if stamp <= floor {
+            return Err(NotCreated::Behind(floor));
+        }
+        let Some(record) = local.record.as_ref().filter(|record| stamp <= record.header.stamp) else {
+            return Ok(());
+        };
+        // A last write is told once; then it may lose, and a quorum says whether it has to pass something.
+        let told = write.kind.is_last_write_wins() && begun.restamps > 0;
+        if is_ordered(write) && !told { Err(NotCreated::Behind(record.header.stamp)) } else { Ok(()) }
+    }
+
+    /// Applies a last write that something later is here than: it loses, as it would have in any other order.
+    fn create_behind(
+        &mut self,
+        t: &mut Turn<'_>,
+        write: &Write,
+        shard: Shard,
+        shown: &Record,
+        birth: Birth,
+    ) -> Result<Created, NotCreated> {
+        let token = write.attributes.fence.as_ref().map_or(0, |fence| fence.token);
+        if token < shown.header.token() {
+            return Err(Code::FencePassed.into());
+        }
+        if shown.kind != write.kind {
+            return Err(Code::WrongType.into());
+        }
+        let written = op::apply(None, write.kind, &write.op, &write.attributes, birth)?;
+        let record = Record { era: shown.era, ..written.full };
+        let (outcome, seq) = self.absorb(t, &write.key, shard, &record, Why::Write);
+        let (sent, before) = (record.encode(), Some(shown));
+        self.append(t, &Change { key: &write.key, before, after: &record, delta: &sent });
+        Ok(Created { sent, record, outcome, seq })
     }
 
     /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
@@ -376,7 +495,8 @@ impl Mesh {
             && let Some(writing) = self.writing(ask)
         {
             let last_wins = writing.write.kind.is_last_write_wins();
-            if let Some(stamp) = writing.beaten.filter(|_| last_wins && !writing.restamped)
+            let last_stamp = writing.begun.map_or(writing.restamped, |begun| begun.restamps >= RESTAMPS_MAX);
+            if let Some(stamp) = writing.beaten.filter(|_| last_wins && !last_stamp)
                 && !planted(Mutant::SkewKept)
             {
                 return self.restamp(t, ask, stamp);
@@ -386,6 +506,7 @@ impl Mesh {
             self.answer_write(t, ask, Reply::Written(result));
         }
         self.give_up_in_vain(t, ask);
+        self.give_up_on_regions(t, ask);
         let Some(writing) = self.writing(ask) else { return };
         if writing.answered && writing.route.everyone().all(|node| writing.prospect.is_settled(node)) {
             self.finish(ask);
@@ -427,12 +548,18 @@ impl Mesh {
     /// The same write again, behind what beat it. Under a new name, so that late answers to the first are not
     /// taken for answers to the second.
     fn restamp(&mut self, t: &mut Turn<'_>, ask: Ask, beaten: Stamp) {
+        if self.is_past_deadline(t, ask) {
+            return self.expire(t, ask);
+        }
         let Some(pending) = self.finish(ask) else { return };
         let Operation::Write(mut writing) = pending.operation else { return };
-        writing.restamped = true;
         if let Some(result) = &writing.result {
             self.abroad.awaited.remove(&result.header.dot.counter);
         }
+        if writing.begun.is_some() {
+            return self.call_behind(t, writing.client, beaten);
+        }
+        writing.restamped = true;
         (writing.beaten, writing.reached, writing.prospect) = (None, Vec::new(), Prospect::default());
         let ask = self.begin(t, Operation::Write(writing), pending.deadline);
         self.originate(t, ask, Stamped::Anew(beaten));
@@ -453,9 +580,8 @@ impl Mesh {
             return self.reply(t, writing.client, Reply::Refused(Code::Timeout));
         }
         if !writing.answered {
-            let needed = writing.route.needed(writing.write.w) as u8;
-            let acks = writing.prospect.acked().len() as u8;
-            self.reply(t, writing.client, Reply::Indeterminate { acks, needed });
+            let reply = self.shortfall(&writing);
+            self.reply(t, writing.client, reply);
         }
     }
 
@@ -490,7 +616,7 @@ impl Mesh {
         let Some(Pending { operation: Operation::Write(writing), deadline, .. }) = self.finish(ask) else {
             return;
         };
-        self.start_write(t, writing.client, writing.write, deadline);
+        self.coordinate(t, writing.client, writing.write, writing.begun, deadline);
     }
 }
 

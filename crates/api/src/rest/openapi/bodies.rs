@@ -144,7 +144,7 @@ pub fn schemas() -> Map<String, Value> {
         })),
         "Indeterminate": schema(&["error", "message"], object!({
             "error": "indeterminate", "message": "1 of 2 replicas have acknowledged the write; …",
-            "status": "indeterminate", "acks": 1, "needed": 2,
+            "status": "indeterminate", "acks": 1, "needed": 2, "missing": ["n3"], "missing_regions": [],
         })),
         "ConflictDetected": schema(&["error", "message"], object!({
             "error": "conflict_detected", "message": "the key holds what the writer has not seen; …",

@@ -42,7 +42,7 @@ fn a_write_that_two_of_three_have_no_room_for_is_answered_at_once() {
             _ => ("c", Op::Add(1)),
         };
         let (reply, took) = timed(&mut world, NodeId(1), write(name, kind, op));
-        assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
+        assert!(matches!(reply, Reply::Indeterminate { acks: 1, needed: 2, .. }));
         assert!(took < AT_ONCE, "{} ms", took / MS);
     }
     let (reply, _) = timed(&mut world, NodeId(1), Write { w: Some(1), ..put("one", "v") });
@@ -71,7 +71,7 @@ fn a_write_whose_replicas_are_known_to_be_down_is_answered_at_once() {
     // Until their silence is noticed.
     (0..4).for_each(|_| drop(world.call(1, Request::write(put("k", "v")))));
     let (reply, took) = timed(&mut world, NodeId(1), put("k", "w"));
-    assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(matches!(reply, Reply::Indeterminate { acks: 1, needed: 2, .. }));
     assert!(took < AT_ONCE, "{} ms", took / MS);
     world.heal();
     world.run(3 * SECOND);
@@ -84,7 +84,7 @@ fn others_stand_in_for_replicas_without_room_and_for_stand_ins_without_room() {
     let (list, others) = keepers(&world, "k");
     list[1..].iter().for_each(|node| set_free(&mut world, node.0, 0));
     let (strict, took) = timed(&mut world, list[0], put("k", "strict"));
-    assert_eq!(strict, Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(matches!(strict, Reply::Indeterminate { acks: 1, needed: 2, .. }));
     assert!(took < AT_ONCE, "{} ms", took / MS);
     let (reply, took) = timed(&mut world, list[0], sloppy("k", "both"));
     assert_eq!(value(&reply).as_deref(), Some("both"));
@@ -95,7 +95,7 @@ fn others_stand_in_for_replicas_without_room_and_for_stand_ins_without_room() {
     assert!(took < AT_ONCE, "{} ms", took / MS);
     set_free(&mut world, others[1].0, 0);
     let (reply, took) = timed(&mut world, list[0], sloppy("k", "none"));
-    assert_eq!(reply, Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(matches!(reply, Reply::Indeterminate { acks: 1, needed: 2, .. }));
     assert!(took < AT_ONCE, "{} ms", took / MS);
     (1..=5).for_each(|node| set_free(&mut world, node, PLENTY));
     world.run(3 * SECOND);

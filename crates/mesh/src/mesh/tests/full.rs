@@ -139,7 +139,7 @@ fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() 
     set_free(&mut world, 1, LOW);
     assert_eq!(world.call(1, delete("never")), FULL, "a trace of what was not there is more than nothing");
     let before = world.now;
-    assert_eq!(world.call(1, delete("k2")), Reply::Indeterminate { acks: 1, needed: 2 });
+    assert!(matches!(world.call(1, delete("k2")), Reply::Indeterminate { acks: 1, needed: 2, .. }));
     assert!(world.now - before < 100 * MS, "the others have declined it");
     (1..=3).for_each(|node| set_free(&mut world, node, LOW));
     world.run(2 * SECOND);

@@ -80,3 +80,56 @@ fn a_delete_that_one_has_missed_is_what_everybody_reads() {
     }
     assert!(kept(&world, 3, "k").is_some_and(|record| record.is_tombstone()));
 }
+
+/// The nodes that did not answer.
+fn missing(reply: &Reply) -> Vec<NodeId> {
+    match reply {
+        Reply::Unavailable { missing, .. } | Reply::Indeterminate { missing, .. } => missing.nodes.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_read_without_its_quorum_says_so_as_soon_as_that_is_known_and_names_the_missing() {
+    let mut world = awake(71, 3);
+    world.call(1, Request::write(put("k", "v")));
+    [2, 3].into_iter().for_each(|node| world.crash(NodeId(node)));
+    for _ in 0..3 {
+        assert_eq!(missing(&world.call(1, read("k"))), [NodeId(2), NodeId(3)]);
+    }
+    for _ in 0..10 {
+        let before = world.now;
+        assert_eq!(missing(&world.call(1, read("k"))), [NodeId(2), NodeId(3)]);
+        assert!(world.now - before < 100 * MS, "{} ms", (world.now - before) / MS);
+    }
+    world.heal();
+    world.run(2 * SECOND);
+    assert_eq!(value(&world.call(1, read("k"))).as_deref(), Some("v"));
+    assert_eq!(
+        missing(&{
+            world.isolate(NodeId(1));
+            world.call(1, Request::write(put("k", "w")))
+        }),
+        [NodeId(2), NodeId(3)]
+    );
+}
+
+#[test]
+fn a_replica_that_stands_still_is_passed_over_in_tens_of_milliseconds() {
+    let mut world = awake(72, 4);
+    let placement = world.topology.placement();
+    let list = |name: &str| placement.now.of(key(name).partition(), 3).to_vec();
+    let foreign: Vec<String> =
+        (0..60).map(|n| format!("k{n}")).filter(|name| !list(name).contains(&NodeId(4))).take(12).collect();
+    for name in &foreign {
+        world.call(4, Request::write(put(name, "v")));
+    }
+    world.pause(list(&foreign[0])[0]);
+    for name in &foreign {
+        let before = world.now;
+        assert_eq!(value(&world.call(4, Request::write(put(name, "w")))).as_deref(), Some("w"));
+        assert_eq!(value(&world.call(4, read(name))).as_deref(), Some("w"));
+        assert!(world.now - before < 160 * MS, "{name}: {} ms", (world.now - before) / MS);
+    }
+    assert_eq!(world.n_conflicts, 0, "the same write twice is no conflict");
+}

@@ -510,7 +510,7 @@ mod ends {
         world.cut_region("r1");
         assert!(matches!(world.call(1, globally(put("k", "w"))), Reply::Indeterminate { .. }));
         let reply = world.call(2, get("k", Level::GlobalQuorum, &Session::default()));
-        assert!(matches!(reply, Reply::Unavailable { acks: 1, needed: 2 }), "{reply:?}");
+        assert!(matches!(reply, Reply::Unavailable { acks: 1, needed: 2, .. }), "{reply:?}");
         assert_eq!(
             got(&world.call(2, get("k", Level::LocalQuorum, &Session::default()))).as_deref(),
             Some("w")
@@ -526,10 +526,24 @@ mod ends {
         };
         world.cut_region("r2");
         assert!(matches!(world.call(1, globally(put("k", "v"))), Reply::Written(_)), "two of three");
+        world.run(6 * SECOND);
+        let before = world.now;
+        for reply in [
+            world.call(1, each(put("k", "u"))),
+            world.call(2, get("k", Level::EachQuorum, &Session::default())),
+        ] {
+            let (Reply::Indeterminate { acks, needed, missing }
+            | Reply::Unavailable { acks, needed, missing }) = reply
+            else {
+                panic!("{reply:?}")
+            };
+            assert_eq!((acks, needed, missing.regions), (2, 3, vec![RegionId::of("r2")]));
+        }
+        assert!(world.now - before < 200 * MS, "a region that is known to be away is not waited for");
         let reply = world.call(1, each(put("k", "w")));
         assert!(matches!(reply, Reply::Indeterminate { .. }), "{reply:?}");
         let reply = world.call(2, get("k", Level::EachQuorum, &Session::default()));
-        assert!(matches!(reply, Reply::Unavailable { acks: 2, needed: 3 }), "{reply:?}");
+        assert!(matches!(reply, Reply::Unavailable { acks: 2, needed: 3, .. }), "{reply:?}");
         world.heal();
         world.run(SECOND);
         assert!(matches!(world.call(1, each(put("k", "x"))), Reply::Written(_)));

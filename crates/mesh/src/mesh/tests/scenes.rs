@@ -357,3 +357,70 @@ pub fn a_first_attempt_comes_late(seed: u64) -> Option<String> {
     }
     None
 }
+
+/// A key that node 4 of four does not keep, and its replicas.
+fn foreign_key(world: &World) -> (String, Vec<NodeId>) {
+    let placement = world.topology.placement();
+    let list = |name: &str| placement.now.of(key(name).partition(), 3).to_vec();
+    let name = (0..).map(|n| format!("k{n}")).find(|name| !list(name).contains(&NodeId(4))).unwrap();
+    let list = list(&name);
+    (name, list)
+}
+
+/// A replica stands still with writes of another node in its sockets; the client writes on, is acknowledged, and reads what
+/// it wrote. Then the replica goes on.
+pub fn a_forwarded_write_comes_late(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 4);
+    let (name, list) = foreign_key(&world);
+    world.pause(list[0]);
+    let mut last = None;
+    for n in 0..6 {
+        let wrote = format!("{n}");
+        let reply = world.call(4, Request::write(put(&name, &wrote)));
+        if matches!(reply, Reply::Written(_)) {
+            last = Some(wrote);
+        }
+    }
+    let wrong = expect(&mut world, 4, &name, last.as_deref());
+    world.resume(list[0]);
+    world.run(SECOND);
+    wrong.or_else(|| expect(&mut world, 4, &name, last.as_deref()))
+}
+
+/// The same with a delete of a value into which everything goes that came before it.
+pub fn a_forwarded_delete_comes_late(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 4);
+    let (name, list) = foreign_key(&world);
+    let away = list[seed as usize % 3];
+    world.call(4, add(&name, 1));
+    world.pause(away);
+    let deleted = world.call(4, Request::write(write(&name, Kind::Counter, Op::Delete)));
+    let other = list.iter().find(|node| **node != away).unwrap();
+    let before = if matches!(deleted, Reply::Written(_)) { 0 } else { 1 };
+    let Reply::Written(_) = world.call(other.0, add(&name, 5)) else { return None };
+    world.resume(away);
+    world.run(SECOND);
+    let Reply::Found(Some(record)) = world.call(other.0, read(&name)) else {
+        return Some("it is gone".into());
+    };
+    let count = tally(&record);
+    (count != 5 && count != 5 + before).then(|| format!("counted {count}"))
+}
+
+/// A node's write meets one of a clock that is ahead, and the node stands still before it hears of that. The client writes on
+/// elsewhere; then the node goes on.
+pub fn a_coordinator_stands_still(seed: u64) -> Option<String> {
+    let mut world = World::new(seed, 3);
+    world.hosts.get_mut(&NodeId(2)).unwrap().skew_ms = 5_000;
+    world.run(SECOND);
+    world.isolate(NodeId(3));
+    let Reply::Written(_) = world.call(2, Request::write(put("k", "0"))) else { return None };
+    world.cut.clear();
+    world.ask(NodeId(3), Request::write(put("k", "1")));
+    world.pause(NodeId(3));
+    world.run(SECOND);
+    let Reply::Written(_) = world.call(1, Request::write(put("k", "2"))) else { return None };
+    world.resume(NodeId(3));
+    world.run(2 * SECOND);
+    expect(&mut world, 2, "k", Some("2"))
+}

@@ -60,6 +60,16 @@ enum Event {
     Flushed(NodeId, u64, Flush),
 }
 
+impl Event {
+    /// The node that it happens to.
+    fn node(&self) -> NodeId {
+        match self {
+            Event::Tick(node, _) | Event::Synced(node, ..) | Event::Flushed(node, ..) => *node,
+            Event::Deliver { to, .. } | Event::Cross { to, .. } => *to,
+        }
+    }
+}
+
 pub struct World {
     pub rng: Rng,
     round_every: Duration,
@@ -77,6 +87,8 @@ pub struct World {
     pub cut: BTreeSet<(NodeId, NodeId)>,
     /// Nodes that are not told of topologies.
     pub deaf: BTreeSet<NodeId>,
+    /// Nodes that stand still, and what waits for them.
+    paused: BTreeMap<NodeId, Vec<Event>>,
     pub loss_per_million: u64,
     /// Every frame comes twice.
     pub repeats: bool,
@@ -129,6 +141,7 @@ impl World {
             caught_up: BTreeSet::new(),
             cut: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            paused: BTreeMap::new(),
             loss_per_million: 0,
             repeats: false,
             delay_max: 3 * MS,
@@ -241,6 +254,7 @@ impl World {
         let host = self.hosts.get_mut(&node).unwrap();
         host.mesh = None;
         host.unsynced.clear();
+        self.paused.remove(&node);
     }
 
     /// Loses everything.
@@ -251,6 +265,27 @@ impl World {
         host.log.clear();
         host.incarnation += 1;
         host.wiped = true;
+    }
+
+    /// A node stands still: its disk goes on, and frames gather in its sockets.
+    pub fn pause(&mut self, node: NodeId) {
+        self.paused.entry(node).or_default();
+    }
+
+    pub fn is_paused(&self, node: NodeId) -> bool {
+        self.paused.contains_key(&node)
+    }
+
+    /// A node goes on with everything that waits for it, connection by connection; it looks at its clock last.
+    pub fn resume(&mut self, node: NodeId) {
+        let mut waiting = self.paused.remove(&node).unwrap_or_default();
+        let seed = self.rng.between(0, u64::MAX);
+        waiting.sort_by_key(|event| match event {
+            Event::Tick(..) => u64::MAX,
+            Event::Deliver { from, .. } | Event::Cross { from, .. } => base::rng::mix(from.0 ^ seed) >> 1,
+            Event::Synced(..) | Event::Flushed(..) => 0,
+        });
+        waiting.into_iter().for_each(|event| self.at(self.now, event));
     }
 
     fn at(&mut self, when: u64, event: Event) {
@@ -271,6 +306,9 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
+        if let Some(waiting) = self.paused.get_mut(&event.node()) {
+            return waiting.push(event);
+        }
         let lives = |world: &World, node: NodeId, boot: u64| {
             world.hosts.get(&node).is_some_and(|host| host.mesh.is_some() && host.boot == boot)
         };
@@ -413,6 +451,7 @@ impl World {
 
     pub fn heal(&mut self) {
         self.cut.clear();
+        self.paused.keys().copied().collect::<Vec<_>>().into_iter().for_each(|node| self.resume(node));
         (self.loss_per_million, self.sync_max) = (0, 4 * MS);
         for node in self.hosts.keys().copied().collect::<Vec<_>>() {
             if self.hosts[&node].mesh.is_none() {

@@ -2,10 +2,11 @@
 //! somebody stands in for it if the client likes, and the write is answered once too few are left. Who is out of step
 //! with the topology is asked again, a little later each time.
 
-use super::{Mesh, Stage, Turn};
+use super::{Mesh, Stage, Turn, Writing};
+use crate::actor::RegionId;
 use crate::frame::{Ask, Frame, Why};
 use crate::mesh::Operation;
-use crate::request::Reply;
+use crate::request::{Missing, Reply};
 use base::NodeId;
 use std::time::Duration;
 
@@ -103,7 +104,45 @@ impl Mesh {
         if is_awaited || !prospect.is_out_of_reach(route, w) {
             return;
         }
-        let (acks, needed) = (prospect.acked().len() as u8, route.needed(w) as u8);
-        self.answer_write(t, ask, Reply::Indeterminate { acks, needed });
+        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        let reply = self.shortfall(writing);
+        self.answer_write(t, ask, reply);
+    }
+
+    /// Answers a write that enough replicas have here, and all regions that are not away, when those are too few.
+    pub(super) fn give_up_on_regions(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
+        else {
+            return;
+        };
+        let is_here = writing.prospect.is_met(&writing.route, writing.write.w);
+        if writing.answered || !is_here || !writing.write.attributes.level.is_abroad() {
+            return;
+        }
+        let away = self.abroad.away(t.now.at);
+        let settled = |region: RegionId| writing.reached.contains(&region) || away.contains(&region);
+        let is_short = writing.reached.len() + 1 < self.regions_needed(ask);
+        if is_short && self.abroad.regions().all(settled) {
+            let reply = self.shortfall(writing);
+            self.answer_write(t, ask, reply);
+        }
+    }
+
+    /// What a write has come to that too few have: who of those that were needed has not said so.
+    pub(super) fn shortfall(&self, writing: &Writing) -> Reply {
+        let Writing { route, prospect, write, reached, .. } = writing;
+        if prospect.is_met(route, write.w) {
+            let level = write.attributes.level;
+            let needed = self.abroad.table.needed(level, self.params.actor.region) as u8;
+            let missing = self.abroad.regions().filter(|region| !reached.contains(region)).collect();
+            let acks = reached.len() as u8 + 1;
+            return Reply::Indeterminate { acks, needed, missing: Missing::regions(missing) };
+        }
+        let missing = route.everyone().filter(|node| !prospect.is_acked(*node)).collect();
+        let (acks, needed) = (prospect.acked().len() as u8, route.needed(write.w) as u8);
+        Reply::Indeterminate { acks, needed, missing: Missing::nodes(missing) }
     }
 }
