@@ -124,6 +124,7 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/store/history" unary store StoreService::history;
         "/v1/store/quota" unary store StoreService::quota;
         "/v1/store/replace-member" unary store StoreService::replace_member;
+        "/v1/store/accept-loss" unary store StoreService::accept_loss;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
     let router = router

@@ -41,6 +41,10 @@ mutants! {
     AppliedIndexAhead = "applied-index-ahead",
     /// Bytes of a torn write are taken for records.
     TornTailAccepted = "torn-tail-accepted",
+    /// A segment that was cut short is taken for a whole one.
+    ShortSegmentAccepted = "short-segment-accepted",
+    /// A segment that is gone is not missed.
+    MissingSegmentAccepted = "missing-segment-accepted",
     /// What the store could not write for lack of room is taken for written.
     FullDiskIgnored = "full-disk-ignored",
     /// What the log could not write for lack of room is taken for written.
@@ -53,6 +57,14 @@ mutants! {
     DoubtNotKept = "doubt-not-kept",
     /// A member that has lost its disk votes when it has heard from its leader.
     DoubtEndsEarly = "doubt-ends-early",
+    /// A member whose last frame is in doubt votes at once.
+    VotesInDoubt = "votes-in-doubt",
+    /// Its doubt ends with its process.
+    TailDoubtNotKept = "tail-doubt-not-kept",
+    /// The log is not sealed behind votes and terms.
+    VotesNotSealed = "votes-not-sealed",
+    /// A leader that hears nobody goes on until the library notices.
+    DeafLeaderStays = "deaf-leader-stays",
     /// What is staged goes by the number that its sender chose.
     StagedByForeignNumber = "staged-by-foreign-number",
     /// A snapshot with a part missing is taken for whole.
@@ -284,6 +296,9 @@ impl Mutant {
         Mutant::AppendNotValidated,
         Mutant::TermJumpTaken,
         Mutant::StagedUnchecked,
+        Mutant::TailDoubtNotKept,
+        Mutant::VotesNotSealed,
+        Mutant::DeafLeaderStays,
     ];
 
     /// Those of the mesh, which the room itself hunts in a world of its own.

@@ -3,7 +3,7 @@
 use crate::{Client, Error, Kind};
 use proto::althing::store::v1::store_service_client::StoreServiceClient;
 use proto::althing::store::v1::{
-    HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
+    AcceptLossRequest, AcceptLossResponse, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
 };
 
 impl Client {
@@ -29,5 +29,11 @@ impl Client {
         let call =
             |channel| async move { StoreServiceClient::new(channel).replace_member(request.clone()).await };
         self.call(Kind::Write, call).await
+    }
+
+    /// Tells a member that is in doubt of its log to go on without another. To say it twice does no harm.
+    pub async fn accept_loss(&self, request: AcceptLossRequest) -> Result<AcceptLossResponse, Error> {
+        let call = |channel| async move { StoreServiceClient::new(channel).accept_loss(request).await };
+        self.call(Kind::Read, call).await
     }
 }

@@ -1,4 +1,4 @@
-//! Trouble with files, always with the file's name, and with what the operator can do about it.
+//! Trouble with files, always with the file's name. What the operator can do about it depends on whose files they are.
 //! None of these is retried: the server reports the error and stops the process.
 
 use std::io;
@@ -10,10 +10,12 @@ pub enum Error {
 
     #[error(
         "{file} is damaged at byte {offset}: {reason}. What was written there had been made durable, so it \
-         cannot be skipped without breaking promises. Replace this member: stop it, move its data directory \
-         away, and start it empty so that it is rebuilt from its peers"
+         cannot be skipped without breaking promises"
     )]
     Corrupt { file: String, offset: u64, reason: &'static str },
+
+    #[error("{file} is missing")]
+    Missing { file: String },
 
     #[error(
         "{file} has format version {found}, and this build knows version {known}: start the newer release \
@@ -27,13 +29,41 @@ pub enum Error {
     #[error("{file} is damaged: pages that it refers to do not match their checksums")]
     Pages { file: String },
 
+    #[error("{file} is damaged: {what}")]
+    Unreadable { file: String, what: String },
+
     #[error("store {file}: {source}")]
     Store { file: String, source: Box<redb::Error> },
 }
 
 impl Error {
+    /// What was durable once cannot be read any more.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Error::Corrupt { .. } | Error::Missing { .. } | Error::Pages { .. } | Error::Unreadable { .. }
+        )
+    }
+
     pub fn io(action: &'static str, file: &str) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io { action, file: file.to_string(), source }
+    }
+
+    /// What the engine finds wrong with a file while it opens it is damage, unless the disk did not answer.
+    pub(crate) fn or_unreadable(self) -> Error {
+        use io::ErrorKind::{InvalidData, UnexpectedEof};
+        match self {
+            Error::Store { file, source } => match &*source {
+                redb::Error::Io(error) if ![InvalidData, UnexpectedEof].contains(&error.kind()) => {
+                    Error::Store { file, source }
+                }
+                _ => Error::Unreadable { file, what: source.to_string() },
+            },
+            Error::Io { file, source, .. } if [InvalidData, UnexpectedEof].contains(&source.kind()) => {
+                Error::Unreadable { file, what: source.to_string() }
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn store<E: Into<redb::Error>>(file: &str) -> impl FnOnce(E) -> Error {

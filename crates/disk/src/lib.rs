@@ -5,6 +5,7 @@
 
 mod disk;
 mod error;
+pub mod guard;
 mod real;
 mod reserve;
 mod room;
@@ -20,4 +21,4 @@ pub use reserve::Reserve;
 pub use scratch::Scratch;
 pub use sim::SimDisk;
 pub use store::{RowRef, Store, StoreView};
-pub use wal::{Record, Recovery, Stream, Torn, Wal};
+pub use wal::{Lost, Record, Recovery, Stream, Torn, Wal};

@@ -155,6 +155,29 @@ impl SimDisk {
         state.inodes.get_mut(&inode).expect("a named file has an inode").flip(offset, bit as u32);
     }
 
+    /// A file ends here from now on, durably, as if somebody had cut it.
+    pub fn cut_short(&self, name: &str, len: u64) {
+        let mut state = self.state();
+        let inode = state.names.get(name).copied().expect("the file to cut exists");
+        let inode = state.inodes.get_mut(&inode).expect("a named file has an inode");
+        let before = inode.len();
+        if len < before {
+            inode.set_len(len);
+            inode.sync();
+            state.used_bytes -= before - len;
+        }
+    }
+
+    /// A file is gone, durably, as if somebody had removed it; nothing happens if there is none.
+    pub fn take_away(&self, name: &str) {
+        let mut state = self.state();
+        if state.names.remove(name).is_some() {
+            state.names_durable.remove(name);
+            state.names_pending.clear();
+            state.sweep();
+        }
+    }
+
     /// A copy of the disk as it is, on which other things can happen.
     pub fn fork(&self) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(self.state().clone())))

@@ -15,6 +15,7 @@ pub use view::StoreView;
 
 use crate::disk::Disk;
 use crate::error::Error;
+use crate::guard;
 use backend::Backend;
 use base::{Row, Table};
 use redb::{Builder, Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
@@ -59,10 +60,13 @@ impl Store {
     /// is whole, so a crash cannot leave half a store behind.
     pub fn open(disk: Arc<dyn Disk>, name: &str, cache_bytes: usize) -> Result<Store, Error> {
         if disk.exists(name).map_err(Error::io("look for", name))? {
-            let store = Store::attach(&*disk, name, cache_bytes)?;
-            store.check_format()?;
-            store.add_missing_tables()?;
-            return Ok(store);
+            return guard::reading(name, || {
+                let store = Store::attach(&*disk, name, cache_bytes)?;
+                store.check_format()?;
+                store.add_missing_tables()?;
+                Ok(store)
+            })
+            .map_err(Error::or_unreadable);
         }
         let fresh = format!("{name}{FRESH_SUFFIX}");
         let store = Store::build(&*disk, &fresh, cache_bytes)?;
@@ -129,9 +133,11 @@ impl Store {
     /// Reads every page that the file refers to, and compares it with its checksum. Only while there is no view.
     pub fn check_pages(&mut self) -> Result<(), Error> {
         let db = Arc::get_mut(&mut self.db).expect("there is no view of a store that is being checked");
-        match db.check_integrity().map_err(Error::store(&self.name))? {
+        let name = &self.name;
+        let checked = guard::reading(name, || db.check_integrity().map_err(Error::store(name)));
+        match checked.map_err(Error::or_unreadable)? {
             true => Ok(()),
-            false => Err(Error::Pages { file: self.name.clone() }),
+            false => Err(Error::Pages { file: name.clone() }),
         }
     }
 

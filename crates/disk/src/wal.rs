@@ -1,24 +1,29 @@
 //! The write-ahead log: batches of records, each one frame, in segments that are zeroed in advance and used
 //! again. Records go in by `write`, are durable after `sync`, and come out by replay at the next `open`.
 //! What `sync` has promised is replayed, or `open` fails and says where the damage is; what it has not
-//! promised is replayed whole or cut off, never in part and never out of order. A disk without room is waited out.
+//! promised is replayed whole or cut off, never in part and never out of order. What may have been promised and may be
+//! lost is reported. A disk without room is waited out.
 //! See docs/formats/wal.md.
 
 mod frame;
+mod manifest;
 mod record;
 mod recovery;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use manifest::NAME as MANIFEST_NAME;
 pub use record::{Record, Stream};
-pub use recovery::{Recovery, Torn};
+pub use recovery::{FramePlace, Lost, Recovery, Shortened, Torn};
+pub use segment::HEADER_BYTES;
 
 use crate::disk::{Disk, File};
 use crate::error::Error;
 use frame::{Place, Sequence};
+use manifest::{Listing, Manifest};
 use recovery::Recovered;
-use segment::{HEADER_BYTES, Segment};
+use segment::Segment;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -39,6 +44,7 @@ pub struct Wal {
     /// Oldest first; the last is written to. Never empty.
     segments: VecDeque<Segment>,
     file: Box<dyn File>,
+    manifest: Manifest,
     /// Where the next frame goes.
     offset: u64,
     /// The newest frame written, and the newest known to be durable.
@@ -58,77 +64,126 @@ pub fn inspect(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
     Ok(recovery::recover(disk, replay)?.report)
 }
 
+/// A log that has been read and not been changed.
+pub struct Opening {
+    disk: Arc<dyn Disk>,
+    params: Params,
+    recovered: Recovered,
+}
+
+impl Opening {
+    /// Replays every record in order into `replay`. A sticky record comes again at the head of each later segment.
+    pub fn read(
+        disk: Arc<dyn Disk>,
+        params: Params,
+        replay: &mut dyn FnMut(Record),
+    ) -> Result<Opening, Error> {
+        let recovered = recovery::recover(&*disk, replay)?;
+        Ok(Opening { disk, params, recovered })
+    }
+
+    pub fn report(&self) -> &Recovery {
+        &self.recovered.report
+    }
+
+    /// Cuts a torn tail and stands ready to append. `records`, which are sticky, take the place of what is cut in one
+    /// write: a crash leaves either the tail as it was found or these records.
+    pub fn start(self, records: &[Record]) -> Result<Wal, Error> {
+        assert!(records.iter().all(|record| record.sticky.is_some()), "an opening keeps sticky records");
+        match self.recovered.segments.is_empty() {
+            true => Wal::create(self.disk, self.params, records),
+            false => Wal::resume(self.disk, self.params, self.recovered, records),
+        }
+    }
+}
+
 impl Wal {
-    /// Replays every record in order into `replay`, cuts a torn tail, and stands ready to append. A sticky
-    /// record comes again at the head of each later segment.
     pub fn open(
         disk: Arc<dyn Disk>,
         params: Params,
         replay: &mut dyn FnMut(Record),
     ) -> Result<(Wal, Recovery), Error> {
-        let recovered = recovery::recover(&*disk, replay)?;
-        let report = recovered.report.clone();
-        let wal = match recovered.segments.back() {
-            None => Wal::create(disk, params)?,
-            Some(_) => Wal::resume(disk, params, recovered)?,
-        };
-        Ok((wal, report))
+        let opening = Opening::read(disk, params, replay)?;
+        let report = opening.report().clone();
+        Ok((opening.start(&[])?, report))
     }
 
-    fn create(disk: Arc<dyn Disk>, params: Params) -> Result<Wal, Error> {
+    /// The manifest comes first, so a segment of this version without one has lost it.
+    fn create(disk: Arc<dyn Disk>, params: Params, records: &[Record]) -> Result<Wal, Error> {
         let mut buffer = Vec::new();
         let first = Sequence::NONE.next_opening();
         let head = Head { id: 1, sequence: first, durable: Sequence::NONE, room_bytes: 0 };
-        let started = head.start(&*disk, params, &BTreeMap::new(), &mut buffer)?;
+        let mut manifest = match manifest::open(&*disk)? {
+            Some(manifest) => manifest,
+            None => Manifest::create(&*disk, Listing::EMPTY)?,
+        };
+        let mut sticky = BTreeMap::new();
+        note_sticky(&mut sticky, records);
+        let started = head.start(&*disk, params, &sticky, &mut buffer)?;
+        manifest.set(Listing { first: 1, last: 1, newest_bytes: started.segment.len })?;
         Ok(Wal {
             spare_bytes: 0,
             disk,
             params,
             segments: VecDeque::from([started.segment]),
             file: started.file,
+            manifest,
             offset: started.offset,
             written: first,
             durable: first,
-            sticky: BTreeMap::new(),
+            sticky,
             released: [0; Stream::ALL.len()],
             buffer,
             failed: false,
         })
     }
 
-    /// Goes on in the newest segment, with the first frame of a new opening: see the argument in `recovery`.
-    fn resume(disk: Arc<dyn Disk>, params: Params, recovered: Recovered) -> Result<Wal, Error> {
+    /// Goes on in the newest segment, with the first frame of a new opening: see the argument in `recovery`. A log of an
+    /// earlier release goes on in a segment of its own.
+    fn resume(
+        disk: Arc<dyn Disk>,
+        params: Params,
+        recovered: Recovered,
+        records: &[Record],
+    ) -> Result<Wal, Error> {
         let newest = recovered.segments.back().expect("there is a segment to go on in");
         let (name, len) = (newest.name.clone(), newest.len);
         let file = disk.open(&name).map_err(Error::io("open", &name))?;
-        if recovered.report.torn.is_some() {
-            segment::write_zeroes(&*file, &name, recovered.end, len)?;
+        if let Some(shortened) = &recovered.report.shortened {
+            segment::write_zeroes(&*file, &name, shortened.found_bytes, shortened.listed_bytes)?;
         }
         // What was replayed may so far be only in the page cache, if the process died and the machine did not;
         // and if it died of a failed sync, only a new write makes the kernel take it to the disk.
         let tail = recovered.tail;
         segment::write(&*file, tail.offset, &tail.bytes).map_err(Error::io("write", &name))?;
         file.sync().map_err(Error::io("sync", &name))?;
+        let manifest = resume_manifest(&*disk, &recovered.segments, &recovered.given_up)?;
+        let mut sticky = recovered.sticky;
+        note_sticky(&mut sticky, records);
         let mut wal = Wal {
             spare_bytes: segment::spare_bytes(&*disk)?,
             disk,
             params,
             segments: recovered.segments,
             file,
+            manifest,
             offset: recovered.end,
             written: recovered.last,
             durable: recovered.last,
-            sticky: recovered.sticky,
+            sticky,
             released: [0; Stream::ALL.len()],
             buffer: Vec::new(),
             failed: false,
         };
         let opening = wal.written.next_opening();
-        if wal.fits(frame::encoded_len(&[])) {
-            wal.append(opening, &[])?;
-            wal.sync()?;
-        } else {
+        if recovered.is_of_earlier_release || !wal.fits(frame::encoded_len(records)) {
             wal.roll(opening, 0)?;
+            return Ok(wal);
+        }
+        wal.append(opening, records)?;
+        wal.sync()?;
+        if recovered.report.torn.is_some() {
+            segment::write_zeroes(&*wal.file, &name, wal.offset, len)?;
         }
         Ok(wal)
     }
@@ -153,14 +208,36 @@ impl Wal {
         self.unless_failed(Wal::sync_file)
     }
 
+    /// Makes everything written so far durable, and writes that down behind it: damage to it is then known to be damage,
+    /// and not taken for a write that was cut down.
+    pub fn seal(&mut self) -> Result<(), Error> {
+        self.unless_failed(|wal| {
+            wal.sync_file()?;
+            let next = wal.written.next();
+            if wal.fits(frame::encoded_len(&[])) {
+                wal.append(next, &[])?;
+                wal.sync_file()
+            } else {
+                wal.roll(next, 0)
+            }
+        })
+    }
+
     /// Everything of `stream` at or below `position` is no longer needed. Segments that nobody needs are
     /// given up, oldest first; their records may still come again at the next open, if the power goes now.
     pub fn release(&mut self, stream: Stream, position: u64) -> Result<(), Error> {
         let released = &mut self.released[segment::slot(stream)];
         *released = position.max(*released);
         self.unless_failed(|wal| {
-            while wal.segments.len() > 1 && wal.is_released(&wal.segments[0]) {
-                let oldest = wal.segments.pop_front().expect("more than one segment");
+            let older = wal.segments.len() - 1;
+            let n_released =
+                wal.segments.iter().take(older).take_while(|oldest| wal.is_released(oldest)).count();
+            if n_released > 0 {
+                let first = wal.segments[n_released].id;
+                wal.manifest.set(Listing { first, ..wal.manifest.listing() })?;
+            }
+            for _ in 0..n_released {
+                let oldest = wal.segments.pop_front().expect("there are more than were released");
                 wal.give_up(&oldest)?;
             }
             Ok(())
@@ -221,10 +298,8 @@ impl Wal {
         self.written = sequence;
         for record in records {
             segment.note(record);
-            if let Some(kind) = record.sticky {
-                self.sticky.insert((record.stream, kind), record.clone());
-            }
         }
+        note_sticky(&mut self.sticky, records);
         Ok(())
     }
 
@@ -241,6 +316,12 @@ impl Wal {
     fn roll(&mut self, sequence: Sequence, room_bytes: usize) -> Result<(), Error> {
         let head = Head { id: self.newest().id + 1, sequence, durable: self.durable, room_bytes };
         let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
+        let listing = self.manifest.listing();
+        self.manifest.set(Listing {
+            last: started.segment.id,
+            newest_bytes: started.segment.len,
+            ..listing
+        })?;
         self.segments.push_back(started.segment);
         self.spare_bytes = segment::spare_bytes(&*self.disk)?;
         self.file = started.file;
@@ -269,6 +350,36 @@ impl Wal {
         self.spare_bytes = segment::spare_bytes(&*self.disk)?;
         Ok(())
     }
+}
+
+fn note_sticky(sticky: &mut BTreeMap<(Stream, u8), Record>, records: &[Record]) {
+    for record in records {
+        if let Some(kind) = record.sticky {
+            sticky.insert((record.stream, kind), record.clone());
+        }
+    }
+}
+
+/// The manifest lists what was found, and files that it no longer lists go: a crash may have come between.
+fn resume_manifest(
+    disk: &dyn Disk,
+    segments: &VecDeque<Segment>,
+    given_up: &[String],
+) -> Result<Manifest, Error> {
+    let (oldest, newest) = segments.front().zip(segments.back()).expect("there is a segment to go on in");
+    let found = Listing { first: oldest.id, last: newest.id, newest_bytes: newest.len };
+    let manifest = match manifest::open(disk)? {
+        Some(mut manifest) => {
+            manifest.set(found)?;
+            manifest
+        }
+        None => Manifest::create(disk, found)?,
+    };
+    for name in given_up {
+        disk.remove(name).map_err(Error::io("remove", name))?;
+        disk.sync_dir().map_err(Error::io("sync the directory of", name))?;
+    }
+    Ok(manifest)
 }
 
 /// The beginning of a segment: its header and its first frame, which repeats the sticky records.

@@ -1,14 +1,23 @@
 //! Why a member cannot go on with its disk. None of these is retried in the same process.
 
+/// What helps a member whose files cannot be trusted.
+const WHAT_TO_DO: &str = "Replace this member, unless files were moved and can be brought back: stop it and move its data \
+    directory away; where the cluster has other members, start it empty and they bring it everything; a member that \
+    is alone is made anew from a backup (`althing snapshot restore`)";
+
+/// What helps a node of the mesh.
+const WHAT_TO_DO_IN_MESH: &str = "Move the directory `mesh` away, unless files were moved and can be brought back; the \
+    node is then filled from its replicas, and a node without others has lost what was in it";
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error(transparent)]
+    #[error("{}{}", .0, advice(.0, WHAT_TO_DO))]
     Disk(#[from] disk::Error),
 
-    #[error(
-        "the store is damaged: {0}. Replace this member: stop it, move its data directory away, and start it \
-         empty so that it is rebuilt from its peers"
-    )]
+    #[error("the mesh: {}{}", .0, advice(.0, WHAT_TO_DO_IN_MESH))]
+    MeshDisk(disk::Error),
+
+    #[error("the store is damaged: {0}. {WHAT_TO_DO}")]
     Store(coord::Corrupt),
 
     #[error(transparent)]
@@ -23,32 +32,48 @@ pub enum Error {
     )]
     Astray,
 
+    #[error("there is a store and no write-ahead log: its files `wal-*` are missing. {WHAT_TO_DO}")]
+    LogMissing,
+
+    #[error(
+        "{file} has {found_bytes} bytes and should have {listed_bytes}: the end of the write-ahead log was cut off. \
+         {WHAT_TO_DO}"
+    )]
+    Shortened { file: String, found_bytes: u64, listed_bytes: u64 },
+
     #[error(
         "the write-ahead log holds a record that this release cannot read: start the newer release that wrote it"
     )]
     UnknownRecord,
 
-    #[error(
-        "the store of the mesh is missing although its other files are there: move the directory `mesh` away; the node is then filled from its replicas"
-    )]
+    #[error("the store of the mesh is missing although its other files are there. {WHAT_TO_DO_IN_MESH}")]
     MeshStoreMissing,
 
-    #[error(
-        "the file `life` of the mesh is damaged: move the directory `mesh` away; the node is then filled from its replicas"
-    )]
+    #[error("the file `life` of the mesh is damaged. {WHAT_TO_DO_IN_MESH}")]
     LifeIllegible,
 
-    #[error(
-        "the mesh holds a row that no node writes: {row:02x?}. Move the directory `mesh` away; the node is then filled from its replicas"
-    )]
+    #[error("the mesh holds a row that no node writes: {row:02x?}. {WHAT_TO_DO_IN_MESH}")]
     MeshRow { row: Vec<u8> },
 
     #[error(
         "the write-ahead log begins at entry {log_first} but the store ends at entry {store}: entries between \
-         them are missing. Replace this member: stop it, move its data directory away, and start it empty so \
-         that it is rebuilt from its peers"
+         them are missing. {WHAT_TO_DO}"
     )]
     Gap { store: u64, log_first: u64 },
+}
+
+impl Error {
+    /// Of the files of the mesh.
+    pub(crate) fn of_mesh(self) -> Error {
+        match self {
+            Error::Disk(error) => Error::MeshDisk(error),
+            other => other,
+        }
+    }
+}
+
+fn advice(error: &disk::Error, what_to_do: &str) -> String {
+    if error.is_damage() { format!(". {what_to_do}") } else { String::new() }
 }
 
 impl From<coord::Corrupt> for Error {

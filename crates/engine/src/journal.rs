@@ -2,33 +2,57 @@
 //! Several persists that gathered while the disk was busy become one frame and one sync.
 
 use crate::error::Error;
-use base::Index;
+use base::mutant::{Mutant, planted};
+use base::{Index, NodeId, Term};
 use disk::{Stream, Wal};
 use raft::{Persist, Record};
 
 pub struct Journal {
     wal: Wal,
+    /// What the log says of votes.
+    vote: Option<(Term, Option<NodeId>)>,
+    /// A vote or a term was written that is not sealed yet.
+    unsealed: bool,
 }
+
+/// What the frame that seals takes, as the payload of a record.
+const SEAL_BYTES: usize = 16;
 
 impl Journal {
     pub(crate) fn new(wal: Wal) -> Journal {
-        Journal { wal }
+        Journal { wal, vote: None, unsealed: false }
     }
 
     /// Writes the records of all persists as one frame; they are durable after `sync`.
     pub fn write(&mut self, persists: &[Persist]) -> Result<(), Error> {
         let records: Vec<_> = persists.iter().flat_map(|persist| &persist.records).map(to_disk).collect();
-        Ok(self.wal.write(&records)?)
+        self.wal.write(&records)?;
+        for persist in persists {
+            persist.records.iter().for_each(|record| self.note_vote(record));
+        }
+        Ok(())
     }
 
+    fn note_vote(&mut self, record: &Record) {
+        if let Record::Vote { term, vote, .. } = record {
+            let vote = Some((*term, *vote));
+            self.unsealed |= self.vote != vote && !planted(Mutant::VotesNotSealed);
+            self.vote = vote;
+        }
+    }
+
+    /// A vote or a term that others hear of is never in the last frame, which alone can be lost unnoticed.
     pub fn sync(&mut self) -> Result<(), Error> {
-        Ok(self.wal.sync()?)
+        match std::mem::take(&mut self.unsealed) {
+            true => Ok(self.wal.seal()?),
+            false => Ok(self.wal.sync()?),
+        }
     }
 
     /// Whether all this can be written without asking the disk for more room.
     pub fn fits(&self, persists: &[Persist]) -> bool {
         let records = persists.iter().flat_map(|persist| &persist.records);
-        self.wal.has_place_for(records.map(Record::size_max))
+        self.wal.has_place_for(records.map(Record::size_max).chain([SEAL_BYTES]))
     }
 
     /// The raft log was cut here.

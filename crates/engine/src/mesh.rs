@@ -15,8 +15,8 @@ pub use store::{MeshStore, MeshView};
 
 use crate::error::Error;
 use ::mesh::rows::{self, Row};
-use disk::wal::SPARES_MAX;
-use disk::{Disk, Recovery, Stream, Wal};
+use disk::wal::{Opening, SPARES_MAX};
+use disk::{Disk, Lost, Recovery, Stream, Wal, guard};
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,12 +39,19 @@ pub struct MeshFiles {
 }
 
 pub fn open_mesh(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Error> {
+    open_files(disk, params).map_err(Error::of_mesh)
+}
+
+fn open_files(disk: Arc<dyn Disk>, params: &MeshParams) -> Result<MeshFiles, Error> {
     let known = life::read(&*disk)?;
     if known.is_some() && !disk.exists(store::LIVE).map_err(life::trouble("look for", store::LIVE))? {
         return Err(Error::MeshStoreMissing);
     }
-    let mut store = MeshStore::open(disk.clone(), params.cache_bytes)?;
-    let flushed = store.flushed()?;
+    let (mut store, flushed) = guard::reading(store::LIVE, || {
+        let store = MeshStore::open(disk.clone(), params.cache_bytes)?;
+        let flushed = store.flushed()?;
+        Ok::<_, Error>((store, flushed))
+    })?;
     let (wal, recovery, replay) = replay(disk.clone(), params, flushed)?;
     // Positions count on over the node's starts; the batches of one start count from one.
     let base = replay.last.max(flushed);
@@ -64,7 +71,7 @@ fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal
     let mut all_known = true;
     // A flush sets free all segments but the last at once.
     let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes, spares_max: SPARES_MAX };
-    let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
+    let opening = Opening::read(disk, wal_params, &mut |record| {
         if record.stream != Stream::Mesh {
             return;
         }
@@ -77,5 +84,13 @@ fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal
             None => all_known = false,
         }
     })?;
-    if all_known { Ok((wal, recovery, replay)) } else { Err(Error::UnknownRecord) }
+    if !all_known {
+        return Err(Error::UnknownRecord);
+    }
+    // Batches that were acknowledged are gone, and no other replica would miss them.
+    let recovery = opening.report().clone();
+    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == Lost::Unknown) {
+        return Err(Error::MeshDisk(disk::Error::Missing { file: format!("the end of {}", shortened.file) }));
+    }
+    Ok((opening.start(&[])?, recovery, replay))
 }

@@ -4,13 +4,14 @@
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
-use crate::vault::{ASTRAY, Vault, VaultParams};
+use crate::vault::{ASTRAY, LIVE, Vault, VaultParams};
 use base::mutant::{Mutant, planted};
-use base::{Boot, Instant, View};
+use base::{Boot, Instant, NodeId, View};
 use coord::Members;
-use disk::{Disk, Recovery, Stream, Wal};
+use disk::wal::Opening;
+use disk::{Disk, Lost, Recovery, Stream, guard};
 use node::{Apply, Consensus, apply, consensus, member};
-use raft::{Config, Record, Restoring};
+use raft::{Config, Doubt, Record, Restored, Restoring};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,25 +43,42 @@ pub struct Member {
     pub vault: Vault,
     pub recovery: Recovery,
     pub boot: Boot,
+    /// What it may have forgotten of that which it acknowledged.
+    pub doubt: Doubt,
+    /// The member whose loss an operator accepted last, while this one was in doubt.
+    pub accepted_loss: Option<NodeId>,
 }
 
 pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member, Error> {
     if disk.exists(ASTRAY).map_err(disk::Error::io("look for", ASTRAY))? {
         return Err(Error::Astray);
     }
-    let (mut wal, recovery, restoring) = replay(disk.clone(), params)?;
-    let vault = Vault::open(disk, params.vault)?;
-    let mut restored = restoring.finish(vault.position()?)?;
-    restored.config = config_in(vault.view())?;
-    let boot = member::next_boot(restored.boot, params.first_boot);
-    // Until the member has caught up with what it may have vouched for on another disk, also over further starts.
-    let doubt = restored.is_emptied(&params.consensus.raft).then_some(Record::Doubt(true));
-    let to_record = restored.to_record.iter().cloned().chain(doubt).chain([Record::Boot(boot)]);
+    let (opening, restoring) = replay(disk.clone(), params)?;
+    let recovery = opening.report().clone();
+    let (vault, position, config) = guard::reading(LIVE, || {
+        let vault = Vault::open(disk, params.vault)?;
+        let (position, config) = (vault.position()?, config_in(vault.view())?);
+        Ok::<_, Error>((vault, position, config))
+    })?;
+    let mut restored = restoring.finish(position)?;
+    restored.config = config;
+    let mut consensus_params = params.consensus.clone();
+    consensus_params.raft.lost = doubt_of(recovery.lost);
+    check_trust(&recovery, &restored, &consensus_params.raft)?;
+    // What was lost may have counted further starts.
+    let first_boot = if recovery.lost == Lost::Unknown { params.first_boot } else { Boot(0) };
+    let boot = member::next_boot(restored.boot, params.first_boot).max(first_boot);
+    // Durable before anything is cut: a start that follows doubts no less.
+    let doubt = restored.doubt(&consensus_params.raft);
+    let is_new = doubt != restored.recorded_doubt();
+    let is_kept = doubt != Doubt::LastFrame || !planted(Mutant::TailDoubtNotKept);
+    let record = (is_new && is_kept).then(|| to_disk(&Record::Doubt(doubt)));
+    let accepted_loss = restored.accepted_loss;
+    let mut wal = opening.start(record.as_slice())?;
+    let to_record = restored.to_record.iter().cloned().chain([Record::Boot(boot)]);
     let records: Vec<_> = to_record.map(|record| to_disk(&record)).collect();
     wal.write(&records)?;
-    wal.sync()?;
-    let mut consensus_params = params.consensus.clone();
-    consensus_params.raft.tail_was_cut = recovery.torn.is_some();
+    wal.seal()?;
     let apply_params = apply::Params {
         me: consensus_params.raft.id,
         boot,
@@ -74,13 +92,16 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
         leases: params.leases.clone(),
         founders: params.founders.clone(),
     };
+    let apply = guard::reading(LIVE, || Ok::<_, Error>(Apply::restore(apply_params, now, vault.view())?))?;
     Ok(Member {
-        apply: Apply::restore(apply_params, now, vault.view())?,
+        apply,
         consensus: Consensus::new(consensus_params, restored, boot),
         journal: Journal::new(wal),
         vault,
         recovery,
         boot,
+        doubt,
+        accepted_loss,
     })
 }
 
@@ -90,11 +111,36 @@ pub(crate) fn config_in(view: &dyn View) -> Result<Option<Config>, Error> {
     Ok(members.map(|members| member::config_of(&members)))
 }
 
-fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Wal, Recovery, Restoring), Error> {
+/// What a log that has lost so much means to raft.
+fn doubt_of(lost: Lost) -> Doubt {
+    match lost {
+        Lost::Nothing => Doubt::None,
+        Lost::LastFrame => Doubt::LastFrame,
+        Lost::Unknown => Doubt::Everything,
+    }
+}
+
+/// A member that is alone has nobody to ask for what it has lost. A torn end is not among that: it was acknowledged to
+/// nobody, unless the disk has damaged it since.
+fn check_trust(recovery: &Recovery, restored: &Restored, params: &raft::Params) -> Result<(), Error> {
+    if !restored.is_alone(params) {
+        return Ok(());
+    }
+    if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == Lost::Unknown) {
+        return Err(Error::Shortened {
+            file: shortened.file,
+            found_bytes: shortened.found_bytes,
+            listed_bytes: shortened.listed_bytes,
+        });
+    }
+    if restored.has_lost_log() { Err(Error::LogMissing) } else { Ok(()) }
+}
+
+fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Opening, Restoring), Error> {
     let mut restoring = Restoring::default();
     let mut all_known = true;
     let wal_params = disk::wal::Params { segment_bytes: params.wal_segment_bytes, spares_max: 1 };
-    let (wal, recovery) = Wal::open(disk, wal_params, &mut |record| {
+    let opening = Opening::read(disk, wal_params, &mut |record| {
         if record.stream != Stream::Raft {
             return;
         }
@@ -103,5 +149,8 @@ fn replay(disk: Arc<dyn Disk>, params: &Params) -> Result<(Wal, Recovery, Restor
             None => all_known = false,
         }
     })?;
-    if all_known { Ok((wal, recovery, restoring)) } else { Err(Error::UnknownRecord) }
+    if all_known { Ok((opening, restoring)) } else { Err(Error::UnknownRecord) }
 }
+
+#[cfg(test)]
+mod tests;

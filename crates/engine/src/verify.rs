@@ -3,12 +3,14 @@
 //! Nothing on the disk is changed: repairs that a start would make are made in memory.
 
 use crate::error::Error;
+use crate::open::config_in;
 use crate::vault::LIVE;
 use base::{Position, Revision};
 use coord::State;
 use coord::rows::Meta;
-use disk::{Disk, Recovery, Scratch, Store, Stream};
-use raft::{Record, Restoring};
+use disk::wal::Shortened;
+use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
+use raft::{Config, Record, Restoring};
 use std::sync::Arc;
 
 /// What a directory in good order holds.
@@ -23,6 +25,7 @@ pub struct Report {
     pub keys: usize,
     pub versions: u64,
     pub leases: usize,
+    config: Option<Config>,
 }
 
 /// What is wrong, with as much of it as could be found.
@@ -38,10 +41,14 @@ pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str
     step("the write-ahead log");
     let log = check_log(&scratch);
     step("the store");
-    let store = check_store(scratch, cache_bytes, step);
+    let store = guard::reading(LIVE, || check_store(scratch, cache_bytes, step));
     match (log, store) {
         (Ok((log, restoring)), Ok(mut report)) => {
-            restoring.finish(report.applied).map_err(|gap| vec![gap.into()])?;
+            let mut restored = restoring.finish(report.applied).map_err(|gap| vec![gap.into()])?;
+            restored.config = report.config.take();
+            if restored.has_lost_log() {
+                return Err(vec![Error::LogMissing]);
+            }
             report.log = log;
             Ok(report)
         }
@@ -60,7 +67,18 @@ fn check_log(disk: &Arc<dyn Disk>) -> Result<(Recovery, Restoring), Error> {
             }
         }
     })?;
+    check_length(&recovery)?;
     if all_known { Ok((recovery, restoring)) } else { Err(Error::UnknownRecord) }
+}
+
+/// A start repairs a segment that was cut behind its last frame, and asks the other members for what was cut before.
+pub(crate) fn check_length(recovery: &Recovery) -> Result<(), Error> {
+    match recovery.shortened.clone() {
+        None => Ok(()),
+        Some(Shortened { file, found_bytes, listed_bytes }) => {
+            Err(Error::Shortened { file, found_bytes, listed_bytes })
+        }
+    }
 }
 
 /// Pages first: rows are read only from a store whose pages are sound.
@@ -82,5 +100,6 @@ fn check_store(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&st
         keys: state.key_count(),
         versions,
         leases: state.lease_count(),
+        config: config_in(&view)?,
     })
 }

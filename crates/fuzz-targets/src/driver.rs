@@ -196,7 +196,7 @@ fn params(me: NodeId, voters: &[NodeId]) -> engine::Params {
         seed: 1,
         log_keep_entries: 4,
         append_bytes: 4_096,
-        tail_was_cut: false,
+        lost: raft::Doubt::None,
         is_new: true,
     };
     engine::Params {

@@ -20,11 +20,13 @@ use bytes::Bytes;
 use coord::reply::Reply;
 use coord::request;
 use coord::{Caller, Command};
+use inquiry::Inquiry;
 use raft::{Config, Entry, Message, Note, Persist, Raft, Refusal, Restored, Status};
 use std::collections::VecDeque;
 use std::time::Duration;
 use vouching::Vouching;
 
+mod inquiry;
 mod vouching;
 
 #[derive(Clone, Debug)]
@@ -88,6 +90,8 @@ pub enum Input {
         ok: bool,
     },
     Transfer(NodeId),
+    /// An operator says that this member will never come back, and that what only it has may be lost.
+    AcceptLoss(NodeId),
     /// The only member of its cluster does not wait for a leader to show up.
     Campaign,
 }
@@ -148,6 +152,7 @@ pub struct Consensus {
     configured: Index,
     changes: Changes,
     vouching: Vouching,
+    inquiry: Inquiry,
     snapshot_ids: u64,
     raft_out: raft::Output,
 }
@@ -175,6 +180,7 @@ impl Consensus {
             configured: applied,
             changes: Changes::default(),
             vouching: Vouching::default(),
+            inquiry: Inquiry::default(),
             // Unique over restarts, so that parts of an old stream never fit a new one.
             snapshot_ids: boot.0 << 32,
             raft_out: raft::Output::default(),
@@ -223,6 +229,7 @@ impl Consensus {
             Input::Transfer(to) => {
                 self.raft.step(raft::Input::Transfer(to));
             }
+            Input::AcceptLoss(id) => self.accept_loss(id),
             Input::Campaign => {
                 self.raft.step(raft::Input::Campaign);
             }
@@ -256,6 +263,11 @@ impl Consensus {
                 }
             }
             Frame::Word(word) => out.words.push((from, word)),
+            Frame::LogQuestion { boot, round } => {
+                out.send.push((from, Frame::LogAnswer { boot, round, state: self.log_state() }));
+            }
+            Frame::LogAnswer { boot, round, state } => self.on_log_state(from, boot, round, state),
+            Frame::SteppedDown(term) => self.on_stepped_down(from, term),
             // The shell keeps it.
             Frame::ClientUrl(_) | Frame::Members(_) => {}
             Frame::Ask { boot, token, question } => {
@@ -291,6 +303,24 @@ impl Consensus {
                 self.collect_raft(out);
                 self.staging.on_decided();
             }
+        }
+    }
+
+    /// The leader is as good as gone.
+    fn on_stepped_down(&mut self, from: NodeId, term: Term) {
+        let status = self.raft.status();
+        if status.term == term && status.leader == Some(from) {
+            self.raft.step(raft::Input::Lost(from));
+        }
+    }
+
+    /// The others hear it, if anybody hears this member at all.
+    fn tell_stepping_down(&self, notes: &[Note], out: &mut Output) {
+        for note in notes {
+            let Note::SteppedDown(term) = note else { continue };
+            let config = self.raft.config();
+            let others = config.voters.into_iter().chain(config.outgoing).filter(|id| *id != self.me);
+            out.send.extend(others.map(|id| (id, Frame::SteppedDown(*term))));
         }
     }
 
@@ -429,6 +459,7 @@ impl Consensus {
         self.collect_raft(out);
         self.aim();
         self.vouch(now, out);
+        self.inquire(now, out);
         self.send_proposals(now, out);
         self.send_asks(now, out);
         self.ask_for_reads(now);
@@ -551,6 +582,7 @@ impl Consensus {
         }
         out.released = from_raft.released.take().or(out.released);
         out.forged.append(&mut from_raft.refused);
+        self.tell_stepping_down(&from_raft.notes, out);
         out.notes.append(&mut from_raft.notes);
         self.raft_out = from_raft;
     }

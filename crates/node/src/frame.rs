@@ -2,10 +2,11 @@
 //! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
 //! what it accepts shares the received buffer.
 
+use crate::log_state::LogState;
 use crate::question::{self, Answer, Question};
 use crate::word::Word;
 use base::codec::{Reader, put_varint};
-use base::{Boot, Token};
+use base::{Boot, Term, Token};
 use bytes::Bytes;
 use coord::Members;
 use raft::Message;
@@ -40,6 +41,18 @@ pub enum Frame {
     },
     /// What one state machine says to another.
     Word(Word),
+    /// How far does the receiver's log reach? With the sender's start, and the round of its questions.
+    LogQuestion {
+        boot: Boot,
+        round: u64,
+    },
+    LogAnswer {
+        boot: Boot,
+        round: u64,
+        state: LogState,
+    },
+    /// The sender led this term, was not heard, and stopped.
+    SteppedDown(Term),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +75,9 @@ const ASK: u8 = 7;
 const ANSWER: u8 = 8;
 const MEMBERS: u8 = 9;
 const WORD: u8 = 10;
+const LOG_QUESTION: u8 = 11;
+const LOG_ANSWER: u8 = 12;
+const STEPPED_DOWN: u8 = 13;
 
 impl Frame {
     pub fn encode(&self) -> Bytes {
@@ -110,6 +126,21 @@ impl Frame {
                 put_varint(&mut out, token.0);
                 question::encode_answer(answer, &mut out);
             }
+            Frame::SteppedDown(term) => {
+                out.push(STEPPED_DOWN);
+                put_varint(&mut out, term.0);
+            }
+            Frame::LogQuestion { boot, round } => {
+                out.push(LOG_QUESTION);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, *round);
+            }
+            Frame::LogAnswer { boot, round, state } => {
+                out.push(LOG_ANSWER);
+                put_varint(&mut out, boot.0);
+                put_varint(&mut out, *round);
+                state.encode(&mut out);
+            }
             Frame::Word(word) => {
                 out.push(WORD);
                 word.encode(&mut out);
@@ -157,6 +188,19 @@ impl Frame {
                 };
                 reader.is_empty().then_some(frame)
             }
+            STEPPED_DOWN => {
+                let term = Term(reader.varint()?);
+                reader.is_empty().then_some(Frame::SteppedDown(term))
+            }
+            kind @ (LOG_QUESTION | LOG_ANSWER) => {
+                let boot = Boot(reader.varint()?);
+                let round = reader.varint()?;
+                let frame = match kind {
+                    LOG_QUESTION => Frame::LogQuestion { boot, round },
+                    _ => Frame::LogAnswer { boot, round, state: LogState::decode(&mut reader)? },
+                };
+                reader.is_empty().then_some(frame)
+            }
             WORD => {
                 let word = Word::decode(&mut reader)?;
                 reader.is_empty().then_some(Frame::Word(word))
@@ -170,7 +214,7 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::word::{Digest, Epoch, Round, Said};
-    use base::{Index, LeaseId, Revision, Term};
+    use base::{Index, LeaseId, NodeId, Position, Revision};
     use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
     fn ask(question: Question) -> Frame {
@@ -189,6 +233,14 @@ mod tests {
     #[test]
     fn frames_survive_a_round_trip() {
         let renewal = Renewal { term: Term(4), nth: 900 };
+        let state = LogState {
+            leads: true,
+            term: Term(9),
+            led: Term(9),
+            last: Position { term: Term(8), index: Index(700) },
+            configured: Index(699),
+            voters: vec![NodeId(1), NodeId(u64::MAX)],
+        };
         let frames = [
             Frame::Forward(Bytes::from_static(b"batch")),
             Frame::Snapshot { id: 9, number: 3, part: Part::Rows(Bytes::from_static(b"rows")) },
@@ -204,6 +256,9 @@ mod tests {
             word(Said::Notice(Revision(70))),
             word(Said::Agreed),
             word(Said::Refused),
+            Frame::LogQuestion { boot: Boot(3), round: 300 },
+            Frame::SteppedDown(Term(300)),
+            Frame::LogAnswer { boot: Boot(3), round: 300, state },
             Frame::Word(Word::Digest(Digest { index: Index(1_024), hash: u64::MAX })),
             answer(None),
             answer(Some(Body::LeaseRenewed { ttl: 60, renewal })),

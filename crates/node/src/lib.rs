@@ -16,6 +16,7 @@ mod held;
 mod lease_events;
 pub mod leases;
 pub mod lock_call;
+pub mod log_state;
 pub mod member;
 mod overlay;
 mod past;

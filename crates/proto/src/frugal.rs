@@ -110,6 +110,8 @@ impl Frugal for crate::althing::store::v1::QuotaRequest {}
 impl Frugal for crate::althing::store::v1::ReplaceMemberRequest {}
 impl Frugal for crate::althing::store::v1::ReplaceMemberResponse {}
 impl Frugal for crate::althing::store::v1::QuotaResponse {}
+impl Frugal for crate::althing::store::v1::AcceptLossRequest {}
+impl Frugal for crate::althing::store::v1::AcceptLossResponse {}
 
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {

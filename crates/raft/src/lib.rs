@@ -16,7 +16,7 @@ mod terms;
 pub use config::Config;
 pub use entry::Entry;
 pub use guard::Refusal;
-pub use machine::{Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
+pub use machine::{Doubt, Input, Note, Output, Params, Persist, Raft, ReadReady, Role, Status};
 pub use message::Message;
 pub use record::Record;
 pub use restore::{Gap, Restored, Restoring};

@@ -21,8 +21,11 @@ use std::collections::VecDeque;
 
 mod changing;
 mod doubt;
+mod quorum;
 
-use doubt::{Abstention, Doubt};
+use doubt::Abstention;
+use quorum::Hearing;
+pub use doubt::Doubt;
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -38,9 +41,8 @@ pub struct Params {
     pub log_keep_entries: u64,
     /// An append is sent when it holds so much, or one entry.
     pub append_bytes: usize,
-    /// The end of the log was cut at the last start. It held nothing that this member vouched for, unless
-    /// the disk lied; so it neither votes nor stands until it has caught up or nobody else leads.
-    pub tail_was_cut: bool,
+    /// What this start found lost of the log.
+    pub lost: Doubt,
     /// Nobody can have used this id before this start, for it was given out in answer to the question that this very start
     /// asked. So there is nothing that a member could have forgotten.
     pub is_new: bool,
@@ -62,6 +64,14 @@ pub enum Input {
     Persisted(u64),
     /// Something that this start of the member has proposed is committed, and durable here.
     Vouched,
+    /// A log that ends at `floor` has everything that this member can have lost, and no other member has been in a later
+    /// term than `term`.
+    Settled {
+        floor: Position,
+        term: Term,
+    },
+    /// An operator accepted the loss of this member, and the log is to keep that.
+    RecordLoss(NodeId),
     /// The state machine has applied up to here.
     Applied(Index),
     /// The store has made durable what was applied up to here.
@@ -124,6 +134,8 @@ pub enum Note {
     Leadership { term: Term, role: Role, leader: Option<NodeId> },
     Installed(Position),
     CaughtUp,
+    /// This member led this term and was heard by no majority: the others need not wait for its silence.
+    SteppedDown(Term),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +167,13 @@ pub struct Raft {
     claims: Claims,
     /// Since the last `collect`.
     refused: Vec<(NodeId, Refusal)>,
+    /// Not yet recorded.
+    accepted_loss: Option<NodeId>,
+    /// The last term that this member led since its start.
+    led: Option<Term>,
+    /// Whether there was a leader since its start.
+    has_met_leader: bool,
+    hearing: Hearing,
     last_note: Option<Note>,
 }
 
@@ -168,6 +187,8 @@ struct InFlight {
     then_send: Vec<Message>,
 }
 
+/// So many tenths of an election timeout a member that has just started does not wait.
+const FIRST_TICKS_SKIPPED: usize = 7;
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
 impl Raft {
@@ -213,6 +234,10 @@ impl Raft {
             abstention,
             claims: Claims::default(),
             refused: Vec::new(),
+            accepted_loss: None,
+            led: None,
+            has_met_leader: false,
+            hearing: Hearing::default(),
             last_note: None,
         }
     }
@@ -226,6 +251,11 @@ impl Raft {
             committed: Index(raft.raft_log.committed),
             last: Index(raft.raft_log.last_index()),
         }
+    }
+
+    /// The last term that this member has led since its start: it has every entry of that term.
+    pub fn led(&self) -> Option<Term> {
+        self.led
     }
 
     pub fn is_leader(&self) -> bool {
@@ -249,6 +279,8 @@ impl Raft {
             Input::ReadIndex(context) => self.step_read_index(context),
             Input::Persisted(seq) => self.step_persisted(seq),
             Input::Vouched => self.step_vouched(),
+            Input::Settled { floor, term } => self.step_settled(floor, term),
+            Input::RecordLoss(id) => self.accepted_loss = Some(id),
             Input::Applied(index) => self.node.advance_apply_to(index.0),
             Input::Flushed(at) => self.step_flushed(at),
             Input::Lost(peer) => self.step_lost(peer),
@@ -264,12 +296,13 @@ impl Raft {
     }
 
     fn step_tick(&mut self) {
+        self.check_hearing();
         let timeout = self.election_timeout();
         self.node.raft.set_randomized_election_timeout(timeout);
+        self.hurry_first_election();
         if !self.may_stand() {
             self.node.raft.election_elapsed = 0;
         }
-        self.tick_doubt();
         self.node.tick();
         if self.node.raft.election_elapsed == 0 && !self.is_leader() {
             self.round += 1;
@@ -284,6 +317,16 @@ impl Raft {
         let log = &self.node.raft.raft_log;
         let leads_at_once = self.node.raft.prs().is_singleton() && log.persisted < log.last_index();
         !self.doubts_itself() && !leads_at_once && !self.in_flight.iter().any(|flight| flight.installs)
+    }
+
+    /// A member that has just started has no leader to be silent: it need not wait for a whole timeout. If there is a leader
+    /// after all, the others know, and refuse the pre-vote.
+    fn hurry_first_election(&mut self) {
+        let raft = &mut self.node.raft;
+        let is_waiting = raft.election_elapsed == 0 && raft.leader_id == INVALID_ID;
+        if is_waiting && !self.has_met_leader {
+            raft.election_elapsed = self.params.election_ticks * FIRST_TICKS_SKIPPED / 10;
+        }
     }
 
     /// From one to 1.2 election timeouts: a wider spread only makes failover slower, because pre-vote
@@ -306,6 +349,7 @@ impl Raft {
         }
         self.hear_leader(&message);
         let from = message.0.from;
+        self.hearing.hear(NodeId(from));
         let taken = self.node.step(message.0).is_ok();
         self.keep_next_above_match(from);
         taken
@@ -466,6 +510,9 @@ impl Raft {
         }
         out.released = self.released.take().or(out.released);
         out.refused.append(&mut self.refused);
+        if let Some(id) = self.accepted_loss.take() {
+            self.record(Record::AcceptedLoss(id), out);
+        }
         self.end_doubt(out);
         self.note_leadership(out);
     }
@@ -541,9 +588,6 @@ impl Raft {
                     || planted(Mutant::ResponseBeforePersist)
                         && message.msg_type == MessageType::MsgAppendResponse;
             let message = Message(message);
-            if self.abstains_from(&message) {
-                continue;
-            }
             if free {
                 out.send.push(message);
             } else {
@@ -551,14 +595,6 @@ impl Raft {
             }
         }
         held
-    }
-
-    fn abstains_from(&self, message: &Message) -> bool {
-        let vote = matches!(
-            message.kind(),
-            MessageType::MsgRequestVoteResponse | MessageType::MsgRequestPreVoteResponse
-        );
-        self.doubts(Doubt::TailCut) && vote && !message.0.reject
     }
 
     fn route(&self, message: Message, out: &mut Output) {
@@ -585,6 +621,11 @@ impl Raft {
 
     fn note_leadership(&mut self, out: &mut Output) {
         let Status { term, role, leader, .. } = self.status();
+        if role == Role::Leader {
+            self.led = Some(term);
+        }
+        self.has_met_leader |= leader.is_some();
+        self.tell_stepping_down(out);
         let note = Note::Leadership { term, role, leader };
         if self.last_note != Some(note) {
             self.last_note = Some(note);

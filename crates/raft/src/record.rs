@@ -3,6 +3,7 @@
 //! everything behind it.
 
 use crate::entry::Entry;
+use crate::machine::Doubt;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::{Boot, Index, NodeId, Position, Term};
 use bytes::Bytes;
@@ -17,8 +18,10 @@ pub enum Record {
     Installed(Position),
     /// How often the member has started.
     Boot(Boot),
-    /// The log began on an empty disk, and the member may have forgotten what it vouched for on another; or no longer.
-    Doubt(bool),
+    /// What the member may have forgotten of that which it acknowledged.
+    Doubt(Doubt),
+    /// An operator said that this member will never come back, while the one that has this log was in doubt.
+    AcceptedLoss(NodeId),
 }
 
 const VOTE: u8 = 1;
@@ -28,6 +31,7 @@ const BOOT: u8 = 4;
 /// Entries of which some may change the configuration; each says whether it does.
 const MARKED_ENTRIES: u8 = 5;
 const DOUBT: u8 = 6;
+const ACCEPTED_LOSS: u8 = 7;
 
 /// A kind and three numbers; two numbers and a mark.
 const HEAD_BYTES_MAX: usize = 1 + 3 * 10;
@@ -40,6 +44,7 @@ impl Record {
             Record::Vote { .. } => Some(VOTE),
             Record::Boot(_) => Some(BOOT),
             Record::Doubt(_) => Some(DOUBT),
+            Record::AcceptedLoss(_) => Some(ACCEPTED_LOSS),
             Record::Entries(_) | Record::Installed(_) => None,
         }
     }
@@ -49,7 +54,9 @@ impl Record {
         match self {
             Record::Entries(entries) => entries.last().map_or(Index::ZERO, |entry| entry.at.index),
             Record::Installed(at) => at.index,
-            Record::Vote { .. } | Record::Boot(_) | Record::Doubt(_) => Index::ZERO,
+            Record::Vote { .. } | Record::Boot(_) | Record::Doubt(_) | Record::AcceptedLoss(_) => {
+                Index::ZERO
+            }
         }
     }
 
@@ -84,7 +91,11 @@ impl Record {
                 out.push(BOOT);
                 put_varint(&mut out, boot.0);
             }
-            Record::Doubt(doubt) => out.extend([DOUBT, u8::from(*doubt)]),
+            Record::Doubt(doubt) => out.extend([DOUBT, number_of(*doubt)]),
+            Record::AcceptedLoss(id) => {
+                out.push(ACCEPTED_LOSS);
+                put_varint(&mut out, id.0);
+            }
         }
         out.into()
     }
@@ -114,7 +125,8 @@ impl Record {
                 Record::Installed(Position { term: Term(reader.varint()?), index: Index(reader.varint()?) })
             }
             BOOT => Record::Boot(Boot(reader.varint()?)),
-            DOUBT => Record::Doubt(reader.bool()?),
+            DOUBT => Record::Doubt(doubt_of(reader.u8()?)?),
+            ACCEPTED_LOSS => Record::AcceptedLoss(NodeId(reader.varint()?)),
             _ => return None,
         };
         reader.is_empty().then_some(record)
@@ -130,6 +142,21 @@ impl Record {
             _ => HEAD_BYTES_MAX,
         }
     }
+}
+
+/// Earlier releases knew the first two.
+const DOUBTS: [Doubt; 3] = [Doubt::None, Doubt::Everything, Doubt::LastFrame];
+
+fn number_of(doubt: Doubt) -> u8 {
+    match doubt {
+        Doubt::None => 0,
+        Doubt::Everything => 1,
+        Doubt::LastFrame => 2,
+    }
+}
+
+fn doubt_of(number: u8) -> Option<Doubt> {
+    DOUBTS.get(usize::from(number)).copied()
 }
 
 #[cfg(test)]
@@ -153,8 +180,10 @@ mod tests {
             Record::Entries(vec![]),
             Record::Installed(at(12)),
             Record::Boot(Boot(4)),
-            Record::Doubt(true),
-            Record::Doubt(false),
+            Record::Doubt(Doubt::None),
+            Record::Doubt(Doubt::LastFrame),
+            Record::Doubt(Doubt::Everything),
+            Record::AcceptedLoss(NodeId(u64::MAX)),
         ];
         for record in records {
             let bytes = record.encode();

@@ -4,6 +4,7 @@
 
 use crate::config::Config;
 use crate::entry::Entry;
+use crate::machine::Doubt;
 use crate::record::Record;
 use base::mutant::{Mutant, planted};
 use base::{Boot, Index, NodeId, Position, Term};
@@ -17,7 +18,8 @@ pub struct Restoring {
     vote: Option<NodeId>,
     commit: Index,
     boot: Boot,
-    doubted: bool,
+    doubted: Doubt,
+    accepted_loss: Option<NodeId>,
 }
 
 /// The state that a member starts from.
@@ -30,8 +32,10 @@ pub struct Restored {
     pub(crate) commit: Index,
     /// The last start that was recorded; zero on an empty log.
     pub boot: Boot,
-    /// The log says that it began on an empty disk, and does not say that the member has caught up since.
-    pub(crate) doubted: bool,
+    /// What an earlier start doubted, and has not caught up with since.
+    pub(crate) doubted: Doubt,
+    /// The member whose loss an operator accepted last.
+    pub accepted_loss: Option<NodeId>,
     /// What the store holds.
     pub applied: Position,
     /// The log starts over behind the store, and does not say so yet: to be recorded before anything else,
@@ -63,6 +67,7 @@ impl Restoring {
             }
             Record::Boot(boot) => self.boot = boot,
             Record::Doubt(doubted) => self.doubted = doubted,
+            Record::AcceptedLoss(id) => self.accepted_loss = Some(id),
         }
     }
 
@@ -115,6 +120,7 @@ impl Restoring {
             entries: self.entries,
             boot: self.boot,
             doubted: self.doubted,
+            accepted_loss: self.accepted_loss,
             applied: store,
             to_record,
             config: None,

@@ -6,7 +6,7 @@ use base::mutant::{Mutant, planted};
 use std::collections::BTreeMap;
 
 /// How far ahead a term may be that one peer alone says: an election in every second for eleven days.
-const JUMP_MAX: u64 = 1_000_000;
+pub(crate) const JUMP_MAX: u64 = 1_000_000;
 
 /// What voters claim to stand at, as far as that is further ahead than one of them is believed.
 #[derive(Default)]

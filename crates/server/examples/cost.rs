@@ -269,7 +269,7 @@ fn machine(me: NodeId, founders: &[Member]) -> (Consensus, Apply) {
         seed: 1,
         log_keep_entries: 1_000,
         append_bytes: base::limits::APPEND_BYTES_SOFT,
-        tail_was_cut: false,
+        lost: raft::Doubt::None,
         is_new: false,
     };
     let nowhere = Position { term: Term::ZERO, index: Index(0) };

@@ -58,6 +58,8 @@ pub(crate) struct Loop {
     out: Output,
     outgoing: Outgoing,
     leader: Option<NodeId>,
+    /// What was last said of it.
+    waits_for: Vec<NodeId>,
     log: Arc<Mutex<Log>>,
     /// The last that the persist thread was given, until it is heard to be durable.
     handed_over: Option<u64>,
@@ -92,6 +94,7 @@ impl Loop {
             out: Output::default(),
             outgoing: Outgoing::default(),
             leader: None,
+            waits_for: Vec::new(),
             log,
             handed_over: None,
         }
@@ -163,6 +166,7 @@ impl Loop {
             }
             self.next_tick = self.next_tick.after(self.tick);
             self.machine.step(now, Input::Tick, &mut self.out);
+            self.tell_waiting();
             self.core.metrics.tallies.set_reads(self.machine.read_counts());
         }
         self.next_tick = self.next_tick.max(now);
@@ -238,6 +242,22 @@ impl Loop {
         self.peers.close_from(from, reason);
     }
 
+    fn tell_waiting(&mut self) {
+        let waits_for = self.machine.waits_for();
+        if waits_for == self.waits_for {
+            return;
+        }
+        if !waits_for.is_empty() {
+            tracing::warn!(
+                members = ?waits_for.iter().map(|id| format!("{:x}", id.0)).collect::<Vec<_>>(),
+                "waiting for members: this one may have lost acknowledged writes that only they have. Start them; if \
+                 they are gone for good, `althing member accept-loss ID` goes on without them"
+            );
+        }
+        self.core.board.set_waits_for(waits_for.clone());
+        self.waits_for = waits_for;
+    }
+
     fn tell(&mut self, note: Note) {
         match note {
             Note::Leadership { term, role, leader } => {
@@ -248,11 +268,14 @@ impl Loop {
                 let leader = leader.map(|leader| leader.0);
                 tracing::info!(term = term.0, ?role, leader, "leadership changed");
             }
+            Note::SteppedDown(term) => {
+                tracing::warn!(term = term.0, "stopped leading: no majority was heard for an election timeout");
+            }
             Note::Installed(at) => {
                 self.core.metrics.snapshots_installed.inc();
                 tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
             }
-            Note::CaughtUp => tracing::info!("has everything again that it may have forgotten: voting again"),
+            Note::CaughtUp => tracing::info!("the log has everything again that may have been lost: voting"),
         }
     }
 }

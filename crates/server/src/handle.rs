@@ -327,6 +327,21 @@ impl Handle {
         self.change_members(MemberChange::Remove(id)).await
     }
 
+    /// Members without whose answers this one cannot trust its log, and so elects nobody.
+    pub fn waits_for(&self) -> Vec<NodeId> {
+        self.shared.core.board.waits_for()
+    }
+
+    /// Goes on without a member that this one waits for. What only that one has is lost.
+    pub fn accept_loss(&self, id: NodeId) -> Result<(), Code> {
+        if !self.waits_for().contains(&id) {
+            return Err(Code::MemberNotFound);
+        }
+        tracing::warn!(member = format!("{:x}", id.0), "an operator accepts the loss of a member");
+        self.shared.core.report(Input::AcceptLoss(id));
+        Ok(())
+    }
+
     /// Puts a new member that is reached at these addresses in the place of another, in one step, and answers its id. It
     /// is settled by whoever leads, soon after.
     pub async fn replace_member(&self, old: NodeId, peer_urls: Vec<String>) -> Result<NodeId, Code> {

@@ -194,11 +194,11 @@ impl Peers {
         });
         // Built first, so that threads already started are stopped if a later one cannot be.
         let running = Peers { shared: shared.clone(), threads: Mutex::default() };
-        if shared.listen.is_some() {
-            let acceptor = shared.clone();
-            running.spawn("peer-accept".into(), move || accept::run(&acceptor))?;
-        }
         running.set_peers(peers)?;
+        // Last: a peer that greets before it is known would be refused as a stranger.
+        if shared.listen.is_some() {
+            running.spawn("peer-accept".into(), move || accept::run(&shared))?;
+        }
         Ok(running)
     }
 

@@ -28,6 +28,7 @@ use disk::{DirLock, Disk, RealDisk, Reserve};
 use engine::{Member, MeshFiles};
 use node::member::{cluster_id, member_id};
 use node::{Input, compactor};
+use raft::Doubt;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
@@ -395,7 +396,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         log_keep_entries: config.log_keep_entries,
         append_bytes: APPEND_BYTES_SOFT,
         // The engine knows once it has read the log.
-        tail_was_cut: false,
+        lost: Doubt::None,
         is_new: roster.is_new,
     };
     engine::Params {
@@ -470,8 +471,30 @@ fn tell_recovery(identity: &Identity, member: &Member) {
         tracing::warn!(
             file = torn.file,
             offset = torn.offset,
-            "cut the end of the write-ahead log: it was being written when the process or the machine died"
+            "cut the end of the write-ahead log: it was being written when the process or the machine died, or it was \
+             damaged since"
         );
+    }
+    if let Some(shortened) = &recovery.shortened {
+        tracing::warn!(
+            file = shortened.file,
+            bytes = shortened.found_bytes,
+            expected_bytes = shortened.listed_bytes,
+            "the newest file of the write-ahead log was cut short"
+        );
+    }
+    match member.doubt {
+        Doubt::None => {}
+        Doubt::LastFrame => tracing::warn!(
+            "in doubt of the last writes to the log: votes for nobody who may lack them until another member has them \
+             or all have answered"
+        ),
+        Doubt::Everything => tracing::warn!(
+            "in doubt of the whole log: votes for nobody who has one until it has caught up or all members have answered"
+        ),
+    }
+    if let Some(id) = member.accepted_loss {
+        tracing::warn!(member = format!("{:x}", id.0), "an operator accepted the loss of a member earlier");
     }
     if recovery.unfinished_segment {
         tracing::info!("removed a segment of the write-ahead log that was being created");

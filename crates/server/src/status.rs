@@ -7,6 +7,7 @@ use coord::watch::Counts;
 use node::Apply;
 use node::room::Measures;
 use raft::Role;
+use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Who this member is. Fixed for the life of the process.
@@ -76,9 +77,19 @@ pub(crate) struct Board {
     watch_streams: AtomicUsize,
     watches: AtomicUsize,
     watches_behind: AtomicUsize,
+    /// Members without whose answers this one cannot trust its log. Changes with elections at most.
+    waits_for: Mutex<Vec<NodeId>>,
 }
 
 impl Board {
+    pub fn waits_for(&self) -> Vec<NodeId> {
+        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_waits_for(&self, members: Vec<NodeId>) {
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
     pub fn set_raft(&self, status: raft::Status) {
         self.term.store(status.term.0, Relaxed);
         self.leader.store(status.leader.map_or(0, |leader| leader.0), Relaxed);

@@ -34,6 +34,8 @@ pub struct Host {
     pub flushed_members: Members,
     /// How many disks it has had before this one.
     pub disks: u64,
+    /// Its log was damaged since it last ran.
+    pub damaged: bool,
     /// Never starts again.
     pub retired: bool,
 }

@@ -8,6 +8,7 @@ mod clerks;
 mod clients;
 mod contenders;
 pub mod crash_points;
+mod damaged_logs;
 pub mod durable;
 mod event;
 mod facts;

@@ -10,6 +10,13 @@ use disk::SimDisk;
 /// Before that the cluster is being founded, and frames of that are still under way.
 const FOUNDED_US: u64 = 5_000_000;
 
+/// What is lost of a member's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    Disk,
+    Log,
+}
+
 impl World {
     pub fn lose_any_disk(&mut self, host: usize) {
         if self.may_lose_disk(host) {
@@ -19,7 +26,7 @@ impl World {
 
     /// Some followers are cut off, so that what is acknowledged is on the disk that will be lost and on as few others as
     /// can be.
-    pub fn lay_ambush(&mut self) {
+    pub fn lay_ambush(&mut self, loss: Loss) {
         let Some(leader) = self.leader() else { return };
         let voters = self.operators.voters();
         let votes = |host: &usize| voters.contains(&self.hosts[*host].id);
@@ -35,15 +42,18 @@ impl World {
         let behind = side_of(&followers[..(voters.len() - 1) / 2]);
         self.network.part(behind);
         let delay = self.rng.between(50_000, 900_000);
-        self.agenda.after(delay, Event::Ambush { lost, behind, disks: self.tally.disks_lost });
+        self.agenda.after(delay, Event::Ambush { lost, behind, disks: self.tally.disks_lost, loss });
     }
 
     /// The disk goes; soon its member is alone with those who were cut off, and together they are a majority.
-    pub fn ambush(&mut self, lost: usize, behind: u64, disks: u64) {
+    pub fn ambush(&mut self, lost: usize, behind: u64, disks: u64, loss: Loss) {
         if self.calm || self.tally.disks_lost != disks || self.hosts[lost].process.is_none() {
             return;
         }
-        self.lose_disk(lost);
+        match loss {
+            Loss::Disk => self.lose_disk(lost),
+            Loss::Log => self.damage_log(lost),
+        }
         let back = self.rng.between(5_000, 50_000);
         self.agenda.after(back, Event::Restart { host: lost });
         let parted = self.rng.between(1_000, 400_000);
@@ -62,7 +72,7 @@ impl World {
         }
     }
 
-    fn may_lose_disk(&self, host: usize) -> bool {
+    pub fn may_lose_disk(&self, host: usize) -> bool {
         let voters = self.operators.voters();
         self.agenda.now() > FOUNDED_US
             && voters.len() >= 3
@@ -75,6 +85,10 @@ impl World {
         self.tally.faults += 1;
         self.tally.disks_lost += 1;
         self.stop(host, Death::PowerCut);
+        self.replace_disk(host);
+    }
+
+    pub fn replace_disk(&mut self, host: usize) {
         let disk = SimDisk::new(self.rng.next_u64());
         let machine = &mut self.hosts[host];
         machine.disk = disk;

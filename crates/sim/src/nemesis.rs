@@ -2,6 +2,7 @@
 //! Every fault is drawn from the seed, undone after a while, and counted.
 
 use crate::history::Outcome;
+use crate::lost_disks::Loss;
 use crate::world::{Checked, Event, World};
 use node::Input;
 
@@ -39,6 +40,10 @@ pub enum Fault {
     LoseDisk,
     /// So is one that others have counted on, and those who would miss it are cut off.
     Ambush,
+    /// Part of a log is damaged or gone, and its member comes back with what is left.
+    DamageLog,
+    /// The same, of a member that others have counted on, and those who would miss it are cut off.
+    DamageLogInAmbush,
 }
 
 /// All of them, by how often they come.
@@ -86,7 +91,9 @@ impl World {
             Fault::Flicker => self.flicker(),
             Fault::Transfer => return self.transfer_leadership(),
             Fault::LoseDisk => self.lose_any_disk(host),
-            Fault::Ambush => self.lay_ambush(),
+            Fault::Ambush => self.lay_ambush(Loss::Disk),
+            Fault::DamageLog => self.damage_any_log(host),
+            Fault::DamageLogInAmbush => self.lay_ambush(Loss::Log),
         }
         Ok(())
     }

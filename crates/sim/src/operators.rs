@@ -10,6 +10,7 @@ use crate::tenants::{Errand, propose};
 use crate::world::{Checked, Event, World, new_host};
 use base::{Index, NodeId};
 use coord::{Command, Member, MemberChange, Members};
+use node::Input;
 use node::member::config_of;
 use raft::Config;
 use std::collections::BTreeMap;
@@ -223,6 +224,17 @@ impl World {
             process.is_some_and(|process| process.member.consensus.is_in_doubt())
         };
         self.member_hosts().into_iter().any(doubts)
+    }
+
+    /// An operator tells all members not to wait for the machine that is gone.
+    pub fn accept_loss(&mut self) -> Checked {
+        let Some(lost) = self.operators.lost else { return Ok(()) };
+        for host in self.member_hosts() {
+            if self.hosts[host].process.is_some() {
+                self.drive(host, Input::AcceptLoss(lost))?;
+            }
+        }
+        Ok(())
     }
 
     /// Every member runs and has all that anybody knows to be committed.

@@ -95,6 +95,7 @@ fn recover(world: &mut World) -> Result<u64, Violation> {
     let doubted = world.has_doubting_member();
     world.run_until(STORM_US + RECOVERY_US)?;
     let late = if doubted || world.has_doubting_member() { CALM_US } else { 0 };
+    world.accept_loss()?;
     world.run_until(STORM_US + RECOVERY_US + late)?;
     Ok(late)
 }

@@ -162,6 +162,29 @@ pub static DISKS: Scenario = Scenario {
     met: |world| world.tally.disks_lost,
 };
 
+/// Logs are damaged one at a time, most of them right after their member was counted on.
+pub static LOGS: Scenario = Scenario {
+    name: "damaged-logs",
+    about: "a member that has lost part of its log is taken for what it was",
+    bias: Bias {
+        members: &[3, 5],
+        faults: &[
+            (3, Fault::DamageLog),
+            (8, Fault::DamageLogInAmbush),
+            (3, Fault::IsolateLeader),
+            (2, Fault::Kill),
+            (1, Fault::PowerCut),
+            (1, Fault::Blackout),
+            (1, Fault::Split),
+        ],
+        fault_pause: (300_000, 2_000_000),
+        append_bytes: 128,
+        change_pause: (20_000_000, 60_000_000),
+        ..UNBIASED
+    },
+    met: |world| world.tally.logs_damaged,
+};
+
 /// Every world is about locks, not every fourth.
 pub static LOCKS: Scenario = Scenario {
     name: "locks",
@@ -390,7 +413,7 @@ pub static ALL: [Scenario; 16] = [
 ];
 
 pub fn by_name(name: &str) -> Option<&'static Scenario> {
-    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES, &DISKS]).find(|scenario| scenario.name == name)
+    ALL.iter().chain([&LOCKS, &AUTH, &VOTES, &CHANGES, &DISKS, &LOGS]).find(|scenario| scenario.name == name)
 }
 
 /// Counts what watches were sent; the first revision asked for goes with each.
@@ -407,6 +430,9 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
         Mutant::StartsCountedAnew | Mutant::EmptiedVotes | Mutant::DoubtNotKept | Mutant::DoubtEndsEarly => {
             &DISKS
         }
+        Mutant::ShortSegmentAccepted
+        | Mutant::MissingSegmentAccepted
+        | Mutant::VotesInDoubt => &LOGS,
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked

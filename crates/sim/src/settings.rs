@@ -126,7 +126,7 @@ impl Settings {
             seed: host as u64,
             log_keep_entries: self.log_keep_entries,
             append_bytes: self.bias.append_bytes,
-            tail_was_cut: false,
+            lost: raft::Doubt::None,
             is_new: host >= self.members && hosts[host].life == 0 && hosts[host].disks == 0,
         };
         Params {

@@ -30,6 +30,9 @@ pub struct Tally {
     pub overtaken: u64,
     /// Disks whose members came back with empty ones.
     pub disks_lost: u64,
+    /// Logs that were damaged while their members were down, and starts that were refused for it.
+    pub logs_damaged: u64,
+    pub damage_refused: u64,
 }
 
 impl Tally {
@@ -60,7 +63,11 @@ impl Tally {
             rounds,
             overtaken,
             disks_lost,
+            logs_damaged,
+            damage_refused,
         } = other;
+        self.logs_damaged += logs_damaged;
+        self.damage_refused += damage_refused;
         self.disks_lost += disks_lost;
         self.rounds += rounds;
         self.overtaken += overtaken;

@@ -314,7 +314,13 @@ impl World {
         match members.map(|process| process.member.apply.lease_count()).max() {
             Some(0) | None => Ok(()),
             Some(left) => {
-                let what = format!("{left} leases live on although nobody keeps them");
+                let all =
+                    (0..self.hosts.len()).map(|host| self.standing(host)).collect::<Vec<_>>().join("; ");
+                let what = format!(
+                    "{left} leases live on although nobody keeps them, at {} and quiet since {}: {all}",
+                    self.agenda.now(),
+                    self.quiet_since
+                );
                 Err(Violation { checker: Checker::Lease, what })
             }
         }

@@ -9,6 +9,7 @@ use crate::contenders::{Contenders, Job};
 use crate::crash_points::{self, CrashPoints, Point};
 use crate::guests::Guests;
 use crate::host::{Clock, Host, Process};
+use crate::lost_disks::Loss;
 use crate::nemesis::Death;
 use crate::network::Network;
 use crate::operators::Operators;
@@ -104,7 +105,7 @@ pub enum Event {
     SpaceReturns { host: usize },
     Heal,
     Part { side: u64 },
-    Ambush { lost: usize, behind: u64, disks: u64 },
+    Ambush { lost: usize, behind: u64, disks: u64, loss: Loss },
     Blackout,
     Strike { host: usize },
     PowerCut { host: usize },
@@ -252,8 +253,8 @@ impl World {
                 self.part(side);
                 Ok(())
             }
-            Event::Ambush { lost, behind, disks } => {
-                self.ambush(lost, behind, disks);
+            Event::Ambush { lost, behind, disks, loss } => {
+                self.ambush(lost, behind, disks, loss);
                 Ok(())
             }
             Event::Strike { host } => {
@@ -297,6 +298,11 @@ impl World {
                 self.agenda.after(500_000, Event::Restart { host });
                 return Ok(());
             }
+            Err(_) if machine.damaged => {
+                self.replace_damaged(host);
+                self.agenda.after(500_000, Event::Restart { host });
+                return Ok(());
+            }
             Err(error) => {
                 let what = format!("{} cannot start: {error}", machine.id);
                 return Err(Violation { checker: Checker::Restart, what });
@@ -305,6 +311,7 @@ impl World {
         self.quiet_since = now;
         machine.life += 1;
         machine.paused = false;
+        machine.damaged = false;
         let life = machine.life;
         self.tally.tails_cut += u64::from(member.recovery.torn.is_some());
         let applied = member.apply.applied().index;
@@ -430,7 +437,7 @@ impl World {
                 self.quiet_since = self.agenda.now();
             }
             Note::Installed(_) => self.tally.snapshots += 1,
-            Note::Leadership { .. } | Note::CaughtUp => {}
+            Note::Leadership { .. } | Note::CaughtUp | Note::SteppedDown(_) => {}
         }
         Ok(())
     }
@@ -682,6 +689,7 @@ pub fn new_host(number: usize, rng: &mut Rng) -> Host {
         slow_until: 0,
         flushed_members: Members::default(),
         disks: 0,
+        damaged: false,
         retired: false,
     }
 }

@@ -68,6 +68,7 @@ impl Maintenance for MaintenanceService {
             errors.push(Code::NoLeader.message().to_owned());
         }
         errors.extend(status.no_space.map(alarm::describe_no_space));
+        errors.extend(self.handle.waits_for().iter().map(describe_waiting));
         Ok(Response::new(StatusResponse {
             header: Some(who::header(&self.handle, status.revision)),
             version: ETCD_VERSION.to_owned(),
@@ -137,4 +138,8 @@ impl Maintenance for MaintenanceService {
     async fn downgrade(&self, _: Request<DowngradeRequest>) -> Result<Response<DowngradeResponse>, Status> {
         Err(Status::unimplemented("Downgrade is not served by this version"))
     }
+}
+
+fn describe_waiting(member: &NodeId) -> String {
+    format!("in doubt of its log: waits for member {:x} (see `althing member accept-loss`)", member.0)
 }

@@ -8,7 +8,7 @@ use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::althing::store::v1::{
-    Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
+    AcceptLossRequest, AcceptLossResponse, Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
     ReplaceMemberResponse,
 };
 use server::{Handle, Need};
@@ -77,6 +77,18 @@ impl StoreService for Stores {
         let new = self.handle.replace_member(NodeId(id), peer_urls).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(ReplaceMemberResponse { header, id: new.0 }))
+    }
+
+    /// Permitted by what this member knows: without a leader nobody knows more.
+    async fn accept_loss(
+        &self,
+        request: Request<AcceptLossRequest>,
+    ) -> Result<Response<AcceptLossResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
+        handle.permit_here(Need::Root).await.map_err(refusal::render)?;
+        self.handle.accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
+        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        Ok(Response::new(AcceptLossResponse { header }))
     }
 }
 

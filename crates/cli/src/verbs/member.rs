@@ -2,9 +2,9 @@
 //! A replacement at another address is one step (joint consensus). At the same address the old one must go first: it is a
 //! removal and an addition, and in between the cluster is one member smaller, never less safe.
 
-use super::{Error, Options, Printer, parse_member, print};
+use super::{Error, Options, Printer, each_endpoint, parse_member, print};
 use clap::{Args, Subcommand};
-use proto::althing::store::v1::ReplaceMemberRequest;
+use proto::althing::store::v1::{AcceptLossRequest, ReplaceMemberRequest};
 use proto::etcdserverpb::{MemberAddRequest, MemberUpdateRequest};
 
 const LIST_EXAMPLE: &str = "\
@@ -21,6 +21,11 @@ const REPLACE_EXAMPLE: &str = "\
 Example:
   althing member replace 8e9e05c52164694d    its disk is lost; start it again, empty, with --join
   althing member replace 8e9e05c52164694d --peer-urls http://10.0.0.4:2380   another machine, in one step";
+const ACCEPT_LOSS_EXAMPLE: &str = "\
+Writes that only the lost member had are lost with it. `althing endpoint status` says who waits for whom.
+
+Example:
+  althing member accept-loss 8e9e05c52164694d --endpoints 10.0.0.1:2379,10.0.0.2:2379";
 const UPDATE_EXAMPLE: &str = "\
 Example:
   althing member update 8e9e05c52164694d --peer-urls http://10.0.0.5:2380";
@@ -63,6 +68,9 @@ pub enum Member {
         #[arg(long, value_name = "URL,...", value_delimiter = ',')]
         peer_urls: Vec<String>,
     },
+    /// Tells members that wait for one that is gone for good to go on without it
+    #[command(after_help = ACCEPT_LOSS_EXAMPLE)]
+    AcceptLoss(Named),
     /// Gives a learner its vote
     #[command(after_help = ID_EXAMPLE)]
     Promote(Named),
@@ -129,11 +137,29 @@ impl Member {
                 let added = client.add_member(request).await?;
                 print(&Printer::new(options).member_added(&old.name, &added))
             }
+            Member::AcceptLoss(Named { id, options }) => accept_loss(*id, options).await,
             Member::Promote(Named { id, options }) => {
                 let promoted = options.client()?.promote_member(*id).await?;
                 let printer = Printer::new(options);
                 print(&printer.member_changed(*id, "promoted in", promoted.header, &promoted.members))
             }
         }
+    }
+}
+
+/// Each endpoint is told by itself: who waits has no leader to pass it on.
+async fn accept_loss(id: u64, options: &Options) -> Result<(), Error> {
+    let mut trouble = None;
+    let mut told = String::new();
+    for client in each_endpoint(options, false).await? {
+        let endpoint = client.endpoint().to_owned();
+        match client.accept_loss(AcceptLossRequest { id }).await {
+            Ok(_) => told += &format!("{endpoint} goes on without member {id:x}\n"),
+            Err(error) => trouble = Some(Error::from(error)),
+        }
+    }
+    match trouble {
+        Some(error) if told.is_empty() => Err(error),
+        _ => print(told.as_bytes()),
     }
 }

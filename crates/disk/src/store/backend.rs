@@ -202,8 +202,7 @@ fn page_sum(page: u64, bytes: &[u8]) -> u32 {
 
 fn damaged(page: u64) -> io::Error {
     let text = format!(
-        "page {page}, at byte {}, is damaged: its checksum does not match. Replace this member: stop it, move \
-         its data directory away, and start it empty so that it is rebuilt from its peers",
+        "page {page}, at byte {}, is damaged: its checksum does not match. `althing verify` says what to do",
         physical(page * PAGE)
     );
     io::Error::new(io::ErrorKind::InvalidData, text)

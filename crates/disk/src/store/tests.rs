@@ -481,3 +481,34 @@ fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew(
     assert_eq!(contents(&anew.view().unwrap()).len(), failed as usize, "what was committed is there");
     assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "whoever holds a view has lost it");
 }
+
+/// Wherever the file ends, and whether or not the process before had closed it: an error, never a panic.
+#[test]
+fn a_store_that_was_cut_short_is_damaged() {
+    for is_closed in [true, false] {
+        let disk = SimDisk::new(1);
+        let store = open(&disk);
+        let rows: Vec<Row> = (0..200u8).map(|n| row(Table::Index, &[n], Some(&[n; 3_000]))).collect();
+        write(&store, &rows).unwrap();
+        let expected = contents(&store.view().unwrap());
+        if !is_closed {
+            disk.kill();
+        }
+        drop(store);
+        let len = disk.open("store").unwrap().len().unwrap();
+        for at in (0..len).step_by(4_096 * 7 + 100) {
+            let damaged = disk.fork();
+            damaged.cut_short("store", at);
+            let read = || {
+                let mut store = Store::open(Arc::new(damaged.clone()), "store", CACHE)?;
+                store.check_pages()?;
+                Ok::<_, Error>(contents(&store.view()?))
+            };
+            match guard::reading("store", read) {
+                Ok(found) => assert_eq!(found, expected, "cut at {at}"),
+                Err(error) => assert!(error.is_damage(), "cut at {at}: {error}"),
+            }
+            damaged.crash();
+        }
+    }
+}

@@ -104,6 +104,17 @@ pub fn check_replayed(segment: &[u8], place: Place) -> Result<Frame, Absent> {
     read(segment, place, |sums_match| sums_match || planted(Mutant::TornTailAccepted))
 }
 
+/// A frame begins here whose first word alone is wrong: everything behind it holds together.
+pub fn has_lost_its_tag(segment: &[u8], place: Place) -> bool {
+    let rest = segment.get(place.offset as usize..).unwrap_or_default();
+    if rest.len() < HEAD_BYTES {
+        return false;
+    }
+    let len = u32_at(rest, 8) as usize;
+    let is_possible = len >= HEAD_BYTES && len <= rest.len() && len.is_multiple_of(ALIGN);
+    is_possible && u32_at(rest, 4) == frame_crc(place, &rest[..len])
+}
+
 fn read(segment: &[u8], place: Place, accepts: impl Fn(bool) -> bool) -> Result<Frame, Absent> {
     let rest = segment.get(place.offset as usize..).unwrap_or_default();
     if rest.len() < HEAD_BYTES || u32_at(rest, 0) != tag(place.file_id) {

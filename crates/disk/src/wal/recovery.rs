@@ -9,8 +9,15 @@
 //! that the frames end at P, the last good one being S. If any valid frame anywhere behind P says
 //! `durable > S`, then the frame behind S, which began at P, had been durable: this is damage, and the member
 //! must be replaced. If none says so, what lay at P was never acknowledged to anybody: a torn tail, cut off.
-//! The last frames of a log have no successor to vouch for them; damage to them passes as a torn tail, which
-//! is why a member whose tail was torn must not be trusted with votes before it has caught up.
+//! The last frames of a log have no successor to vouch for them, unless the log was sealed behind them; damage to them
+//! cannot be told from a torn tail, so `Lost::LastFrame` is reported, and the owner of the log must not rely on having
+//! everything that it acknowledged.
+//!
+//! # How files that are gone or cut short are told from the end
+//!
+//! The manifest lists the segments and the length of the newest; a listed segment that is missing is damage, and so is an
+//! older one without its last frames, which its successor names. The newest segment may have been cut at any frame:
+//! then what is left is replayed, and `Lost::Unknown` is reported if frames may be gone.
 //!
 //! # Why a failed sync cannot leave a hole
 //!
@@ -35,17 +42,22 @@
 //!    a segment whose creation failed is removed and never recycled, so no file meets its own id again.
 
 use super::frame::{self, Absent, Frame, Place, Sequence};
+use super::manifest::{self, Listing};
 use super::record::{Record, Stream};
 use super::segment::{self, FRESH_NAME, HEADER_BYTES, Segment};
 use crate::disk::Disk;
 use crate::error::Error;
+use base::mutant::{Mutant, planted};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Where unacknowledged remains were cut off.
+    /// Where remains were cut off that no later frame vouches for.
     pub torn: Option<Torn>,
+    /// The newest segment is shorter than the manifest says.
+    pub shortened: Option<Shortened>,
+    pub lost: Lost,
     /// A segment whose creation was interrupted was removed.
     pub unfinished_segment: bool,
     pub segments: u64,
@@ -53,6 +65,34 @@ pub struct Recovery {
     pub records: u64,
     /// Bytes of frames.
     pub bytes: u64,
+    /// The newest frame that holds records.
+    pub newest: Option<FramePlace>,
+}
+
+/// Where a frame lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FramePlace {
+    pub file: String,
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// What may be missing of that which was acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lost {
+    #[default]
+    Nothing,
+    /// Frames behind the last one that was sealed or followed by a frame that vouches for it.
+    LastFrame,
+    /// Any number of frames at the end.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortened {
+    pub file: String,
+    pub found_bytes: u64,
+    pub listed_bytes: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +105,10 @@ pub struct Torn {
 pub struct Recovered {
     pub report: Recovery,
     pub segments: VecDeque<Segment>,
+    /// The newest segment has the format of a release that kept no manifest.
+    pub is_of_earlier_release: bool,
+    /// Files of segments that the manifest no longer lists.
+    pub given_up: Vec<String>,
     /// Where the frames end in the newest segment.
     pub end: u64,
     pub last: Sequence,
@@ -87,44 +131,74 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
     if names.iter().any(|name| name == FRESH_NAME) {
         disk.remove(FRESH_NAME).map_err(Error::io("remove", FRESH_NAME))?;
     }
-    let mut ids = segment::ids(&names);
-    if let Some(pair) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {
-        return Err(corrupt(pair[0] + 1, 0, "the segment is missing"));
-    }
+    let listing = manifest::read(disk)?;
+    let (given_up, mut ids): (Vec<u64>, Vec<u64>) =
+        segment::ids(&names).into_iter().partition(|id| listing.is_some_and(|listing| *id < listing.first));
+    check_all_present(&ids, listing)?;
     let mut recovered = Recovered {
         report: Recovery::default(),
         segments: VecDeque::new(),
+        is_of_earlier_release: false,
+        given_up: given_up.into_iter().map(segment::name).collect(),
         end: 0,
         last: Sequence::NONE,
         sticky: BTreeMap::new(),
         unvouched: VecDeque::new(),
         tail: Tail::default(),
     };
+    let is_listed = |id: u64| listing.is_some_and(|listing| listing.last >= id);
     if let Some(newest) = ids.last().copied()
-        && is_unfinished(&read_file(disk, newest)?, newest, ids.len() > 1)?
+        && is_unfinished(&read_file(disk, newest)?, newest, ids.len() > 1, is_listed(newest))?
     {
         remove_unfinished(disk, newest)?;
         recovered.report.unfinished_segment = true;
         ids.pop();
     }
     for id in &ids {
-        recovered.replay_segment(disk, *id, Some(id) == ids.last(), replay)?;
+        let newest = (Some(id) == ids.last()).then_some(listing);
+        recovered.replay_segment(disk, *id, newest, replay)?;
     }
     Ok(recovered)
 }
 
+/// Ids are without a gap, and everything that is listed is there. One that is not listed yet may be there as well.
+fn check_all_present(ids: &[u64], listing: Option<Listing>) -> Result<(), Error> {
+    let missing = |id: u64| Err(Error::Missing { file: segment::name(id) });
+    if let Some(pair) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {
+        return missing(pair[0] + 1);
+    }
+    let Some(Listing { first, last, .. }) = listing else { return Ok(()) };
+    if first > last || planted(Mutant::MissingSegmentAccepted) {
+        return Ok(());
+    }
+    match (ids.first(), ids.last()) {
+        (Some(oldest), Some(newest)) if *oldest == first && *newest >= last => Ok(()),
+        (Some(oldest), _) if *oldest == first => missing(last),
+        _ => missing(first),
+    }
+}
+
 impl Recovered {
+    /// `newest` is set for the newest segment, with what the manifest says, if there is one.
     fn replay_segment(
         &mut self,
         disk: &dyn Disk,
         id: u64,
-        newest: bool,
+        newest: Option<Option<Listing>>,
         replay: &mut dyn FnMut(Record),
     ) -> Result<(), Error> {
-        let bytes = read_file(disk, id)?;
-        let first = segment::check_header(&bytes, id)?;
-        let first = first.ok_or_else(|| corrupt(id, 0, "the header of a segment does not match"))?;
-        self.check_head(&bytes, id, first)?;
+        let mut bytes = read_file(disk, id)?;
+        let header = segment::check_header(&bytes, id)?;
+        let header = header.ok_or_else(|| corrupt(id, 0, "the header of a segment does not match"))?;
+        let is_of_earlier_release = header.version == segment::VERSION_WITHOUT_MANIFEST;
+        if !is_of_earlier_release && newest == Some(None) {
+            return Err(Error::Missing { file: manifest::NAME.to_owned() });
+        }
+        self.check_head(&bytes, id, header.first)?;
+        let found_bytes = bytes.len() as u64;
+        if let Some(listing) = newest.flatten().filter(|listing| listing.last == id) {
+            self.lengthen(&mut bytes, id, listing.newest_bytes);
+        }
         self.segments.push_back(Segment::new(id, bytes.len() as u64));
         self.end = HEADER_BYTES;
         self.unvouched.clear();
@@ -136,11 +210,34 @@ impl Recovered {
             }
         };
         self.report.segments += 1;
-        if newest {
+        if newest.is_some() {
+            self.is_of_earlier_release = is_of_earlier_release;
             self.tail = self.unvouched_tail(&bytes);
             self.judge_tail(&bytes, id, absent)?;
+            self.judge_loss(found_bytes);
         }
         Ok(())
+    }
+
+    /// What was cut off the file reads as zeroes.
+    fn lengthen(&mut self, bytes: &mut Vec<u8>, id: u64, listed_bytes: u64) {
+        let found_bytes = bytes.len() as u64;
+        if found_bytes < listed_bytes && !planted(Mutant::ShortSegmentAccepted) {
+            bytes.resize(listed_bytes as usize, 0);
+            self.report.shortened = Some(Shortened { file: segment::name(id), found_bytes, listed_bytes });
+        }
+    }
+
+    /// A segment of an earlier release was never sealed. One that was cut short behind its frames has lost none: where a
+    /// frame would begin, nothing was begun.
+    fn judge_loss(&mut self, found_bytes: u64) {
+        let is_cut = self.report.shortened.is_some() && self.end + frame::HEAD_BYTES as u64 > found_bytes;
+        let is_torn = self.report.torn.is_some();
+        self.report.lost = match is_torn || is_cut {
+            false => Lost::Nothing,
+            true if self.report.shortened.is_some() || self.is_of_earlier_release => Lost::Unknown,
+            true => Lost::LastFrame,
+        };
     }
 
     /// The header was synced together with the first frame.
@@ -174,9 +271,13 @@ impl Recovered {
         self.report.bytes += frame.len;
         self.unvouched.push_back((frame.sequence, self.end));
         while self.unvouched.pop_front_if(|(sequence, _)| *sequence <= frame.durable).is_some() {}
+        let segment = self.segments.back_mut().expect("the segment being read was pushed before");
+        if !frame.records.is_empty() {
+            self.report.newest =
+                Some(FramePlace { file: segment.name.clone(), offset: self.end, len: frame.len });
+        }
         self.end += frame.len;
         self.last = frame.sequence;
-        let segment = self.segments.back_mut().expect("the segment being read was pushed before");
         for record in frame.records {
             segment.note(&record);
             if let Some(kind) = record.sticky {
@@ -187,7 +288,8 @@ impl Recovered {
     }
 
     fn judge_tail(&mut self, bytes: &[u8], id: u64, absent: Absent) -> Result<(), Error> {
-        let mut torn = absent != Absent::Nothing;
+        let place = Place { file_id: id, offset: self.end };
+        let mut torn = absent != Absent::Nothing || frame::has_lost_its_tag(bytes, place);
         for frame in frames_behind(bytes, id, self.end).filter(|frame| frame.sequence > self.last) {
             if frame.durable > self.last {
                 let reason = match absent {
@@ -204,9 +306,9 @@ impl Recovered {
 }
 
 /// True when the creation of the newest segment did not come to its end. Its header and first frame are
-/// synced before anything else is written to it and before an older segment is given up, so any later frame,
-/// or the lack of a segment before it, proves that they were whole once.
-fn is_unfinished(bytes: &[u8], id: u64, has_older: bool) -> Result<bool, Error> {
+/// synced before it is listed, before anything else is written to it and before an older segment is given up, so any of
+/// these proves that they were whole once.
+fn is_unfinished(bytes: &[u8], id: u64, has_older: bool, is_listed: bool) -> Result<bool, Error> {
     let header = segment::check_header(bytes, id)?;
     let head = frame::check(bytes, Place { file_id: id, offset: HEADER_BYTES });
     match (header, head) {
@@ -214,7 +316,8 @@ fn is_unfinished(bytes: &[u8], id: u64, has_older: bool) -> Result<bool, Error> 
         (None, Ok(_)) => return Err(corrupt(id, 0, "the header of a segment does not match")),
         (_, Err(_)) => {}
     }
-    let was_whole = frames_behind(bytes, id, HEADER_BYTES).next().is_some() || !(has_older || id == 1);
+    let was_whole =
+        is_listed || frames_behind(bytes, id, HEADER_BYTES).next().is_some() || !(has_older || id == 1);
     if was_whole {
         let offset = if header.is_some() { HEADER_BYTES } else { 0 };
         return Err(corrupt(id, offset, "the beginning of a segment does not match"));

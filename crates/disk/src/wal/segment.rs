@@ -15,7 +15,9 @@ use std::io;
 
 /// Magic, version, checksum, file id, first sequence.
 pub const HEADER_BYTES: u64 = 32;
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Of logs without a manifest.
+pub const VERSION_WITHOUT_MANIFEST: u32 = 1;
 /// Segments that nobody needs any more, kept for the next rolls.
 pub const SPARE_NAMES: [&str; 5] = ["wal-spare", "wal-spare-1", "wal-spare-2", "wal-spare-3", "wal-spare-4"];
 /// A segment that is being filled with zeroes; a leftover of it is worth nothing.
@@ -82,19 +84,27 @@ pub fn encode_header(id: u64, first: Sequence, out: &mut Vec<u8>) {
     out[start + 12..start + 16].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The first sequence of the segment, or `None` when this is not the header of segment `id`.
+/// What the header of a segment says.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    pub first: Sequence,
+    pub version: u32,
+}
+
+/// The header of the segment, or `None` when this is not the header of segment `id`.
 /// The checksum is the same in all versions, so that a newer file is told from a damaged one.
-pub fn check_header(bytes: &[u8], id: u64) -> Result<Option<Sequence>, Error> {
+pub fn check_header(bytes: &[u8], id: u64) -> Result<Option<Header>, Error> {
     let Some(header) = bytes.get(..HEADER_BYTES as usize) else { return Ok(None) };
     let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     if header[..8] != MAGIC || half(12) != header_crc(header) || word(16) != id {
         return Ok(None);
     }
-    if half(8) != VERSION {
-        return Err(Error::Version { file: name(id), found: half(8).into(), known: VERSION.into() });
+    let version = half(8);
+    if ![VERSION_WITHOUT_MANIFEST, VERSION].contains(&version) {
+        return Err(Error::Version { file: name(id), found: version.into(), known: VERSION.into() });
     }
-    Ok(Some(Sequence(word(24))))
+    Ok(Some(Header { first: Sequence(word(24)), version }))
 }
 
 fn header_crc(header: &[u8]) -> u32 {

@@ -3,13 +3,14 @@
 
 use super::{MeshView, life, store};
 use crate::error::Error;
+use crate::verify::check_length;
 use ::mesh::conflict::Conflict;
 use ::mesh::log::Entry;
 use ::mesh::rows::{self, Rows};
 use ::mesh::{Record, Topology};
 use base::codec::Reader;
 use bytes::Bytes;
-use disk::{Disk, Recovery, Scratch, Store, Stream};
+use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
@@ -28,6 +29,10 @@ pub struct MeshReport {
 
 /// None if there was never a mesh on this disk.
 pub fn verify_mesh(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshReport>, Error> {
+    guard::reading(store::LIVE, || check_files(disk, cache_bytes)).map_err(Error::of_mesh)
+}
+
+fn check_files(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<MeshReport>, Error> {
     if life::read(&*disk)?.is_none() {
         return Ok(None);
     }
@@ -56,6 +61,7 @@ pub fn verify_mesh(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<Option<Mes
             }
         }
     })?;
+    check_length(&log)?;
     let mut report =
         MeshReport { log, store_bytes, records: 0, tombstones: 0, hints: 0, conflicts: 0, unflushed };
     view.scan(Unbounded, Unbounded, &mut |key, value| {

@@ -1,57 +1,78 @@
-//! Members that may have forgotten what they vouched for, and what they keep from doing until they have it again.
-//! A doubt begins with a start; it ends when the driver reports that something which this very start proposed is committed
-//! here. That cannot be said of any entry that was there before, so everything that the lost disk can have acknowledged lies
-//! before it and is here too, whatever its leader still counts (ADR 36). An empty disk's doubt is in the log until then.
+//! Members that may have forgotten what they acknowledged, and what they keep from doing until they have it again: they
+//! elect nobody who may lack it, and do not stand for election themselves.
+//! A doubt begins with a start and is in the log until it ends. No time ends it. It ends when
+//!
+//! 1. something that this very start proposed is committed here: everything that the lost part of the log can have
+//!    acknowledged lies before it (ADR 36); or
+//! 2. the driver has heard from all other members how far their logs reach (`Settled`), and this log reaches as far as
+//!    the longest: an acknowledged entry has an intact copy on one of them, or was never committed; or
+//! 3. only the last frame was lost, and the log has an entry of a later term than this start began in: the leader of that
+//!    term was elected without this member, so it had everything that was committed before (ADR 46).
+//!
+//! Before that, from `Settled` on, the member elects whoever has a log at least as long as the longest.
 
 use super::{Note, Output, Params, Raft};
 use crate::message::Message;
 use crate::record::Record;
 use crate::restore::Restored;
-use base::Position;
+use crate::terms::JUMP_MAX;
 use base::mutant::{Mutant, planted};
+use base::{Index, Position, Term};
+use raft_rs::INVALID_ID;
 use raft_rs::eraftpb::MessageType;
 
-/// A member that may have forgotten what it vouched for does not help to elect anybody who lacks it.
-pub(super) struct Abstention {
-    why: Doubt,
-    ticks_left: usize,
-    end: Option<End>,
+/// What a member may have forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    #[default]
+    None,
+    /// Entries that were acknowledged to the leader of its term and were in the last frame of the log. Votes and terms
+    /// were not among them: the log is sealed behind those before anybody hears of them.
+    LastFrame,
+    /// Any votes and entries. The data directory was empty, or the log has lost more than its last frame. A member on an
+    /// empty directory may also found a cluster, with others that are as empty; one that has just been given a new id
+    /// doubts nothing.
+    Everything,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doubt {
-    /// The end of the log was cut. Almost always it was never acknowledged to anybody.
-    TailCut,
-    /// The data directory was empty. Either the cluster is new, and then so is everybody's log; or this member
-    /// takes the place of one whose disk is gone, and has forgotten its votes and entries. One that has just been given a
-    /// new id doubts nothing.
-    Empty,
+pub(super) struct Abstention {
+    why: Doubt,
+    /// In which this start began.
+    term: Term,
+    /// Logs that end here have everything that this one can have lost.
+    floor: Option<Position>,
+    end: Option<End>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// What was forgotten is here again.
     CaughtUp,
-    /// Nothing can have been forgotten, or nobody is there who would remember it.
+    /// Nothing can have been forgotten.
     Dropped,
 }
 
-impl Doubt {
-    /// Elections without a leader that the member sits out before it must assume that nobody else can lead.
-    fn elections(self) -> usize {
-        match self {
-            Doubt::TailCut => 3,
-            Doubt::Empty => 20,
+impl Restored {
+    /// What this start must doubt: what it found lost, and what an earlier start doubted and has not caught up with. To be
+    /// recorded by the start that finds it so. A member that is alone has acknowledged nothing to others.
+    pub fn doubt(&self, params: &Params) -> Doubt {
+        let is_empty = self.boot.0 == 0 && !params.is_new && !self.is_of_backup();
+        let emptied = if is_empty { Doubt::Everything } else { Doubt::None };
+        let recorded = if planted(Mutant::DoubtNotKept) { Doubt::None } else { self.doubted };
+        match self.is_alone(params) {
+            true => Doubt::None,
+            false => emptied.max(recorded).max(params.lost),
         }
     }
-}
 
-impl Restored {
-    /// This member's disk was empty at this start, or at an earlier one after which it has not caught up; and there are others,
-    /// who may have heard from it before. To be recorded by the start that finds it so.
-    pub fn is_emptied(&self, params: &Params) -> bool {
-        let is_empty = self.boot.0 == 0 && !params.is_new && !self.is_of_backup();
-        (is_empty || self.doubted && !planted(Mutant::DoubtNotKept)) && !self.is_alone(params)
+    /// The log is gone although there is a store that was made by one.
+    pub fn has_lost_log(&self) -> bool {
+        self.boot.0 == 0 && self.applied != Position::ORIGIN && !self.is_of_backup()
+    }
+
+    /// What the log says of an earlier start.
+    pub fn recorded_doubt(&self) -> Doubt {
+        self.doubted
     }
 
     /// A store that was made of a backup has a state and no table of members: its cluster is new, like an empty one.
@@ -59,7 +80,8 @@ impl Restored {
         self.applied != Position::ORIGIN && self.config.is_none()
     }
 
-    fn is_alone(&self, params: &Params) -> bool {
+    /// No other member can have heard from this one.
+    pub fn is_alone(&self, params: &Params) -> bool {
         let voters = self.config.as_ref().map_or(&params.voters, |config| &config.voters);
         *voters == [params.id]
     }
@@ -67,60 +89,70 @@ impl Restored {
 
 impl Abstention {
     pub(super) fn begin(params: &Params, restored: &Restored) -> Option<Abstention> {
-        let why = if restored.is_emptied(params) {
-            Some(Doubt::Empty).filter(|_| !planted(Mutant::EmptiedVotes))
-        } else {
-            (params.tail_was_cut && !restored.is_alone(params)).then_some(Doubt::TailCut)
-        };
-        why.map(|why| Abstention { why, ticks_left: params.election_ticks * why.elections(), end: None })
+        let why = restored.doubt(params);
+        let ignored = planted(Mutant::EmptiedVotes) && why == Doubt::Everything;
+        (why != Doubt::None && !ignored).then_some(Abstention {
+            why,
+            term: restored.term,
+            floor: None,
+            end: None,
+        })
+    }
+
+    /// A log that ends here lacks nothing that this member may have acknowledged. On an empty directory only the empty are
+    /// trusted, for only they found a cluster.
+    fn trusts(&self, last: Position) -> bool {
+        match (self.floor, self.why) {
+            (Some(floor), _) => is_as_long(last, floor),
+            (None, Doubt::LastFrame) => last.term > self.term || planted(Mutant::VotesInDoubt),
+            (None, _) => last.index == Index::ZERO,
+        }
     }
 }
 
+/// By the measure of elections.
+fn is_as_long(log: Position, other: Position) -> bool {
+    (log.term, log.index) >= (other.term, other.index)
+}
+
 impl Raft {
-    /// Nothing that this start has proposed is known to be committed, and the member needs that to be trusted again.
+    /// This member needs to learn that it has everything again to be trusted.
     pub fn is_in_doubt(&self) -> bool {
         self.abstention.is_some()
     }
 
-    pub(super) fn doubts(&self, why: Doubt) -> bool {
-        self.abstention.as_ref().is_some_and(|abstention| abstention.why == why)
+    /// The term whose leader alone can have had what this member lost, if no more than the last frame is in doubt.
+    pub fn doubted_term(&self) -> Option<Term> {
+        self.abstention.as_ref().filter(|it| it.why == Doubt::LastFrame).map(|it| it.term)
     }
 
-    /// An empty member may stand, for only the empty will elect it; one that has some of the log again might be elected by
-    /// those who lack the rest.
+    /// Where the log ends.
+    pub fn last(&self) -> Position {
+        let log = &self.node.raft.raft_log;
+        Position { term: Term(log.last_term()), index: Index(log.last_index()) }
+    }
+
     pub(super) fn doubts_itself(&self) -> bool {
-        let has_log = self.node.raft.raft_log.last_index() > 0;
-        self.doubts(Doubt::TailCut) || self.doubts(Doubt::Empty) && has_log
+        self.abstention.as_ref().is_some_and(|abstention| !abstention.trusts(self.last()))
     }
 
-    pub(super) fn tick_doubt(&mut self) {
-        let Some(abstention) = &mut self.abstention else { return };
-        abstention.ticks_left = abstention.ticks_left.saturating_sub(1);
-        if abstention.ticks_left == 0 {
-            abstention.end.get_or_insert(End::Dropped);
-        }
-    }
-
-    /// Votes are kept from whoever has a log, by those who have forgotten theirs.
     pub(super) fn keeps_vote_from(&self, message: &Message) -> bool {
         let asks = matches!(message.kind(), MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        asks && self.doubts(Doubt::Empty) && message.0.index > 0
+        let last = Position { term: Term(message.0.log_term), index: Index(message.0.index) };
+        asks && self.abstention.as_ref().is_some_and(|abstention| !abstention.trusts(last))
     }
 
-    /// While somebody leads, there is no hurry. A leader that has committed nothing, and whose log begins in its own term,
-    /// was elected by a majority of empty members: the cluster is being founded, and nobody has anything to forget.
+    /// A leader that has committed nothing, and whose log begins in its own term, was elected by a majority of empty
+    /// members: the cluster is being founded, and nobody has anything to forget.
     pub(super) fn hear_leader(&mut self, message: &Message) {
-        let election_ticks = self.params.election_ticks;
         let Some(abstention) = &mut self.abstention else { return };
-        let leads = matches!(message.kind(), MessageType::MsgAppend | MessageType::MsgHeartbeat);
-        if !leads || message.0.term < self.node.raft.term {
+        let m = &message.0;
+        let is_append = message.kind() == MessageType::MsgAppend;
+        if !is_append || abstention.why != Doubt::Everything || m.term < self.node.raft.term {
             return;
         }
-        abstention.ticks_left = election_ticks * abstention.why.elections();
-        let m = &message.0;
         let begins = m.index == 0 && m.entries.first().is_some_and(|entry| entry.term == m.term);
-        let last = self.node.raft.raft_log.last_index();
-        let reaches = message.kind() == MessageType::MsgAppend && m.index <= last;
+        let reaches = m.index <= self.node.raft.raft_log.last_index();
         if begins && m.commit == 0 || planted(Mutant::DoubtEndsEarly) && reaches {
             abstention.end.get_or_insert(End::Dropped);
         }
@@ -132,16 +164,36 @@ impl Raft {
         }
     }
 
-    /// Whoever leads was elected by those who are as empty as it was.
+    /// A vote that was forgotten was given in a term that its candidate is in by now, so this member votes in later terms
+    /// only.
+    pub(super) fn step_settled(&mut self, floor: Position, term: Term) {
+        let is_credible = term.0 <= self.node.raft.term.saturating_add(JUMP_MAX);
+        let Some(abstention) = self.abstention.as_mut().filter(|_| is_credible) else { return };
+        abstention.floor = Some(floor);
+        if abstention.why != Doubt::Everything {
+            return;
+        }
+        let raft = &mut self.node.raft;
+        if term.0 > raft.term {
+            raft.become_follower(term.0, INVALID_ID);
+        }
+        if raft.vote == INVALID_ID {
+            raft.vote = raft.id;
+        }
+    }
+
+    /// Whoever leads was elected by those who lack nothing.
     pub(super) fn end_doubt(&mut self, out: &mut Output) {
-        let leads = self.is_leader();
-        let ended = self.abstention.take_if(|abstention| leads || abstention.end.is_some());
-        let Some(Abstention { why, end, .. }) = ended else { return };
-        if end == Some(End::CaughtUp) {
+        let (leads, last) = (self.is_leader(), self.last());
+        let ended = self.abstention.take_if(|abstention| {
+            let has_later_term = abstention.why == Doubt::LastFrame && last.term > abstention.term;
+            let reaches_floor = abstention.floor.is_some_and(|floor| is_as_long(last, floor));
+            leads || abstention.end.is_some() || has_later_term || reaches_floor
+        });
+        let Some(Abstention { end, .. }) = ended else { return };
+        if end != Some(End::Dropped) {
             out.notes.push(Note::CaughtUp);
         }
-        if why == Doubt::Empty {
-            self.record(Record::Doubt(false), out);
-        }
+        self.record(Record::Doubt(Doubt::None), out);
     }
 }

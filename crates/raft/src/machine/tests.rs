@@ -3,6 +3,7 @@
 mod changes;
 mod doubt;
 mod forged;
+mod quorum;
 
 use super::*;
 use crate::restore::Restoring;
@@ -21,15 +22,15 @@ fn params(id: NodeId, voters: &[NodeId]) -> Params {
         seed: 7,
         log_keep_entries: 0,
         append_bytes: limits::APPEND_BYTES_SOFT,
-        tail_was_cut: false,
+        lost: Doubt::None,
         is_new: false,
     }
 }
 
-fn member(id: NodeId, voters: &[NodeId], tail_was_cut: bool) -> Raft {
-    let params = Params { tail_was_cut, ..params(id, voters) };
+fn member(id: NodeId, voters: &[NodeId], lost: Doubt) -> Raft {
+    let params = Params { lost, ..params(id, voters) };
     let mut restoring = Restoring::default();
-    if tail_was_cut {
+    if lost == Doubt::LastFrame {
         restoring.add(Record::Boot(Boot(1)));
     }
     Raft::new(params, restoring.finish(Position::ORIGIN).unwrap())
@@ -45,18 +46,20 @@ struct Cluster {
     committed: BTreeMap<NodeId, Vec<Entry>>,
     reads: Vec<ReadReady>,
     snapshots: Vec<Message>,
+    notes: Vec<(NodeId, Note)>,
 }
 
 impl Cluster {
     fn new() -> Cluster {
         Cluster {
-            members: MEMBERS.iter().map(|id| (*id, member(*id, &MEMBERS, false))).collect(),
+            members: MEMBERS.iter().map(|id| (*id, member(*id, &MEMBERS, Doubt::None))).collect(),
             prompt: MEMBERS.to_vec(),
             unsynced: BTreeMap::new(),
             in_flight: Vec::new(),
             committed: BTreeMap::new(),
             reads: Vec::new(),
             snapshots: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -81,6 +84,7 @@ impl Cluster {
         self.committed.entry(id).or_default().extend(out.committed);
         self.reads.extend(out.reads);
         self.snapshots.extend(out.snapshots);
+        self.notes.extend(out.notes.into_iter().map(|note| (id, note)));
         let persists: Vec<u64> = out.persist.iter().map(|persist| persist.seq).collect();
         let waiting = self.unsynced.entry(id).or_default();
         waiting.extend(persists);
@@ -182,7 +186,7 @@ fn the_leader_commits_by_its_followers_disks_but_applies_only_what_its_own_disk_
 
 #[test]
 fn a_single_member_does_not_commit_before_its_disk() {
-    let mut raft = member(NodeId(1), &[NodeId(1)], true);
+    let mut raft = member(NodeId(1), &[NodeId(1)], Doubt::LastFrame);
     let mut out = Output::default();
     assert!(raft.step(Input::Campaign), "alone, there is nobody to abstain for");
     raft.collect(&mut out);
@@ -197,7 +201,7 @@ fn a_single_member_does_not_commit_before_its_disk() {
 
 #[test]
 fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
-    let mut raft = member(NodeId(1), &[NodeId(1)], false);
+    let mut raft = member(NodeId(1), &[NodeId(1)], Doubt::None);
     raft.step(Input::Configure(Config {
         voters: vec![NodeId(1)],
         learners: vec![NodeId(2)],
@@ -260,7 +264,7 @@ fn a_change_of_which_nothing_is_known_keeps_nobody_from_standing() {
 
 #[test]
 fn that_the_cluster_was_changed_is_durable_by_itself() {
-    let mut raft = member(NodeId(1), &MEMBERS, false);
+    let mut raft = member(NodeId(1), &MEMBERS, Doubt::None);
     let mut out = Output::default();
     raft.step(Input::Configure(Config { voters: MEMBERS[..2].to_vec(), learners: vec![], outgoing: vec![] }));
     raft.collect(&mut out);
@@ -301,22 +305,11 @@ fn one_broken_connection_does_not_unseat_a_leader_that_others_hear() {
 }
 
 #[test]
-fn a_member_with_a_cut_tail_does_not_vote_until_it_has_caught_up_or_nobody_leads() {
-    let mut cluster = Cluster::new();
-    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, true));
-    let pair = [NodeId(1), NodeId(2)];
-    cluster.tick_all(&pair, ELECTION_TICKS * 2);
-    assert!(!cluster.members[&NodeId(1)].is_leader(), "two of three, and one abstains");
-    cluster.tick_all(&pair, ELECTION_TICKS * 4);
-    assert!(pair.iter().any(|id| cluster.members[id].is_leader()), "the wait is bounded");
-}
-
-#[test]
 fn a_member_that_lost_its_disk_does_not_elect_one_that_lacks_what_it_vouched_for() {
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.step(NodeId(1), Input::Propose(data("acknowledged by 1 and 2")));
     cluster.settle_among(&[NodeId(1), NodeId(2)]);
-    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, false));
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
     let rest = [NodeId(2), NodeId(3)];
     cluster.tick_all(&rest, ELECTION_TICKS * 6);
     assert!(!rest.iter().any(|id| cluster.members[id].is_leader()), "the one that has it must come back");
@@ -330,7 +323,7 @@ fn a_member_that_lost_its_disk_is_brought_back_by_the_leader_that_it_had() {
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.step(NodeId(1), Input::Propose(data("before")));
     cluster.settle_among(&MEMBERS);
-    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, false));
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
     cluster.committed.remove(&NodeId(2));
     let before = cluster.members[&NodeId(1)].status();
     cluster.step(NodeId(1), Input::Propose(data("after")));

@@ -60,7 +60,7 @@ fn seeds_that_once_failed_pass() {
 
 #[test]
 fn every_scenario_is_lawful_and_meets_what_it_is_about() {
-    for scenario in scenario::ALL.iter().chain([&scenario::DISKS]) {
+    for scenario in scenario::ALL.iter().chain([&scenario::DISKS, &scenario::LOGS]) {
         let summary = campaign::run(&Plan { scenario, ..plan(1, 12, None) }, &|_| {});
         assert!(summary.violations.is_empty(), "{}: {}", scenario.name, told(&summary));
         assert!(summary.met >= 12, "{} met what it is about {} times", scenario.name, summary.met);

@@ -25,7 +25,7 @@ impl Cluster {
     }
 
     fn join(&mut self, id: NodeId) {
-        self.members.insert(id, member(id, &[], false));
+        self.members.insert(id, member(id, &[], Doubt::None));
         self.prompt.push(id);
     }
 }

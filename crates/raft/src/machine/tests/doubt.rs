@@ -7,7 +7,7 @@ fn brought_back() -> Cluster {
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.step(NodeId(1), Input::Propose(data("before")));
     cluster.settle();
-    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, false));
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
     cluster.step(NodeId(1), Input::Propose(data("after")));
     cluster.tick_all(&MEMBERS, ELECTION_TICKS * 3);
     assert_eq!(
@@ -40,13 +40,100 @@ fn a_member_that_lost_its_disk_is_in_doubt_until_something_of_its_own_is_committ
 }
 
 #[test]
-fn a_doubt_has_time_while_somebody_leads_and_is_bounded_when_nobody_does() {
+fn no_time_ends_a_doubt() {
     let mut cluster = brought_back();
-    cluster.tick_all(&MEMBERS, ELECTION_TICKS * 40);
-    assert!(cluster.members[&NodeId(2)].is_in_doubt());
     let rest = [NodeId(2), NodeId(3)];
-    cluster.tick_all(&rest, ELECTION_TICKS * 24);
-    assert!(has_leader(&cluster, &rest), "the one that has it does not come back");
+    cluster.tick_all(&rest, ELECTION_TICKS * 200);
+    assert!(cluster.members[&NodeId(2)].is_in_doubt());
+    assert!(!has_leader(&cluster, &rest), "the one that may have more does not come back");
+}
+
+#[test]
+fn a_member_that_has_heard_from_all_others_elects_whoever_lacks_nothing() {
+    let mut cluster = brought_back();
+    let rest = [NodeId(2), NodeId(3)];
+    let floor = cluster.members[&NodeId(3)].last();
+    let beyond = Position { index: floor.index.next(), ..floor };
+    let term = cluster.members[&NodeId(3)].status().term;
+    cluster.step(NodeId(2), Input::Settled { floor: beyond, term });
+    cluster.tick_all(&rest, ELECTION_TICKS * 10);
+    assert!(!has_leader(&cluster, &rest), "neither has everything");
+    cluster.step(NodeId(2), Input::Settled { floor, term });
+    cluster.tick_all(&rest, ELECTION_TICKS * 3);
+    assert!(has_leader(&cluster, &rest));
+}
+
+#[test]
+fn a_vote_that_may_be_forgotten_is_not_given_again() {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(1), Input::Propose(data("before")));
+    cluster.settle();
+    let (floor, term) = (cluster.members[&NodeId(1)].last(), cluster.members[&NodeId(1)].status().term);
+    let later = Term(term.0 + 5);
+    cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
+    cluster.step(NodeId(2), Input::Settled { floor, term: later });
+    let request = |term: Term| {
+        Message(eraftpb::Message {
+            msg_type: MessageType::MsgRequestVote,
+            from: 3,
+            to: 2,
+            term: term.0,
+            log_term: floor.term.0,
+            index: floor.index.0,
+            ..eraftpb::Message::default()
+        })
+    };
+    let granted = |cluster: &mut Cluster, term: Term| {
+        cluster.in_flight.clear();
+        cluster.step(NodeId(2), Input::Received(request(term)));
+        let answer = cluster.in_flight.iter().find(|it| it.kind() == MessageType::MsgRequestVoteResponse);
+        answer.is_some_and(|answer| !answer.0.reject)
+    };
+    assert!(!granted(&mut cluster, later));
+    assert!(granted(&mut cluster, Term(later.0 + 1)));
+}
+
+/// Member 2 comes back with everything but the last entry, which it may have acknowledged.
+fn torn(last: Doubt) -> (Cluster, Position) {
+    let mut cluster = Cluster::led_by(NodeId(1));
+    cluster.step(NodeId(1), Input::Propose(data("kept")));
+    cluster.settle();
+    let kept = cluster.members[&NodeId(2)].last();
+    let mut restoring = Restoring::default();
+    restoring.add(Record::Boot(Boot(1)));
+    restoring.add(Record::Vote { term: kept.term, vote: Some(NodeId(1)), commit: Index(0) });
+    let entries = cluster.committed[&NodeId(2)].clone();
+    restoring.add(Record::Entries(entries));
+    let params = Params { lost: last, ..params(NodeId(2), &MEMBERS) };
+    let raft = Raft::new(params, restoring.finish(Position::ORIGIN).unwrap());
+    assert_eq!(raft.last(), kept);
+    cluster.members.insert(NodeId(2), raft);
+    (cluster, kept)
+}
+
+#[test]
+fn a_member_whose_last_frame_is_in_doubt_elects_nobody_who_may_lack_it() {
+    let (mut cluster, _) = torn(Doubt::LastFrame);
+    let rest = [NodeId(2), NodeId(3)];
+    cluster.tick_all(&rest, ELECTION_TICKS * 100);
+    assert!(!has_leader(&cluster, &rest));
+    assert_eq!(cluster.members[&NodeId(2)].doubted_term(), Some(Term(1)));
+    let (mut cluster, _) = torn(Doubt::None);
+    cluster.tick_all(&rest, ELECTION_TICKS * 3);
+    assert!(has_leader(&cluster, &rest));
+}
+
+#[test]
+fn an_entry_of_a_later_term_ends_the_doubt_of_the_last_frame() {
+    let (mut cluster, _) = torn(Doubt::LastFrame);
+    // Member 3 is elected by 1 and 3, and brings its own entries.
+    cluster.step(NodeId(1), Input::Transfer(NodeId(3)));
+    cluster.settle();
+    cluster.tick_all(&MEMBERS, ELECTION_TICKS * 3);
+    assert!(!cluster.members[&NodeId(2)].is_in_doubt());
+    let rest = [NodeId(1), NodeId(2)];
+    cluster.tick_all(&rest, ELECTION_TICKS * 4);
+    assert!(has_leader(&cluster, &rest));
 }
 
 #[test]
@@ -63,12 +150,12 @@ fn a_doubt_survives_further_starts_until_it_is_over() {
         doubted
     };
     assert!(doubting(&[]));
-    let started = [Record::Doubt(true), Record::Boot(Boot(7))];
+    let started = [Record::Doubt(Doubt::Everything), Record::Boot(Boot(7))];
     assert!(doubting(&started), "it may have been ended before it heard of anybody");
-    assert!(!doubting(&[&started[..], &[Record::Doubt(false)]].concat()));
+    assert!(!doubting(&[&started[..], &[Record::Doubt(Doubt::None)]].concat()));
     assert!(!doubting(&[Record::Boot(Boot(7))]), "of a release that kept no doubts");
     let recorded: Vec<&Record> = out.persist.iter().flat_map(|persist| &persist.records).collect();
-    assert_eq!(recorded, [&Record::Doubt(false), &Record::Doubt(false)]);
+    assert_eq!(recorded, [&Record::Doubt(Doubt::None), &Record::Doubt(Doubt::None)]);
 }
 
 #[test]

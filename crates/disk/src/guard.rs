@@ -1,0 +1,57 @@
+//! Reading files that may be damaged in any way: what the storage engine, or a view of it, panics on is an error here.
+//! Used where files are opened and checked, and nowhere else: in a process that serves, a store that cannot be read ends
+//! it. Whatever was being read is dropped.
+
+use crate::error::Error;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `read`, whose panics are damage to `file`.
+pub fn reading<T, E: From<Error>>(file: &str, read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    keep_quiet_while_guarded();
+    let outer = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(read));
+    GUARDED.set(outer);
+    result.unwrap_or_else(|panic| {
+        let what = words_of(&*panic);
+        Err(Error::Unreadable { file: file.to_owned(), what }.into())
+    })
+}
+
+/// What is caught is told by the error, and not on standard error as well.
+fn keep_quiet_while_guarded() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !GUARDED.get() {
+                hook(info);
+            }
+        }));
+    });
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it cannot be read").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_that_names_the_file() {
+        let error = reading("store", || -> Result<(), Error> { panic!("page {} is gone", 7) }).unwrap_err();
+        assert!(
+            matches!(&error, Error::Unreadable { file, what } if file == "store" && what == "page 7 is gone")
+        );
+        assert!(reading("store", || Ok::<_, Error>(7)).is_ok_and(|seven| seven == 7));
+    }
+}

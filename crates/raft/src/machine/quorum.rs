@@ -1,0 +1,62 @@
+//! A leader that is not heard by a majority stops: it may be able to send and not to receive, and while it is heard nobody
+//! else stands. The library looks once per election timeout whether anybody answered since the last look, which takes
+//! up to two; here each tick is looked at, and the others are told, so that they need not wait for its silence.
+
+use super::{Note, Output, Raft};
+use base::mutant::{Mutant, planted};
+use base::{NodeId, Term};
+use raft_rs::INVALID_ID;
+use std::collections::BTreeMap;
+
+/// Counts ticks, and when each member was heard last.
+#[derive(Default)]
+pub(super) struct Hearing {
+    tick: u64,
+    heard_at: BTreeMap<NodeId, u64>,
+    /// When this member began to lead, in which term.
+    led_since: Option<(Term, u64)>,
+    stepped_down: Option<Term>,
+}
+
+impl Hearing {
+    pub(super) fn hear(&mut self, from: NodeId) {
+        self.heard_at.insert(from, self.tick);
+    }
+}
+
+impl Raft {
+    /// Counts a tick; as leader, stops if no majority was heard for an election timeout.
+    pub(super) fn check_hearing(&mut self) {
+        self.hearing.tick += 1;
+        let term = Term(self.node.raft.term);
+        if !self.is_leader() {
+            self.hearing.led_since = None;
+            return;
+        }
+        let since = match self.hearing.led_since {
+            Some((of, since)) if of == term => since,
+            _ => self.hearing.tick,
+        };
+        self.hearing.led_since = Some((term, since));
+        if self.is_heard_by_majority(since) || planted(Mutant::DeafLeaderStays) {
+            return;
+        }
+        self.node.raft.become_follower(term.0, INVALID_ID);
+        self.hearing.stepped_down = Some(term);
+    }
+
+    fn is_heard_by_majority(&self, since: u64) -> bool {
+        let Hearing { tick, heard_at, .. } = &self.hearing;
+        let is_heard = |id: &&NodeId| {
+            let last = heard_at.get(id).copied().unwrap_or(0).max(since);
+            **id == self.params.id || tick - last <= self.params.election_ticks as u64
+        };
+        let config = self.config();
+        let has_majority = |voters: &[NodeId]| voters.iter().filter(is_heard).count() * 2 > voters.len();
+        has_majority(&config.voters) && (config.outgoing.is_empty() || has_majority(&config.outgoing))
+    }
+
+    pub(super) fn tell_stepping_down(&mut self, out: &mut Output) {
+        out.notes.extend(self.hearing.stepped_down.take().map(Note::SteppedDown));
+    }
+}
