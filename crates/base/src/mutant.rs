@@ -247,6 +247,8 @@ mutants! {
     LogCutInSilence = "log-cut-in-silence",
     /// A region votes for another owner of keys although it has heard of the one they have.
     HomePromiseForgotten = "home-promise-forgotten",
+    /// A node counts what its region may write from when it hears of that, not from when it asked.
+    HomeHeldFromArrival = "home-held-from-arrival",
     /// The owner of keys goes on whether other regions confirm it or not.
     HomeUnconfirmed = "home-unconfirmed",
     /// What was admitted under an older auth revision is carried out nevertheless.
@@ -356,6 +358,9 @@ impl Mutant {
         Mutant::TokenIgnored,
         Mutant::EvictedWaitedFor,
         Mutant::FullAcknowledged,
+        Mutant::HomePromiseForgotten,
+        Mutant::HomeUnconfirmed,
+        Mutant::HomeHeldFromArrival,
     ];
 }
 

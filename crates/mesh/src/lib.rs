@@ -19,6 +19,7 @@ pub mod homes;
 pub mod index;
 pub mod json;
 pub mod key;
+pub mod life;
 pub mod log;
 pub mod marks;
 pub mod merge;

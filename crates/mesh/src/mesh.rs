@@ -31,7 +31,7 @@ mod words;
 mod writes;
 
 pub use abroad::RegionState;
-pub use words::{Input, Note, Now, Output, Params, Persist};
+pub use words::{Destination, Input, Note, Now, Output, Params, Persist};
 
 use crate::actor::RegionId;
 use crate::dots::Dots;
@@ -442,7 +442,7 @@ impl Mesh {
     fn send(&mut self, t: &mut Turn<'_>, to: NodeId, frame: Frame) {
         let envelope = Envelope { epoch: self.topology.epoch, frame };
         match self.abroad.home(to) {
-            Some(region) => t.out.abroad.push((region, to, envelope)),
+            Some(region) => t.out.abroad.push((Destination::Node { region, node: to }, envelope)),
             None => t.out.send.push((to, envelope)),
         }
     }

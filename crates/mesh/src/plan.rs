@@ -4,8 +4,8 @@
 //! that its disk was lost.
 
 use crate::topology::{Epoch, Topology};
-use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
+use base::{Code, NodeId};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -58,6 +58,46 @@ impl Plan {
     /// Others count on what an earlier life of this node had.
     pub fn counts_on_another(&self, node: NodeId, incarnation: u32) -> bool {
         self.incarnation(node).is_some_and(|known| known != incarnation)
+    }
+
+    pub fn is_leaving(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|enrolled| enrolled.leaving)
+    }
+
+    /// The node at an address, if it is known and stays.
+    pub fn node_at(&self, address: &str) -> Option<NodeId> {
+        let mut known = self.nodes.iter().filter(|(_, enrolled)| !enrolled.leaving);
+        known.find(|(_, enrolled)| enrolled.address == address).map(|(node, _)| *node)
+    }
+
+    /// The next plan, with a node that keeps data and nothing of coord.
+    pub fn with_node(&self, node: NodeId, address: &str) -> Plan {
+        let mut next = self.renewed();
+        next.nodes.insert(node, Enrolled { address: address.to_owned(), ..Enrolled::default() });
+        next
+    }
+
+    /// The next plan, in which a node is told to hand over what it has and go, or to stay after all; none if it is told
+    /// so already.
+    pub fn with_leaving(&self, node: NodeId, leaving: bool) -> Result<Option<Plan>, Code> {
+        // Who has gone may be told to stay, as long as coord would have it back.
+        if self.topology.member(node).is_none() && !self.nodes.contains_key(&node) {
+            return Err(Code::MemberNotFound);
+        }
+        let mut others = self.topology.members().iter().filter(|member| member.node != node);
+        if leaving && others.all(|member| self.is_leaving(member.node)) {
+            return Err(Code::TopologyBusy);
+        }
+        if self.is_leaving(node) == leaving {
+            return Ok(None);
+        }
+        let mut next = self.renewed();
+        next.nodes.entry(node).or_default().leaving = leaving;
+        Ok(Some(next))
+    }
+
+    fn renewed(&self) -> Plan {
+        self.with(self.topology.renewed(self.next_epoch()))
     }
 
     pub fn encode(&self) -> Bytes {

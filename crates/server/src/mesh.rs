@@ -1,10 +1,10 @@
 //! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows
 //! durable and flush them, and the handle is how others ask. Values are moved here and nothing is decided, except
-//! by the machines of `mesh`.
+//! by the driver of `mesh_node`.
 
-pub(crate) mod atlas;
+pub(crate) mod addresses;
 pub(crate) mod board;
-mod decide;
+pub(crate) mod documents;
 mod enrol;
 pub mod handle;
 pub(crate) mod homes;
@@ -12,6 +12,7 @@ pub mod lane;
 pub(crate) mod log;
 pub(crate) mod metrics;
 pub(crate) mod node;
+mod notes;
 pub(crate) mod scout;
 pub(crate) mod start;
 pub mod status;
@@ -21,7 +22,7 @@ pub(crate) mod wire;
 
 use crate::queue::Queue;
 use crate::seat::Seat;
-use atlas::Atlas;
+use addresses::Addresses;
 use board::Board;
 use homes::Tenures;
 use std::sync::Arc;
@@ -36,9 +37,9 @@ pub(crate) struct Desk {
     pub log: Queue<log::Order>,
     pub store: Queue<store::Order>,
     pub board: Board,
-    /// News for whoever looks for other regions' nodes: the table may be another.
-    pub scout: Queue<()>,
-    pub atlas: Atlas,
+    /// Of the thread that asks other regions.
+    pub scout: Queue<scout::Order>,
+    pub addresses: Addresses,
     pub tenures: Tenures,
     /// The name of the region that this cluster is.
     pub region: String,
@@ -55,7 +56,7 @@ impl Desk {
             store: Queue::new(),
             board: Board::new(),
             scout: Queue::new(),
-            atlas: Atlas::default(),
+            addresses: Addresses::default(),
             tenures: Tenures::default(),
             region: region.to_owned(),
             timeout,

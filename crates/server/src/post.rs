@@ -8,7 +8,6 @@ use crate::mesh::wire::{self, Assembled, Assembly, Message};
 use crate::peer::{Deliver, Event, Peers};
 use base::NodeId;
 use bytes::Bytes;
-use mesh::steward::Tenure;
 use node::{Frame, Input, Part};
 use std::sync::{Arc, Mutex};
 
@@ -78,13 +77,14 @@ pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
             core.mesh.seat.queue.push(MeshMail::Lost(peer));
             assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
         }
-        Event::Connected { .. } | Event::Removed { .. } => {}
+        Event::Connected { peer } => drop(core.mesh.seat.queue.push(MeshMail::Connected(peer))),
+        Event::Removed { .. } => {}
     })
 }
 
 fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
     // Its region may have been evicted a moment ago.
-    let Some(region) = core.mesh.atlas.home(from) else { return };
+    let Some(region) = core.mesh.addresses.get().region_of(from) else { return };
     let bytes = frames.iter().map(Bytes::len).sum();
     let mut envelopes = Vec::new();
     for frame in frames {
@@ -159,13 +159,17 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
             Assembled::Message(Message::Tidings(tidings)) => {
                 core.mesh.seat.queue.push(MeshMail::Tidings { from, tidings });
             }
-            Assembled::Message(Message::Document(name, document)) => {
-                core.mesh.seat.queue.push(MeshMail::Told(vec![(name, document)]));
+            Assembled::Message(Message::Document(document)) => {
+                core.mesh.seat.queue.push(MeshMail::Told(document));
             }
             Assembled::Message(Message::Held(held)) => {
-                let now = core.clock.now();
-                let tenure = |(place, epoch, span)| Tenure { place, epoch, until: now.after(span) };
-                core.mesh.tenures.set(&held.into_iter().map(tenure).collect::<Vec<_>>());
+                core.mesh.seat.queue.push(MeshMail::Held(held));
+            }
+            Assembled::Message(Message::AskTenures(asked)) => {
+                core.mesh.seat.queue.push(MeshMail::AskTenures { from, asked });
+            }
+            Assembled::Message(Message::Tenures(asked, held)) => {
+                core.mesh.seat.queue.push(MeshMail::Tenures(asked, held));
             }
             Assembled::Incomplete => {}
             Assembled::Message(Message::Word(_)) | Assembled::Malformed => {

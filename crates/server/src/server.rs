@@ -235,16 +235,11 @@ impl Threads {
         let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
         let persist = persist::Loop::new(core.clone(), log.clone());
         let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
-        let settings = mesh::start::settings(config, core);
+        let settings = mesh::start::settings(config, core, cluster);
+        let segment_bytes = mesh::start::segment_bytes(config);
         let (node, mesh_log, mesh_store) =
-            mesh::node::Loop::new(core.clone(), peers.clone(), settings, mesh_files);
-        let scout = Scout::new(
-            core.clone(),
-            peers.clone(),
-            post::incoming_abroad(core.clone()),
-            cluster,
-            config.mesh.region.clone(),
-        );
+            mesh::node::Loop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
+        let scout = Scout::new(core.clone(), peers.clone(), post::incoming_abroad(core.clone()));
         let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
@@ -335,7 +330,7 @@ impl Roster {
 /// Until the member runs, nobody can be told anything.
 fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
     Arc::new(move |question| match handle.get() {
-        Some(handle) if question.first() == Some(&scout::FORMAT) => scout::answer(handle, question),
+        Some(handle) if mesh_node::is_region_question(&question) => scout::answer(handle, question),
         Some(handle) => join::answer(handle, question),
         None => Bytes::new(),
     })

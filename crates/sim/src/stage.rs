@@ -3,6 +3,7 @@
 //! too. A world is a stage with clients, faults and a judge of its own: it is given its cues and the answers to what it
 //! asked.
 
+mod between;
 pub mod campaign;
 mod coord;
 mod faults;
@@ -13,23 +14,21 @@ mod report;
 pub use campaign::Summary;
 pub(crate) use campaign::campaign_of;
 pub(crate) use coord::Realm;
-pub(crate) use host::{DRIFT_MAX, Host, ROUND, TIMEOUT};
+pub(crate) use host::{DRIFT_MAX, Host, ROUND, TIMEOUT, address};
 pub(crate) use report::caught;
 pub use report::{Report, Tally};
 
-use base::checksum::hash64;
 use base::rng::mix;
-use base::{Code, Instant, NodeId, Rng};
+use base::{Instant, NodeId, Rng};
 use bytes::Bytes;
 use mesh::frame::{Envelope, Frame, Shard, Why};
 use mesh::key::Key;
+use mesh::life::Standing;
 use mesh::mesh::Note;
-use mesh::moves::Report as Moved;
-use mesh::plan::Plan;
 use mesh::record::Record;
 use mesh::request::{Reply, Request};
-use mesh::tidings::Tidings;
-use mesh::{Dot, Input, Output, RegionId, Stamp};
+use mesh::{Dot, RegionId, Stamp};
+use mesh_node::{Input, Message, Output};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const MS: u64 = 1_000;
@@ -45,19 +44,40 @@ pub(crate) enum Event {
         to: NodeId,
         bytes: Bytes,
     },
-    Tidings {
+    Message {
         from: NodeId,
         to: NodeId,
-        tidings: Tidings,
+        message: Message,
+    },
+    /// A stream to a peer is up.
+    Connected {
+        of: NodeId,
+        life: u64,
+        peer: NodeId,
+    },
+    /// A stream to a peer is found to be broken.
+    Broken {
+        of: NodeId,
+        life: u64,
+        peer: NodeId,
+        peer_life: u64,
+    },
+    Answered {
+        to: NodeId,
+        life: u64,
+        region: RegionId,
+        answer: Result<Bytes, String>,
     },
     /// A host hears what its region's coord has.
     Documents(NodeId, u64),
-    /// Somebody wants to replace the plan that a region's coord has, having seen this version.
+    /// A document that a region's coord has is to be replaced, if it still has the version that was seen.
     Propose {
         region: RegionId,
+        name: String,
         expect: u64,
-        plan: Plan,
+        bytes: Bytes,
     },
+    WriteLife(NodeId, u64, Standing),
     WriteLog(NodeId, u64),
     SyncLog(NodeId, u64),
     Flush(NodeId, u64),
@@ -154,7 +174,7 @@ impl Stage {
 
     pub fn add(&mut self, node: NodeId, region: RegionId) {
         let seed = self.rng.next_u64();
-        self.hosts.insert(node, Host::new(node, region, seed));
+        self.hosts.insert(node, Host::new(region, seed));
         self.after(1, Event::Start(node));
     }
 
@@ -192,14 +212,21 @@ impl Stage {
         match event {
             Event::Tick(node, life) if self.lives(node, life) => self.tick(node, life),
             Event::Deliver { from, to, bytes } if self.reaches(from, to) => self.deliver(from, to, bytes),
-            Event::Tidings { from, to, tidings } if self.reaches(from, to) => {
-                let at = Instant(self.now);
-                if let Some(process) = &mut self.host(to).process {
-                    process.controller.hear(at, from, tidings);
-                }
+            Event::Message { from, to, message } if self.reaches(from, to) => {
+                self.deliver_message(from, to, message);
+            }
+            Event::Connected { of, life, peer } if self.lives(of, life) => self.connected(of, peer),
+            Event::Broken { of, life, peer, peer_life } if self.lives(of, life) => {
+                self.broken(of, peer, peer_life);
+            }
+            Event::Answered { to, life, region, answer } if self.lives(to, life) => {
+                self.step(to, Input::Answered { region, answer });
             }
             Event::Documents(node, life) if self.lives(node, life) => self.read_documents(node, life),
-            Event::Propose { region, expect, plan } => self.replace(region, expect, plan),
+            Event::Propose { region, name, expect, bytes } => self.replace(region, &name, expect, bytes),
+            Event::WriteLife(node, life, standing) if self.lives(node, life) => {
+                self.write_life(node, standing);
+            }
             Event::WriteLog(node, life) if self.lives(node, life) => self.write_log(node, life),
             Event::SyncLog(node, life) if self.lives(node, life) => self.sync_log(node, life),
             Event::Flush(node, life) if self.lives(node, life) => self.flush(node),
@@ -218,8 +245,12 @@ impl Stage {
             | Event::Documents(node, life)
             | Event::WriteLog(node, life)
             | Event::SyncLog(node, life)
-            | Event::Flush(node, life) => self.lives(*node, *life).then_some(*node)?,
-            Event::Deliver { from, to, .. } | Event::Tidings { from, to, .. } => {
+            | Event::Flush(node, life)
+            | Event::WriteLife(node, life, _)
+            | Event::Connected { of: node, life, .. }
+            | Event::Broken { of: node, life, .. }
+            | Event::Answered { to: node, life, .. } => self.lives(*node, *life).then_some(*node)?,
+            Event::Deliver { from, to, .. } | Event::Message { from, to, .. } => {
                 self.reaches(*from, *to).then_some(*to)?
             }
             Event::Propose { .. } | Event::Start(_) | Event::Resume(..) | Event::Cue(_) => return None,
@@ -244,40 +275,21 @@ impl Stage {
         of_region.map(|(node, _)| *node).collect()
     }
 
-    fn any_node_of(&mut self, region: RegionId) -> Option<NodeId> {
-        let nodes = self.nodes_of(region);
-        (!nodes.is_empty()).then(|| *self.rng.pick(&nodes))
-    }
-
     fn reaches(&self, from: NodeId, to: NodeId) -> bool {
         let hears = |host: &Host| host.process.is_some();
         let exists = self.hosts.contains_key(&from);
         exists && !self.cut.contains(&(from, to)) && self.hosts.get(&to).is_some_and(hears)
     }
 
-    fn deliver(&mut self, from: NodeId, to: NodeId, bytes: Bytes) {
-        self.trace = mix(self.trace ^ hash64(&bytes, 0));
-        let envelope = Envelope::decode(bytes).expect("what a node sends can be read");
-        let region = self.hosts[&from].region;
-        match region == self.hosts[&to].region {
-            true => self.step(to, Input::Received { from, envelope }),
-            false => self.step(to, Input::Abroad { region, from, envelope }),
-        }
-    }
-
     fn tick(&mut self, node: NodeId, life: u64) {
         self.after(TICK, Event::Tick(node, life));
-        self.begin_when_known(node);
-        self.step(node, Input::Room(self.hosts[&node].room()));
-        self.step(node, Input::Tick);
-        self.tell(node);
-        self.decide(node);
-        let Some(process) = &mut self.host(node).process else { return };
-        let (serving, noted) = (process.is_serving(), process.note_standing());
-        self.host(node).is_refilling &= !serving;
-        if noted.is_err() {
-            self.die(node);
-        }
+        self.step(node, Input::Members(self.members(node)));
+        self.step(node, Input::Space(self.hosts[&node].room()));
+        let leads = self.leads(node);
+        self.step(node, Input::Tick { leads });
+        let host = self.host(node);
+        let is_serving = host.process.as_ref().is_some_and(host::Process::is_serving);
+        host.is_refilling &= !is_serving;
     }
 
     pub fn true_ms(&self) -> u64 {
@@ -292,52 +304,68 @@ impl Stage {
         self.perform(node, out);
     }
 
+    /// As the shell does it: the peers and the disk first.
     fn perform(&mut self, node: NodeId, out: Output) {
-        for (to, envelope) in out.send {
-            self.note_name(&envelope);
-            self.post(node, to, &envelope);
+        for (to, envelope) in &out.mesh.send {
+            self.note_name(envelope);
+            self.post(node, *to, envelope);
         }
-        for (region, to, envelope) in out.abroad {
-            let to = if to == NodeId(0) { self.any_node_of(region) } else { Some(to) };
-            to.into_iter().for_each(|to| self.post(node, to, &envelope));
+        for (to, message) in &out.messages {
+            self.note_report(node, message);
+            self.post_message(node, *to, message);
         }
-        for note in out.notes {
+        self.perform_files(node, &out);
+        let region = self.hosts[&node].region;
+        for proposal in out.propose.into_iter().filter(|_| !self.is_isolated(node)).collect::<Vec<_>>() {
+            let (name, span) = (proposal.name.to_owned(), self.rng.between(MS, 10 * MS));
+            self.after(span, Event::Propose { region, name, expect: proposal.expect, bytes: proposal.bytes });
+        }
+        for note in out.mesh.notes {
             if let Note::Conflict(conflict) = note {
                 self.noted.entry(node).or_default().insert(conflict.loser.header.dot);
             }
         }
+        out.questions.into_iter().for_each(|question| self.ask_region(node, question));
+        let Some(process) = &mut self.host(node).process else { return };
+        let replies = out.mesh.replies.into_iter();
+        let answers = replies.filter_map(|(token, reply)| Some((process.callers.remove(&token)?, reply)));
+        let answers: Vec<(usize, Reply)> = answers.collect();
+        process.tenures.set(&out.held);
+        self.heard.extend(answers);
+        if !out.held.is_empty() {
+            self.check_owners();
+        }
+    }
+
+    fn perform_files(&mut self, node: NodeId, out: &Output) {
         let life = self.hosts[&node].life;
         let (sync_max, Some(process)) = (self.sync_max, &mut self.host(node).process) else { return };
         let mut plans = Vec::new();
-        if let Some(persist) = out.persist {
-            process.to_write.push(persist);
+        if let Some(standing) = out.life {
+            plans.push((sync_max, Event::WriteLife(node, life, standing)));
+        }
+        if let Some(persist) = &out.mesh.persist {
+            process.to_write.push(persist.clone());
             if process.written.is_empty() && process.to_write.len() == 1 {
                 plans.push((sync_max, Event::WriteLog(node, life)));
             }
         }
-        if let Some(flush) = out.flush {
-            process.flush = Some(flush);
+        if let Some(flush) = &out.mesh.flush {
+            process.flush = Some(flush.clone());
             plans.push((50 * MS, Event::Flush(node, life)));
         }
-        if let Some(machine) = process.machine.as_ref().filter(|_| !out.reports.is_empty()) {
-            out.reports.iter().for_each(|report| process.tidings.add(*report, machine.topology()));
-            process.tell_at = 0;
-        }
-        let callers = &mut process.callers;
-        let answers =
-            out.replies.into_iter().filter_map(|(token, reply)| Some((callers.remove(&token)?, reply)));
-        let answers: Vec<(usize, Reply)> = answers.collect();
-        self.heard.extend(answers);
         for (span, event) in plans {
             let span = 1 + self.rng.between(0, span);
             self.after(span, event);
         }
-        let reported = out.reports.iter().filter_map(|report| match report {
-            Moved::At(epoch) => Some(*epoch),
-            _ => None,
-        });
-        let host = self.host(node);
-        host.reported = host.reported.max(reported.max().unwrap_or_default());
+    }
+
+    /// The newest topology that a node has said to follow.
+    fn note_report(&mut self, node: NodeId, message: &Message) {
+        if let Message::Report(tidings) = message {
+            let host = self.host(node);
+            host.reported = host.reported.max(tidings.at);
+        }
     }
 
     /// Whatever leaves a node under a name must be the one write of that name, also if its node forgets it.
@@ -348,17 +376,6 @@ impl Stage {
         if *named != (key.clone(), header.stamp) {
             self.violation =
                 Some(format!("dots: {:?} leaves its node as the name of two writes", header.dot));
-        }
-    }
-
-    fn post(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) {
-        let copies = match self.rng.chance(self.loss_per_million) {
-            true => 0,
-            false => 1 + u64::from(self.rng.chance(self.loss_per_million / 4)),
-        };
-        for _ in 0..copies {
-            let span = 100 + self.rng.between(0, self.delay_max);
-            self.after(span, Event::Deliver { from, to, bytes: envelope.encode() });
         }
     }
 
@@ -374,9 +391,6 @@ impl Stage {
     pub fn ask(&mut self, node: NodeId, nth: usize, request: Request) {
         let deadline = Instant(self.now).after(TIMEOUT);
         let Some(process) = &mut self.host(node).process else { return };
-        if process.machine.is_none() {
-            return self.heard.push((nth, Reply::Refused(Code::NotInStep)));
-        }
         let token = process.next_token();
         process.callers.insert(token, nth);
         self.step(node, Input::Request { token, deadline, request });

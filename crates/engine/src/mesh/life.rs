@@ -3,8 +3,7 @@
 //! was started on this disk is never forgotten, so that answers to an earlier start are not taken for its own.
 
 use crate::error::Error;
-use ::mesh::plan::Plan;
-use base::NodeId;
+pub use ::mesh::life::{Life, Standing};
 use base::checksum::crc32;
 use base::codec::Reader;
 use base::mutant::{Mutant, planted};
@@ -19,37 +18,9 @@ const FRESH: &str = "life.fresh";
 const VERSION: u8 = 1;
 const LEN: usize = 18;
 
-/// What others may expect of this disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Standing {
-    /// Nobody has said yet whether there was another life before.
-    Unknown = 0,
-    /// Others count on what an earlier life had, and this one has not got everything back.
-    Behind = 1,
-    Whole = 2,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
-    pub incarnation: u32,
-    /// Counts the starts.
-    pub boot: u64,
-    pub standing: Standing,
-}
-
 pub struct LifeFile {
     disk: Arc<dyn Disk>,
     life: Life,
-}
-
-impl Life {
-    /// What the cluster says of this life of a node; nothing before it has written it down.
-    pub fn judged_by(self, plan: &Plan, node: NodeId) -> Option<Standing> {
-        let is_known = plan.incarnation(node) == Some(self.incarnation);
-        let stale = plan.topology.member(node).is_some_and(|member| member.stale);
-        is_known.then_some(if stale { Standing::Behind } else { Standing::Whole })
-    }
 }
 
 impl LifeFile {

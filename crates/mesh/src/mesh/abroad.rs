@@ -3,7 +3,7 @@
 //! regions say to each other are listened to. A region that leaves the table is forgotten at once.
 
 use super::membership::Routes;
-use super::{Mesh, Note, Turn, exchange};
+use super::{Destination, Mesh, Note, Turn, exchange};
 use crate::actor::{Actor, Dot, RegionId};
 use crate::frame::pulse::Pulse;
 use crate::frame::{Ask, Envelope, Frame, Shard, Why};
@@ -337,7 +337,7 @@ impl Mesh {
                 if t.now.at >= other.which_at {
                     other.which_at = t.now.at.after(PULSE_INTERVAL);
                     let envelope = Envelope { epoch: self.topology.epoch, frame: Frame::Which };
-                    t.out.abroad.push((region, NodeId(0), envelope));
+                    t.out.abroad.push((Destination::AnyOf(region), envelope));
                 }
                 continue;
             };

@@ -90,11 +90,22 @@ pub struct Persist {
     pub batch: Bytes,
 }
 
+/// Where a frame for another region goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Node {
+        region: RegionId,
+        node: NodeId,
+    },
+    /// One of its nodes: the machine knows none of them yet.
+    AnyOf(RegionId),
+}
+
 #[derive(Debug, Default)]
 pub struct Output {
     pub send: Vec<(NodeId, Envelope)>,
-    /// To nodes of other regions; node zero is any of them.
-    pub abroad: Vec<(RegionId, NodeId, Envelope)>,
+    /// To nodes of other regions.
+    pub abroad: Vec<(Destination, Envelope)>,
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
     /// What the store has now, to be dropped where that holds nobody up.

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use base::{Code, NodeId};
 use bytes::Bytes;
 use coord::{Command, SetDocument};
-use mesh::plan::{DOCUMENT, Enrolled, Plan};
+use mesh::plan::{DOCUMENT, Plan};
 
 /// How often a change is made anew because another came first.
 const ATTEMPTS: usize = 16;
@@ -15,14 +15,11 @@ impl Handle {
     pub(crate) fn enrol_blocking(&self, address: &str) -> Result<NodeId, Code> {
         for _ in 0..ATTEMPTS {
             let plan = self.plan_here()?;
-            let mut known = plan.nodes.iter().filter(|(_, enrolled)| !enrolled.leaving);
-            if let Some((node, _)) = known.find(|(_, enrolled)| enrolled.address == address) {
-                return Ok(*node);
+            if let Some(node) = plan.node_at(address) {
+                return Ok(node);
             }
             let node = self.next_node_id();
-            let mut next = plan.with(plan.topology.renewed(plan.next_epoch()));
-            next.nodes.insert(node, Enrolled { address: address.to_owned(), ..Enrolled::default() });
-            match self.propose_blocking(&replace(&plan, &next)) {
+            match self.propose_blocking(&replace(&plan, &plan.with_node(node, address))) {
                 Ok(_) => return Ok(node),
                 Err(Code::DocumentChanged) => {}
                 Err(code) => return Err(code),
@@ -36,19 +33,7 @@ impl Handle {
         for _ in 0..ATTEMPTS {
             let (_, bytes) = self.document(DOCUMENT).await?.ok_or(Code::NotInStep)?;
             let plan = Plan::decode(bytes).ok_or(Code::NotInStep)?;
-            let stays = |member: &&mesh::Member| member.node != node && !is_leaving(&plan, member.node);
-            // Who has gone may be told to stay, as long as coord would have it back.
-            if plan.topology.member(node).is_none() && !plan.nodes.contains_key(&node) {
-                return Err(Code::MemberNotFound);
-            }
-            if leaving && !plan.topology.members().iter().any(|member| stays(&member)) {
-                return Err(Code::TopologyBusy);
-            }
-            if is_leaving(&plan, node) == leaving {
-                return Ok(());
-            }
-            let mut next = plan.with(plan.topology.renewed(plan.next_epoch()));
-            next.nodes.entry(node).or_default().leaving = leaving;
+            let Some(next) = plan.with_leaving(node, leaving)? else { return Ok(()) };
             match self.set_document(DOCUMENT, plan.epoch().0, next.encode()).await {
                 Err(Code::DocumentChanged) => {}
                 outcome => return outcome.map(|_| ()),
@@ -61,10 +46,6 @@ impl Handle {
         let (_, bytes): (u64, Bytes) = self.document_here(DOCUMENT).ok_or(Code::NotInStep)?;
         Plan::decode(bytes).ok_or(Code::NotInStep)
     }
-}
-
-fn is_leaving(plan: &Plan, node: NodeId) -> bool {
-    plan.nodes.get(&node).is_some_and(|enrolled| enrolled.leaving)
 }
 
 fn replace(plan: &Plan, next: &Plan) -> Command {

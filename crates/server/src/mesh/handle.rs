@@ -3,9 +3,9 @@
 
 use crate::core::Core;
 use crate::mesh::board::Admission;
+use crate::mesh::documents;
 use crate::mesh::lane::{self, Asker, Lane};
 use crate::mesh::node::Mail;
-use crate::mesh::scout;
 use crate::mesh::status::MeshStatus;
 use crate::mesh::waiting::Waiting;
 use base::{Code, NodeId};
@@ -82,13 +82,14 @@ impl MeshHandle {
 
     /// The table of regions as far as this node knows it, this one's own name aside, and how each is doing.
     pub fn regions(&self) -> (u64, Vec<Abroad>) {
-        let table = scout::table(&self.core);
+        let table = documents::table(&self.core);
         let states = self.core.mesh.board.status().regions;
+        let addresses = self.core.mesh.addresses.get();
         let abroad = |region: &Region| Abroad {
             region: region.clone(),
             state: states.iter().find(|state| state.id == region.id).cloned(),
-            nodes: self.core.mesh.atlas.nodes(region.id),
-            trouble: self.core.mesh.atlas.trouble(region.id),
+            nodes: addresses.nodes(region.id),
+            trouble: addresses.trouble(region.id).cloned(),
         };
         let here = RegionId::of(&self.core.mesh.region);
         let all = table.iter().filter(|region| region.id != here).map(abroad).collect();
@@ -118,7 +119,7 @@ impl MeshHandle {
         if region == RegionId::of(&self.core.mesh.region) {
             return Some(self.core.mesh.region.clone());
         }
-        scout::table(&self.core).get(region).map(|region| region.name.clone())
+        documents::table(&self.core).get(region).map(|region| region.name.clone())
     }
 }
 

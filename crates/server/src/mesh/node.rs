@@ -1,36 +1,36 @@
-//! The thread that owns the machine of the mesh. Requests, frames and completions come in by its queue; everything
-//! that has gathered is one turn, and what follows from a turn is handed to the peers, the log and the store.
-//! The machine begins when it is known which topology it goes by; until it is also known whether others count on more
-//! than this disk holds, it is a guest, which passes on what it is asked.
+//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything
+//! that has gathered is one turn, and what follows from a turn is handed to the peers, the log, the store and coord.
+//! What happens when is decided by `mesh_node`.
 
+use crate::consensus;
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
-use crate::mesh::decide::Decider;
-use crate::mesh::homes::Keeper;
+use crate::mesh::documents;
 use crate::mesh::lane::Asker;
 use crate::mesh::log::{Log, Order};
 use crate::mesh::metrics::Asked;
+use crate::mesh::notes;
 use crate::mesh::scout;
 use crate::mesh::status::{Counts, MeshStatus};
 use crate::mesh::store;
-use crate::mesh::wire::Cutter;
+use crate::mesh::wire::{self, Cutter};
 use crate::peer::Peers;
 use crate::seat::{Machine, Next};
-use base::{Code, Docket, Instant, NodeId, Token};
+use base::{Docket, Instant, NodeId, Token};
 use bytes::Bytes;
-use coord::Document;
+use coord::{Command, SetDocument};
 use disk::Disk;
-use engine::{LifeFile, MeshView, Standing};
+use engine::{LifeFile, MeshView};
 use mesh::frame::Envelope;
-use mesh::handler;
-use mesh::mesh::Note;
+use mesh::life::Standing;
 use mesh::overlay::Seq;
 use mesh::request::{Reply, Request};
-use mesh::rows::{self, Row, Rows};
 use mesh::steward::Word;
 use mesh::tidings::Tidings;
-use mesh::{Actor, Dot, Handlers, Input, Mesh, Now, Output, Params, RegionId, Regions, Room, Topology};
+use mesh::{Dot, Mesh, Now, RegionId, Room};
+use mesh_node::{AskedAt, Coord, Document, Driver, HeldFor, Input, Output, Proposal, Settings};
+use node::Work;
 use script::Scripts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -42,6 +42,10 @@ const TICK: Duration = Duration::from_millis(10);
 const IDLE_TICK: Duration = Duration::from_millis(50);
 /// How often figures are written down for others.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
+/// How often the driver hears who the members of coord are.
+const MEMBERS_EVERY: Duration = Duration::from_millis(100);
+/// How long coord may take to agree on a document before the proposal is dropped.
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) enum Mail {
     Request {
@@ -74,48 +78,30 @@ pub(crate) enum Mail {
         region: RegionId,
         word: Word,
     },
+    /// What the leader of this region says that the region may write.
+    Held(Vec<HeldFor>),
+    AskTenures {
+        from: NodeId,
+        asked: AskedAt,
+    },
+    Tenures(AskedAt, Vec<HeldFor>),
     /// What the cluster has agreed on, from a member that holds it.
-    Told(Vec<(String, Document)>),
+    Told(Document),
     /// Some document was replaced.
     Documents,
     Connected(NodeId),
     Lost(NodeId),
     Persisted(Seq),
+    /// A question to another region was answered, or could not be asked.
+    Answered {
+        region: RegionId,
+        answer: Result<Bytes, String>,
+    },
     /// The flush of this number is durable and visible in this view.
     Flushed {
         number: u64,
         view: Arc<MeshView>,
     },
-}
-
-/// How the node takes part.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub me: NodeId,
-    pub region: RegionId,
-    pub zone: u32,
-    pub points: u32,
-    /// Where a node is reached that is no member of coord.
-    pub address: String,
-    /// Where nodes of other regions reach this one.
-    pub abroad: String,
-    /// What the table of regions is founded with.
-    pub regions: Regions,
-    pub timeout: Duration,
-    pub flush_every: Duration,
-    /// What is to stay free of the disk, and what even of deletes, beside the next segment of the log.
-    pub low_bytes: u64,
-    pub least_bytes: u64,
-    pub segment_bytes: u64,
-    pub round_every: Duration,
-    pub drift_max: Duration,
-}
-
-/// What the machine needs when it begins.
-struct Waiting {
-    replayed: Vec<Vec<Row>>,
-    /// The topology of the last life.
-    kept: Option<Topology>,
 }
 
 struct Caller {
@@ -128,12 +114,9 @@ struct Caller {
 pub(crate) struct Loop {
     core: Arc<Core>,
     peers: Arc<Peers>,
-    settings: Settings,
-    machine: Option<Mesh>,
-    /// Until the machine begins.
-    waiting: Option<Waiting>,
-    /// The machine waits for the cluster to write down its life.
-    is_guest: bool,
+    driver: Driver,
+    me: NodeId,
+    segment_bytes: u64,
     life: LifeFile,
     view: Arc<MeshView>,
     disk: Arc<dyn Disk>,
@@ -144,14 +127,10 @@ pub(crate) struct Loop {
     next_token: u64,
     next_tick: Instant,
     show_at: Instant,
+    members_at: Instant,
     out: Output,
     cutter: Cutter,
-    decider: Decider,
-    keeper: Keeper,
     counts: Counts,
-    /// Of the documents that the machine has been told.
-    regions_version: u64,
-    handlers_version: u64,
 }
 
 impl Machine for Loop {
@@ -168,20 +147,20 @@ impl Loop {
         core: Arc<Core>,
         peers: Arc<Peers>,
         settings: Settings,
+        segment_bytes: u64,
         files: engine::MeshFiles,
     ) -> (Loop, Arc<Mutex<Log>>, engine::MeshStore) {
         let engine::MeshFiles { log, store, replayed, life, disk, .. } = files;
         let view = store.view();
-        let kept = kept_topology(&replayed, &view);
         let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
-        let decider = Decider::new(core.clone(), &settings, life.life().incarnation);
-        let start = u64::from(life.life().incarnation) << 32 ^ life.life().boot;
-        let keeper = Keeper::new(core.clone(), settings.me, settings.region, start);
+        let me = settings.me;
+        let driver = Driver::new(settings, life.life(), replayed, &*view, Box::new(Scripts::default()));
+        core.mesh.addresses.set(driver.address_book().clone());
         let new = Loop {
             peers,
-            machine: None,
-            waiting: Some(Waiting { replayed, kept }),
-            is_guest: false,
+            driver,
+            me,
+            segment_bytes,
             life,
             view,
             disk,
@@ -191,14 +170,10 @@ impl Loop {
             next_token: 1,
             next_tick: core.clock.now(),
             show_at: Instant::ZERO,
+            members_at: Instant::ZERO,
             out: Output::default(),
             cutter: Cutter::default(),
-            decider,
-            keeper,
             counts: Counts::default(),
-            regions_version: 0,
-            handlers_version: 0,
-            settings,
             core,
         };
         (new, log, store)
@@ -217,14 +192,10 @@ impl Loop {
         if !is_idle {
             self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
-        let Some(machine) = &mut self.machine else { return };
-        machine.collect(&mut self.out);
+        self.driver.end_turn(now, &mut self.out);
         // What is durable at once may bring about more.
-        while let Some(seq) = self.hand_out(now) {
-            self.step(now, Input::Persisted(seq));
-            if let Some(machine) = &mut self.machine {
-                machine.collect(&mut self.out);
-            }
+        while self.hand_out(now) {
+            self.driver.end_turn(now, &mut self.out);
         }
     }
 
@@ -234,9 +205,7 @@ impl Loop {
     }
 
     fn step(&mut self, now: Now, input: Input) {
-        if let Some(machine) = &mut self.machine {
-            machine.step(now, input, &*self.view, &mut self.out);
-        }
+        self.driver.step(now, input, &*self.view, &mut self.out);
     }
 
     fn take_in(&mut self, now: Now, item: Mail) {
@@ -247,29 +216,32 @@ impl Loop {
                 self.ask(now, deadline, request, caller);
             }
             Mail::Reached { dot, asker } => {
-                let _ =
-                    asker.send(self.machine.as_ref().map(|machine| machine.reached(dot)).unwrap_or_default());
+                let machine = self.driver.machine();
+                let _ = asker.send(machine.map(|machine| machine.reached(dot)).unwrap_or_default());
             }
             Mail::Frames { from, envelopes } => {
                 for envelope in envelopes {
-                    self.step(now, Input::Received { from, envelope });
+                    self.step(now, Input::Frame { from, envelope });
                 }
             }
             Mail::Abroad { region, from, envelopes } => {
                 for envelope in envelopes {
-                    self.step(now, Input::Abroad { region, from, envelope });
+                    self.step(now, Input::FrameAbroad { region, from, envelope });
                 }
             }
-            Mail::Tidings { from, tidings } => self.decider.hear(now.at, from, tidings),
-            Mail::Word { region, word } => self.keeper.hear(now.at, region, word),
-            Mail::Told(documents) => {
-                if self.decider.be_told(documents) {
-                    self.read_documents(now);
-                }
+            Mail::Tidings { from, tidings } => self.step(now, Input::Report { from, tidings }),
+            Mail::Word { region, word } => self.step(now, Input::HomeMessage { region, word }),
+            Mail::Held(held) => self.step(now, Input::Held(held)),
+            Mail::AskTenures { from, asked } => self.step(now, Input::AskTenures { from, asked }),
+            Mail::Tenures(asked, held) => self.step(now, Input::Tenures(asked, held)),
+            Mail::Told(document) => {
+                documents::learn_auth_note(&self.core, &document);
+                self.step(now, Input::Told(document));
             }
-            Mail::Documents => self.read_documents(now),
-            Mail::Connected(peer) => self.decider.greet(&self.peers, peer),
+            Mail::Documents => self.step(now, Input::Documents(documents::followed(&self.core))),
+            Mail::Connected(peer) => self.step(now, Input::Connected(peer)),
             Mail::Lost(peer) => self.step(now, Input::Lost(peer)),
+            Mail::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
             Mail::Persisted(seq) => {
                 if self.handed_over.is_some_and(|last| last <= seq) {
                     self.handed_over = None;
@@ -285,9 +257,6 @@ impl Loop {
     }
 
     fn ask(&mut self, now: Now, deadline: Instant, request: Request, caller: Caller) {
-        if self.machine.is_none() {
-            return self.answer(caller, Reply::Refused(Code::NotInStep));
-        }
         let token = Token(self.next_token);
         self.next_token += 1;
         self.callers.insert(token, caller);
@@ -305,19 +274,23 @@ impl Loop {
     }
 
     fn tick(&mut self, now: Now) {
-        let has_begun = self.machine.is_some();
-        self.begin_when_known(now);
-        if !has_begun {
-            self.follow_documents(now);
+        if self.members_at <= now.at {
+            self.members_at = now.at.after(MEMBERS_EVERY);
+            self.step(now, Input::Members(self.members()));
         }
         self.look_at_disk(now);
-        self.step(now, Input::Tick);
-        self.decider.tick(now.at, &self.peers);
-        self.keeper.tick(now.at, &self.peers);
+        let leads = self.core.board.read().is_leader;
+        self.step(now, Input::Tick { leads });
         if self.show_at <= now.at {
             self.show_at = now.at.after(SHOW_EVERY);
             self.show();
         }
+    }
+
+    fn members(&self) -> Coord {
+        let table = self.core.members.table();
+        let peers = self.core.members.others().into_iter().map(|(id, _)| id).collect();
+        Coord { voters: table.voters().into_iter().collect(), removed: table.removed().clone(), peers }
     }
 
     /// What the machine takes in is bounded by what was free at the last look, and by what it has taken in since.
@@ -325,142 +298,89 @@ impl Loop {
         let free = self.disk.free_bytes();
         let free_bytes = free.unwrap_or_else(|error| fatal("measuring the disk of the mesh", &error));
         let board = &self.core.mesh.board;
-        let lacking_bytes = self.settings.segment_bytes.saturating_sub(board.spare_bytes());
+        let lacking_bytes = self.segment_bytes.saturating_sub(board.spare_bytes());
         let room = Room { free_bytes, taken_bytes: board.taken_bytes(), lacking_bytes };
-        self.step(now, Input::Room(room));
+        self.step(now, Input::Space(room));
     }
 
-    /// There may be a topology that is newer than what the machine has.
-    fn read_documents(&mut self, now: Now) {
-        if let Some(topology) = self.decider.read_documents(&self.peers) {
-            self.step(now, Input::Topology(topology));
+    /// The peers and the disk first, for their work takes longest. True if something has followed at once that the
+    /// driver was told.
+    fn hand_out(&mut self, now: Now) -> bool {
+        self.send(now);
+        let mut goes_on = false;
+        if let Some(standing) = self.out.life.take() {
+            self.write_life(standing);
+            self.step(now, Input::LifeWritten(standing));
+            goes_on = true;
         }
-        self.begin_when_known(now);
-        self.follow_documents(now);
+        if let Some(seq) = self.persist() {
+            self.step(now, Input::Persisted(seq));
+            goes_on = true;
+        }
+        for (token, reply) in std::mem::take(&mut self.out.mesh.replies) {
+            if let Some(caller) = self.callers.remove(&token) {
+                self.answer(caller, reply);
+            }
+        }
+        let spent = self.out.mesh.spent.take().map(store::Order::Free);
+        let flush = self.out.mesh.flush.take().map(store::Order::Flush);
+        for order in spent.into_iter().chain(flush) {
+            self.core.mesh.store.push(order);
+        }
+        self.hand_out_rest(now);
+        goes_on
     }
 
-    /// What else the machine goes by; what it knows already it does not hear again.
-    fn follow_documents(&mut self, now: Now) {
-        if self.machine.is_none() {
-            return;
+    /// What happens now and then.
+    fn hand_out_rest(&mut self, now: Now) {
+        for proposal in std::mem::take(&mut self.out.propose) {
+            self.propose(now, proposal);
         }
-        let regions = scout::table(&self.core);
-        if regions.version > self.regions_version {
-            self.regions_version = regions.version;
-            self.core.mesh.scout.push(());
-            self.step(now, Input::Regions(regions));
+        if !self.out.learned.is_empty() {
+            documents::learn(&self.core, std::mem::take(&mut self.out.learned));
         }
-        if let Some(document) = self.core.documents.get(handler::DOCUMENT)
-            && document.version > self.handlers_version
+        if let Some(nodes) = self.out.nodes.take()
+            && self.core.members.set_nodes(nodes)
         {
-            self.handlers_version = document.version;
-            match Handlers::decode(document.bytes) {
-                Some(handlers) => self.step(now, Input::Handlers(handlers)),
-                None => tracing::error!(version = document.version, "the merge handlers cannot be read"),
-            }
+            self.core.consensus.queue.push(consensus::Mail::Others(self.core.members.others()));
+        }
+        if std::mem::take(&mut self.out.addresses_changed) {
+            let addresses = self.driver.address_book();
+            self.core.mesh.addresses.set(addresses.clone());
+            self.core.mesh.scout.push(scout::Order::Lead(addresses.remote_nodes()));
+        }
+        for question in std::mem::take(&mut self.out.questions) {
+            self.core.mesh.scout.push(scout::Order::Ask(question));
+        }
+        if !self.out.held.is_empty() {
+            self.core.mesh.tenures.set(&std::mem::take(&mut self.out.held));
+        }
+        for note in std::mem::take(&mut self.out.mesh.notes) {
+            notes::count(&mut self.counts, note);
+        }
+        std::mem::take(&mut self.out.notes).into_iter().for_each(notes::log);
+        if std::mem::take(&mut self.out.topology_changed) {
+            self.show_topology();
         }
     }
 
-    /// A node that was whole goes on with what it had, whether it hears of anybody or not. A disk that is new is a guest
-    /// until the cluster has written down its life: only then is it known whether it had another before.
-    fn begin_when_known(&mut self, now: Now) {
-        if self.machine.is_some() && !self.is_guest {
-            return;
-        }
-        let life = self.life.life();
-        let judged = self.decider.plan().and_then(|plan| life.judged_by(plan, self.settings.me));
-        if let Some(standing) = judged.filter(|_| life.standing == Standing::Unknown) {
-            self.set_standing(standing);
-        }
-        let standing = self.life.life().standing;
-        if self.is_guest {
-            if standing != Standing::Unknown {
-                tracing::info!(
-                    behind = standing == Standing::Behind,
-                    "the cluster has written down this life"
-                );
-                self.is_guest = false;
-                self.step(now, Input::Enrolled { wiped: standing == Standing::Behind });
-            }
-            return;
-        }
-        let newest = self.decider.plan().map(|plan| plan.topology.clone());
-        let kept = self.waiting.as_ref().and_then(|waiting| waiting.kept.clone());
-        let Some(topology) = newest.or(kept) else { return };
-        let waiting = self.waiting.take().expect("it waits until it begins");
-        self.is_guest = standing == Standing::Unknown;
-        self.begin(topology, waiting.replayed);
-    }
-
-    fn begin(&mut self, topology: Topology, replayed: Vec<Vec<Row>>) {
-        let life = self.life.life();
-        let settings = &self.settings;
-        let params = Params {
-            actor: Actor { region: topology.region, node: settings.me, incarnation: life.incarnation },
-            boot: life.boot,
-            wiped: life.standing == Standing::Behind,
-            guest: self.is_guest,
-            drift_max: settings.drift_max,
-            timeout: settings.timeout,
-            flush_every: settings.flush_every,
-            low_bytes: settings.low_bytes,
-            least_bytes: settings.least_bytes,
-            round_every: settings.round_every,
-        };
-        tracing::info!(
-            epoch = topology.epoch.0,
-            incarnation = life.incarnation,
-            boot = life.boot,
-            behind = params.wiped,
-            guest = params.guest,
-            "the mesh begins"
-        );
-        self.core.mesh.board.set_topology(&topology);
-        let machine = Mesh::new(params, topology, &*self.view, replayed);
-        self.machine = Some(machine.with_script(Box::new(Scripts::default())));
-    }
-
-    fn set_standing(&mut self, standing: Standing) {
+    fn write_life(&mut self, standing: Standing) {
         self.life
             .set_standing(standing)
             .unwrap_or_else(|error| fatal("writing down the life of the mesh", &error));
     }
 
-    /// The peers and the disk first, for their work takes longest. Answers what has become durable meanwhile.
-    fn hand_out(&mut self, now: Now) -> Option<Seq> {
-        self.send(now);
-        let durable = self.persist();
-        for (token, reply) in std::mem::take(&mut self.out.replies) {
-            if let Some(caller) = self.callers.remove(&token) {
-                self.answer(caller, reply);
-            }
-        }
-        let spent = self.out.spent.take().map(store::Order::Free);
-        let flush = self.out.flush.take().map(store::Order::Flush);
-        for order in spent.into_iter().chain(flush) {
-            self.core.mesh.store.push(order);
-        }
-        let reports = std::mem::take(&mut self.out.reports);
-        if let Some(machine) = self.machine.as_ref().filter(|_| !reports.is_empty()) {
-            self.decider.report(&reports, machine.topology());
-            self.core.mesh.board.set_topology(machine.topology());
-        }
-        for note in std::mem::take(&mut self.out.notes) {
-            self.tell(note);
-        }
-        durable
+    fn propose(&self, now: Now, proposal: Proposal) {
+        let Proposal { name, expect, bytes } = proposal;
+        let mut command = Vec::new();
+        Command::Document(SetDocument { name: name.to_owned(), expect, bytes }).encode(&mut command);
+        self.core.submit(now.at.after(PROPOSAL_TIMEOUT), Work::Propose(command.into()));
     }
 
     fn send(&mut self, now: Now) {
         let mut by_peer: BTreeMap<NodeId, Vec<Bytes>> = BTreeMap::new();
-        for (to, envelope) in self.out.send.drain(..) {
+        for (to, envelope) in self.out.mesh.send.drain(..) {
             self.cutter.cut(&envelope, by_peer.entry(to).or_default());
-        }
-        for (region, to, envelope) in std::mem::take(&mut self.out.abroad) {
-            let to = if to == NodeId(0) { self.any_node_of(region) } else { Some(to) };
-            if let Some(to) = to {
-                self.cutter.cut(&envelope, by_peer.entry(to).or_default());
-            }
         }
         let mut lost = BTreeSet::new();
         for (to, frames) in by_peer {
@@ -468,17 +388,21 @@ impl Loop {
                 lost.insert(to);
             }
         }
+        // What is lost of these is sent again.
+        for (to, message) in self.out.messages.drain(..) {
+            self.peers.send_data(to, vec![wire::message_frame(&message)]);
+        }
+        for to in self.out.documents_to.drain(..) {
+            for frame in documents::frames(&self.core) {
+                self.peers.send_data(to, vec![frame]);
+            }
+        }
         // Whoever cannot be sent anything does not answer; to wait for that would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
     }
 
-    fn any_node_of(&self, region: RegionId) -> Option<NodeId> {
-        let nodes = self.core.mesh.atlas.nodes(region);
-        nodes.into_keys().find(|node| self.peers.connected(*node))
-    }
-
     fn persist(&mut self) -> Option<Seq> {
-        let persist = self.out.persist.take()?;
+        let persist = self.out.mesh.persist.take()?;
         if self.handed_over.is_none()
             && let Ok(mut log) = self.log.try_lock()
             && log.is_quick()
@@ -491,61 +415,23 @@ impl Loop {
         None
     }
 
-    fn tell(&mut self, note: Note) {
-        match note {
-            Note::Conflict(_) => self.counts.conflicts += 1,
-            Note::Hinted(_) => self.counts.hinted += 1,
-            Note::Repaired { records, .. } => self.counts.repaired += records as u64,
-            Note::Purged(records) => self.counts.purged += records as u64,
-            Note::ClockAhead { actor, stamp } => {
-                self.counts.clocks_ahead += 1;
-                let (node, wall_ms) = (actor.node.0, stamp.ms());
-                tracing::warn!(node, wall_ms, "a record comes from a clock that is far ahead");
-            }
-            Note::RegionClash { region, node } => {
-                let (region, node) = (region.0, node.0);
-                tracing::error!(region, node, "a node of another region has the id of one of this region");
-            }
-            Note::HandlerFellBack { handler } => {
-                let handler = handler.escape_ascii();
-                tracing::warn!(%handler, "a custom value is shown as the last write left it: no such handler");
-            }
-            Note::Damaged { from } => {
-                tracing::warn!(node = from.0, "what another region sent was damaged on the way");
-            }
-            Note::NoRoom => {
-                tracing::error!("the disk has no room: the mesh takes in nothing but deletes until it has");
-            }
-            Note::RoomAgain => tracing::info!("the disk has room again: the mesh takes in everything"),
-            Note::Awake => tracing::info!("the mesh has heard enough of the others to know where it stands"),
-        }
-    }
-
     fn show(&mut self) {
         let now = self.now();
-        let life = self.life.life();
-        let machine = self.machine.as_ref().map(Mesh::status);
-        let serving = machine.as_ref().is_some_and(|status| status.is_serving);
-        if serving && life.standing == Standing::Behind {
-            tracing::info!("the mesh has everything again that an earlier life had");
-            self.set_standing(Standing::Whole);
-        }
+        let machine = self.driver.machine();
         self.core.mesh.board.set_status(MeshStatus {
-            node: self.settings.me,
-            incarnation: life.incarnation,
-            regions: self.machine.as_ref().map(|machine| machine.regions(now)).unwrap_or_default(),
-            machine,
+            node: self.me,
+            incarnation: self.driver.life().incarnation,
+            regions: machine.map(|machine| machine.regions(now)).unwrap_or_default(),
+            machine: machine.map(Mesh::status),
             counts: self.counts,
             ..MeshStatus::default()
         });
-        if let Some(machine) = &self.machine {
+        self.show_topology();
+    }
+
+    fn show_topology(&self) {
+        if let Some(machine) = self.driver.machine() {
             self.core.mesh.board.set_topology(machine.topology());
         }
     }
-}
-
-fn kept_topology(replayed: &[Vec<Row>], view: &MeshView) -> Option<Topology> {
-    let newest = replayed.iter().flatten().rev().find(|row| row.key == rows::TOPOLOGY);
-    let bytes = newest.map_or_else(|| view.get(rows::TOPOLOGY), |row| row.value.clone());
-    bytes.and_then(Topology::decode)
 }

@@ -3,13 +3,14 @@
 use crate::config::{self, Config};
 use crate::core::Core;
 use crate::error::Error;
-use crate::mesh::node::Settings;
 use crate::server::reserve_bytes;
+use base::ClusterId;
 use base::checksum::hash64;
 use base::limits::MESH_SEGMENT_BYTES;
 use disk::RealDisk;
 use engine::{MeshFiles, MeshParams};
-use mesh::{Region, RegionId, Regions};
+use mesh::{Region, Regions};
+use mesh_node::Settings;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -48,7 +49,7 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
     Ok(files)
 }
 
-fn segment_bytes(config: &Config) -> u64 {
+pub(crate) fn segment_bytes(config: &Config) -> u64 {
     (2 * config.wal_segment_bytes).min(MESH_SEGMENT_BYTES)
 }
 
@@ -67,28 +68,29 @@ fn fresh_incarnation() -> u32 {
 }
 
 /// How this node takes part, from what was configured.
-pub(crate) fn settings(config: &Config, core: &Core) -> Settings {
+pub(crate) fn settings(config: &Config, core: &Core, cluster: ClusterId) -> Settings {
     let me = core.members.me();
     let config::Mesh { region, zone, points, timeout, round_every, drift_max, region_peers, .. } =
         config.mesh.clone();
-    let abroad = match config.mesh.advertise_region.as_str() {
+    let address_abroad = match config.mesh.advertise_region.as_str() {
         "" => config.advertise_peer.clone(),
         address => address.to_owned(),
     };
     Settings {
         me,
-        region: RegionId::of(&region),
+        cluster,
+        regions: founded(&region, &region_peers),
+        region,
         // As the controller takes it for those who have not told.
         zone: if zone.is_empty() { me.0 as u32 } else { hash64(zone.as_bytes(), 0) as u32 },
         points,
         address: if core.data_only { config.advertise_peer.clone() } else { String::new() },
-        abroad,
-        regions: founded(&region, &region_peers),
+        address_abroad,
+        data_only: core.data_only,
         timeout,
         flush_every: config.flush_interval * FLUSH_INTERVALS,
         low_bytes: low_bytes(config),
         least_bytes: LEAST_FOR_STORE_BYTES,
-        segment_bytes: segment_bytes(config),
         round_every,
         drift_max,
     }

@@ -2,18 +2,16 @@
 //! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
 //! or not at all; what does not fit together is dropped, and the machine's own time-outs see to it.
 
-use crate::mesh::homes::{decode_held, encode_held};
+use crate::mesh::homes::{decode_asked, decode_held, decode_tenures, encode_asked, encode_held};
+use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
-use base::{Instant, NodeId};
 use bytes::Bytes;
-use coord::Document;
 use mesh::frame::Envelope;
-use mesh::homes::Place;
-use mesh::steward::{Tenure, Word};
+use mesh::steward::Word;
 use mesh::tidings::Tidings;
+use mesh_node::{AskedAt, Document, HeldFor};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// The first byte of every frame of the mesh is at least this; those of `node` are below.
 pub(super) const FIRST_KIND: u8 = 64;
@@ -23,6 +21,8 @@ const TIDINGS: u8 = 66;
 const DOCUMENT: u8 = 67;
 const WORD: u8 = 68;
 const HELD: u8 = 69;
+const ASK_TENURES: u8 = 70;
+const TENURES: u8 = 71;
 
 /// Longer frames are cut.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -36,11 +36,15 @@ pub(crate) enum Message {
     /// To whoever decides about the topology.
     Tidings(Tidings),
     /// What the cluster has agreed on, for nodes that hold nothing of coord.
-    Document(String, Document),
+    Document(Document),
     /// To whoever leads another region, of homes.
     Word(Word),
     /// What the region may write, and for how long still.
-    Held(Vec<(Place, u64, Duration)>),
+    Held(Vec<HeldFor>),
+    /// To the leader: what may the region write?
+    AskTenures(AskedAt),
+    /// What the region may write, and for how long since the question.
+    Tenures(AskedAt, Vec<HeldFor>),
 }
 
 pub(crate) fn is_of_the_mesh(frame: &Bytes) -> bool {
@@ -74,23 +78,35 @@ impl Cutter {
     }
 }
 
-pub(super) fn tidings_frame(tidings: &Tidings) -> Bytes {
-    headed(TIDINGS, &tidings.encode())
-}
-
-pub(super) fn word_frame(word: &Word) -> Bytes {
-    headed(WORD, &word.encode())
-}
-
-pub(super) fn held_frame(held: &[Tenure], now: Instant) -> Bytes {
-    let mut out = vec![HELD];
-    encode_held(held, now, &mut out);
-    out.into()
+/// What the driver sends beside the frames of its machine.
+pub(super) fn message_frame(message: &mesh_node::Message) -> Bytes {
+    match message {
+        mesh_node::Message::Report(tidings) => headed(TIDINGS, &tidings.encode()),
+        mesh_node::Message::Home(word) => headed(WORD, &word.encode()),
+        mesh_node::Message::Held(held) => {
+            let mut out = vec![HELD];
+            encode_held(held, &mut out);
+            out.into()
+        }
+        mesh_node::Message::AskTenures(asked) => {
+            let mut out = vec![ASK_TENURES];
+            encode_asked(*asked, &mut out);
+            out.into()
+        }
+        mesh_node::Message::Tenures(asked, held) => {
+            let mut out = vec![TENURES];
+            encode_asked(*asked, &mut out);
+            encode_held(held, &mut out);
+            out.into()
+        }
+    }
 }
 
 /// One for each.
-pub(super) fn documents_frames<'a>(documents: impl Iterator<Item = (&'a str, &'a Document)>) -> Vec<Bytes> {
-    let frame = |(name, document): (&str, &Document)| {
+pub(super) fn documents_frames<'a>(
+    documents: impl Iterator<Item = (&'a str, &'a coord::Document)>,
+) -> Vec<Bytes> {
+    let frame = |(name, document): (&str, &coord::Document)| {
         let mut out = vec![DOCUMENT];
         put_bytes(&mut out, name.as_bytes());
         put_varint(&mut out, document.version);
@@ -100,10 +116,10 @@ pub(super) fn documents_frames<'a>(documents: impl Iterator<Item = (&'a str, &'a
     documents.map(frame).collect()
 }
 
-fn decode_document(mut reader: Reader) -> Option<(String, Document)> {
+fn decode_document(mut reader: Reader) -> Option<Document> {
     let name = String::from_utf8(reader.bytes()?.into()).ok()?;
     let version = reader.varint()?;
-    Some((name, Document { version, bytes: reader.rest() }))
+    Some(Document { name, version, bytes: reader.rest() })
 }
 
 fn headed(kind: u8, bytes: &[u8]) -> Bytes {
@@ -146,11 +162,11 @@ impl Assembly {
         let message = match reader.u8() {
             Some(ENVELOPE) => Envelope::decode(reader.rest()).map(Message::Envelope),
             Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
-            Some(DOCUMENT) => {
-                decode_document(reader).map(|(name, document)| Message::Document(name, document))
-            }
+            Some(DOCUMENT) => decode_document(reader).map(Message::Document),
             Some(WORD) => Word::decode(reader.rest()).map(Message::Word),
             Some(HELD) => decode_held(reader.rest()).map(Message::Held),
+            Some(ASK_TENURES) => decode_asked(reader.rest()).map(Message::AskTenures),
+            Some(TENURES) => decode_tenures(reader.rest()).map(|(asked, held)| Message::Tenures(asked, held)),
             Some(PIECE) => match self.add_piece(from, reader) {
                 Some(Some(bytes)) => Envelope::decode(bytes).map(Message::Envelope),
                 Some(None) => return Assembled::Incomplete,
@@ -252,9 +268,18 @@ mod tests {
             piece.push(1);
             assert!(matches!(assembly.add(NodeId(1), piece.into()), Assembled::Malformed));
         }
-        for junk in
-            [&b""[..], &[200], &[ENVELOPE], &[PIECE, 1], &[TIDINGS, 9], &[DOCUMENT], &[WORD, 1], &[HELD]]
-        {
+        for junk in [
+            &b""[..],
+            &[200],
+            &[ENVELOPE],
+            &[PIECE, 1],
+            &[TIDINGS, 9],
+            &[DOCUMENT],
+            &[WORD, 1],
+            &[HELD],
+            &[ASK_TENURES],
+            &[TENURES, 1],
+        ] {
             assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(junk)), Assembled::Malformed));
         }
     }

@@ -2,10 +2,11 @@
 //! without a trace, and logs are let go of. What only a region knew that is gone for good is not asked for.
 
 use super::clients::{COUNT, SET, SharedWrite, key};
-use super::world::World;
-use crate::stage::{Cue, Host, MS, PATIENCE, Play, ROUND};
+use super::world::{World, place};
+use crate::stage::{Cue, Host, MS, PATIENCE, Play, ROUND, Realm};
 use base::NodeId;
 use bytes::Bytes;
+use mesh::homes::{self, Homes};
 use mesh::key::Key;
 use mesh::record::{Body, Record};
 use mesh::request::{Reply, Request};
@@ -27,6 +28,7 @@ impl World {
             .violation
             .take()
             .or_else(|| self.judge_convergence())
+            .or_else(|| self.judge_home())
             .or_else(|| self.judge_counts())
             .or_else(|| self.judge_set())
             .or_else(|| self.judge_shared())
@@ -41,6 +43,18 @@ impl World {
             }
             self.run(100 * MS);
         }
+    }
+
+    /// In a calm some region owns the place, unless all regions that had heard of it are gone.
+    fn judge_home(&self) -> Option<String> {
+        let is_known = |realm: &Realm| {
+            let document = realm.document(homes::DOCUMENT);
+            let homes = document.and_then(|document| Homes::decode(document.bytes.clone()));
+            homes.is_some_and(|homes| homes.get(&place()).is_some())
+        };
+        let is_owned = self.stage.owner(&place()).is_some();
+        let is_known = self.stage.realms.values().any(is_known);
+        (is_known && !is_owned).then(|| "homes: no region owns the place in a calm".to_owned())
     }
 
     /// Everybody has everything: no log keeps anything.

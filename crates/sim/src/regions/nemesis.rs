@@ -4,6 +4,7 @@
 use super::world::{World, little_skew};
 use crate::stage::{Cue, MS, Stage};
 use base::NodeId;
+use mesh::{Regions, regions};
 
 const LOSS_MAX_PER_MILLION: u64 = 60_000;
 
@@ -28,6 +29,10 @@ impl World {
             9..=11 => {
                 let region = stage.nodes_of(stage.hosts[&node].region);
                 cut_off(stage, &region);
+                // Meanwhile another region may take over what it owns.
+                if stage.rng.chance(300_000) {
+                    stage.pause(node);
+                }
             }
             12 => stage.heal(),
             13 => stage.worsen(LOSS_MAX_PER_MILLION),
@@ -59,8 +64,12 @@ impl World {
         self.stage.realms.remove(&gone);
         self.clients.begin_sessions_anew();
         for region in self.regions() {
-            let table = &mut self.stage.realm(region).table;
-            *table = table.take().map(|table| table.without(gone).expect("it was listed"));
+            let realm = self.stage.realm(region);
+            let Some(table) = realm.document(regions::DOCUMENT).cloned() else { continue };
+            let listed = Regions::decode(table.bytes).expect("a table can be read");
+            // Where it is not listed any more, it was evicted before the others had it in their tables.
+            let Ok(without) = listed.without(gone) else { continue };
+            realm.replace(regions::DOCUMENT, table.version, without.encode());
             self.stage.spread_documents(region);
         }
     }

@@ -2,8 +2,9 @@
 //! meet.
 
 use super::clients::{CLIENTS, Clients};
-use crate::stage::{Cue, MS, PATIENCE, Play, Realm, Stage};
+use crate::stage::{Cue, Event, MS, PATIENCE, Play, Realm, Stage, address};
 use base::{NodeId, Rng};
+use mesh::homes::{self, Homes, LEASE_MS_MIN, Place, Transfer};
 use mesh::request::{Reply, Request};
 use mesh::{Region, RegionId, Regions};
 use std::collections::BTreeSet;
@@ -27,22 +28,19 @@ impl World {
         let mut rng = Rng::new(seed);
         let n_regions = rng.between(2, 4);
         let names: Vec<String> = (1..=n_regions).map(|n| format!("r{n}")).collect();
-        let add =
-            |table: Regions, name: &String| table.with(Region::new(name, vec![])).expect("a lawful name");
-        let table = names.iter().fold(Regions::default(), add);
         let evicts = n_regions == 3 && rng.chance(300_000);
         let mut stage = Stage::new(rng);
         for (nth, name) in names.iter().enumerate() {
-            let (first, n) = (REGION_STEP * (nth as u64 + 1) + 1, stage.rng.between(2, 4));
+            let (first, n) = (first_node(nth), stage.rng.between(2, 4));
             let members: BTreeSet<NodeId> = (first..first + n).map(NodeId).collect();
             let region = RegionId::of(name);
             for node in &members {
                 stage.add(*node, region);
                 stage.host(*node).skew_ms = little_skew(&mut stage.rng);
             }
-            let (leader, table) = (NodeId(first), Some(table.clone()));
-            stage.realms.insert(region, Realm { document: None, table, leader, members, spaces: Vec::new() });
+            stage.realms.insert(region, Realm::new(name, others(&names, nth), members));
         }
+        give_home(&mut stage, RegionId::of(&names[0]));
         (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
         stage.cue_after(2_000 * MS, Cue::Fault);
         if evicts {
@@ -85,6 +83,33 @@ impl World {
         }
         self.answer.take()
     }
+}
+
+fn first_node(nth_region: usize) -> u64 {
+    REGION_STEP * (nth_region as u64 + 1) + 1
+}
+
+/// What the configuration of a region says of the others: their names, and two nodes of each.
+fn others(names: &[String], here: usize) -> Regions {
+    let others = names.iter().enumerate().filter(|(nth, _)| *nth != here);
+    others.fold(Regions::default(), |table, (nth, name)| {
+        let seeds = (first_node(nth)..first_node(nth) + 2).map(|node| address(NodeId(node))).collect();
+        table.with(Region::new(name, seeds)).expect("a lawful name")
+    })
+}
+
+/// Somebody gives a place to a region, with a lease.
+fn give_home(stage: &mut Stage, region: RegionId) {
+    let mut homes = Homes::default();
+    let transfer = Transfer { to: region, epoch: None, lease_ms: Some(LEASE_MS_MIN) };
+    homes.pass(&place(), transfer).expect("a lawful home");
+    let (name, bytes) = (homes::DOCUMENT.to_owned(), homes.encode());
+    stage.after(2_500 * MS, Event::Propose { region, name, expect: 0, bytes });
+}
+
+/// The keys with a home.
+pub fn place() -> Place {
+    Place::new("shop", "")
 }
 
 /// Clocks of nodes disagree by so many milliseconds.

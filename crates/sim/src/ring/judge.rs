@@ -69,7 +69,7 @@ impl World {
     }
 
     fn judge_replicas(&mut self) -> Option<String> {
-        let Some(plan) = self.realm().document.clone() else {
+        let Some(plan) = self.realm().plan() else {
             return Some("liveness: there is no ring".to_owned());
         };
         // Whoever has left, and lost its disk since, stays a guest and holds nothing.

@@ -3,6 +3,7 @@
 use super::world::World;
 use crate::stage::{Cue, Event, MS};
 use base::NodeId;
+use mesh::plan;
 
 const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 const NODES_MAX: usize = 6;
@@ -59,24 +60,20 @@ impl World {
 
     /// Somebody comes, or is told to go, or to stay after all.
     fn change_the_ring(&mut self, node: NodeId) {
-        let Some(plan) = self.realm().document.clone() else { return };
+        let Some(plan) = self.realm().plan() else { return };
         self.stage.tally.moves += 1;
         if self.stage.hosts.len() < NODES_MAX && self.stage.rng.chance(400_000) {
             let new = NodeId(self.stage.hosts.len() as u64 + 1);
             self.realm().members.insert(new);
             return self.stage.add(new, self.region);
         }
-        let leaves = |node: NodeId| plan.nodes.get(&node).is_some_and(|enrolled| enrolled.leaving);
-        let stays = plan.topology.members().iter().filter(|member| !leaves(member.node)).count();
-        if plan.topology.member(node).is_none() && !leaves(node)
-            || stays <= usize::from(self.copies).max(3) && !leaves(node)
-        {
+        let stays = plan.topology.members().iter().filter(|member| !plan.is_leaving(member.node)).count();
+        let leaving = !plan.is_leaving(node);
+        if leaving && (plan.topology.member(node).is_none() || stays <= usize::from(self.copies).max(3)) {
             return;
         }
-        let mut next = plan.with(plan.topology.renewed(plan.next_epoch()));
-        let enrolled = next.nodes.entry(node).or_default();
-        enrolled.leaving = !enrolled.leaving;
-        let (region, expect) = (self.region, plan.epoch().0);
-        self.stage.after(MS, Event::Propose { region, expect, plan: next });
+        let Ok(Some(next)) = plan.with_leaving(node, leaving) else { return };
+        let (region, name, expect) = (self.region, plan::DOCUMENT.to_owned(), plan.epoch().0);
+        self.stage.after(MS, Event::Propose { region, name, expect, bytes: next.encode() });
     }
 }

@@ -4,10 +4,9 @@ use super::clients::{CLIENTS, Clients};
 use super::scenario::Scenario;
 use crate::stage::{Cue, MS, PATIENCE, Play, Realm, Stage, TIMEOUT};
 use base::{NodeId, Rng};
-use mesh::RegionId;
-use mesh::controller::DEFAULT_SPACE;
+use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::request::{Reply, Request};
-use mesh::topology::Space;
+use mesh::{RegionId, Regions};
 use std::collections::BTreeSet;
 
 /// How many copies of a key a world has: mostly as many as the default.
@@ -30,12 +29,15 @@ impl World {
         let members: BTreeSet<NodeId> = (1..=n).map(NodeId).collect();
         let (mut stage, region) = (Stage::new(rng), RegionId::of("here"));
         members.iter().for_each(|node| stage.add(*node, region));
-        let space = Space { id: u32::from(copies != DEFAULT_SPACE.copies), copies };
-        let realm = Realm { document: None, table: None, leader: NodeId(1), members, spaces: vec![space] };
+        let mut realm = Realm::new("here", Regions::default(), members);
+        let mut namespaces = Namespaces::default();
+        let name = if copies == namespaces::COPIES_DEFAULT { namespaces::DEFAULT } else { "few-or-many" };
+        namespaces.set(name, Namespace { copies, ..Namespace::default() }).expect("a lawful namespace");
+        realm.replace(namespaces::DOCUMENT, 0, namespaces.encode());
         stage.realms.insert(region, realm);
         (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
         stage.cue_after(2_000 * MS, Cue::Fault);
-        World { scenario, stage, region, clients: Clients::new(scenario, space.id), copies }
+        World { scenario, stage, region, clients: Clients::new(scenario, namespaces::id_of(name)), copies }
     }
 
     pub fn realm(&mut self) -> &mut Realm {

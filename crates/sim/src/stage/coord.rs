@@ -1,24 +1,50 @@
-//! What the coord of each region would keep and do: the plan of its ring, its table of regions, and whoever leads, who
-//! makes the next plan. It is a register here, as coord's own world shows it to be.
+//! What the coord of each region keeps and does: documents that are compared and set, and a leader, who may be replaced
+//! and learns of it a little later. Coord's own worlds show it to be that. Members hear of documents sooner or later.
 
-use super::{Event, MS, Stage};
-use base::{Instant, NodeId};
-use mesh::controller::Wanted;
-use mesh::plan::Plan;
-use mesh::topology::Space;
-use mesh::{Input, RegionId, Regions};
-use std::collections::BTreeSet;
+use super::{Event, MS, Stage, host};
+use base::NodeId;
+use bytes::Bytes;
+use mesh::plan::{self, Plan};
+use mesh::{RegionId, Regions};
+use mesh_node::{Coord, Document, Input, Settings};
+use std::collections::{BTreeMap, BTreeSet};
 
-const TELL_EVERY: u64 = 300 * MS;
+/// Until a node that runs knows that it leads, or that it was replaced. The election of homes counts on less than a
+/// quarter of their lease.
+const LEADER_KNOWN_AFTER: u64 = 200 * MS;
 
 pub(crate) struct Realm {
-    pub document: Option<Plan>,
-    /// None where nobody has heard of other regions.
-    pub table: Option<Regions>,
+    pub name: String,
+    /// What its configuration says of other regions.
+    pub regions: Regions,
+    documents: BTreeMap<String, Document>,
     pub leader: NodeId,
     pub members: BTreeSet<NodeId>,
-    /// What the namespaces want.
-    pub spaces: Vec<Space>,
+}
+
+impl Realm {
+    pub fn new(name: &str, regions: Regions, members: BTreeSet<NodeId>) -> Realm {
+        let leader = *members.first().expect("a region has nodes");
+        Realm { name: name.to_owned(), regions, documents: BTreeMap::new(), leader, members }
+    }
+
+    pub fn document(&self, name: &str) -> Option<&Document> {
+        self.documents.get(name)
+    }
+
+    pub fn plan(&self) -> Option<Plan> {
+        Plan::decode(self.document(plan::DOCUMENT)?.bytes.clone())
+    }
+
+    /// Replaces a document that still has this version.
+    pub fn replace(&mut self, name: &str, expect: u64, bytes: Bytes) -> bool {
+        let is_expected = self.document(name).map_or(0, |document| document.version) == expect;
+        if is_expected {
+            let document = Document { name: name.to_owned(), version: expect + 1, bytes };
+            self.documents.insert(name.to_owned(), document);
+        }
+        is_expected
+    }
 }
 
 impl Stage {
@@ -26,87 +52,53 @@ impl Stage {
         self.realms.get_mut(&region).expect("it is there")
     }
 
-    /// Cut off from everybody in its region.
-    fn is_isolated(&self, node: NodeId) -> bool {
+    pub(super) fn settings(&self, node: NodeId) -> Settings {
+        let realm = &self.realms[&self.hosts[&node].region];
+        host::settings(node, &realm.name, realm.regions.clone())
+    }
+
+    /// Cut off from all others in its region.
+    pub(super) fn is_isolated(&self, node: NodeId) -> bool {
         let mut nodes = self.nodes_of(self.hosts[&node].region).into_iter();
         nodes.all(|other| other == node || self.cut.contains(&(node, other)))
     }
 
-    pub(super) fn begin_when_known(&mut self, node: NodeId) {
-        let region = self.hosts[&node].region;
-        let Some(process) = &mut self.host(node).process else { return };
-        let had_begun = process.machine.is_some();
-        match process.begin_when_known() {
-            Ok(input) => {
-                let begins = process.machine.is_some() && !had_begun;
-                input.into_iter().for_each(|input| self.step(node, input));
-                if begins {
-                    self.show_table(node, region);
-                }
-            }
-            Err(_) => self.die(node),
-        }
-    }
-
-    fn show_table(&mut self, node: NodeId, region: RegionId) {
-        if let Some(table) = self.realms[&region].table.clone() {
-            self.step(node, Input::Regions(table));
-        }
-    }
-
-    /// What its coord has comes to everybody in the region who is not cut off, sooner or later.
+    /// What its coord has comes to every member in the region that is not cut off, sooner or later.
     pub(super) fn read_documents(&mut self, node: NodeId, life: u64) {
         if self.is_isolated(node) {
             return self.after(100 * MS, Event::Documents(node, life));
         }
+        let realm = &self.realms[&self.hosts[&node].region];
+        let documents = realm.documents.values().cloned().collect();
+        self.step(node, Input::Documents(documents));
+    }
+
+    /// Who belongs to coord, and who else there is.
+    pub(super) fn members(&self, node: NodeId) -> Coord {
         let region = self.hosts[&node].region;
-        let document = self.realms[&region].document.clone();
-        let Some(process) = &mut self.host(node).process else { return };
-        if let Some(topology) = document.and_then(|plan| process.learn(plan)) {
-            self.step(node, Input::Topology(topology));
-        }
-        self.begin_when_known(node);
-        self.show_table(node, region);
+        let voters = self.realms[&region].members.clone();
+        let peers = self.nodes_of(region).into_iter().filter(|other| *other != node).collect();
+        Coord { voters, peers, ..Coord::default() }
     }
 
-    pub(super) fn tell(&mut self, node: NodeId) {
-        let (now, region) = (self.now, self.hosts[&node].region);
-        let Some(process) = &mut self.host(node).process else { return };
-        if process.tell_at > now {
-            return;
+    /// Whether a node takes itself for the leader.
+    pub(super) fn leads(&mut self, node: NodeId) -> bool {
+        let leads = self.realms[&self.hosts[&node].region].leader == node && !self.is_isolated(node);
+        let (now, span) = (self.now, self.rng.between(0, LEADER_KNOWN_AFTER));
+        let host = self.host(node);
+        if host.leads == leads {
+            host.learns_at = None;
+        } else if *host.learns_at.get_or_insert(now + span) <= now {
+            (host.leads, host.learns_at) = (leads, None);
         }
-        process.tell_at = now + TELL_EVERY;
-        let tidings = process.tidings.clone();
-        process.controller.hear(Instant(now), node, tidings.clone());
-        for to in self.nodes_of(region).into_iter().filter(|to| *to != node) {
-            let span = 100 + self.rng.between(0, self.delay_max);
-            self.after(span, Event::Tidings { from: node, to, tidings: tidings.clone() });
-        }
+        host.leads
     }
 
-    /// Whoever leads coord makes the next plan of the one that it knows.
-    pub(super) fn decide(&mut self, node: NodeId) {
-        let (region, at) = (self.hosts[&node].region, Instant(self.now));
-        let realm = &self.realms[&region];
-        let leads = realm.leader == node && !self.is_isolated(node);
-        let wanted =
-            Wanted { members: realm.members.clone(), spaces: realm.spaces.clone(), ..Wanted::default() };
-        let Some(process) = &mut self.host(node).process else { return };
-        process.controller.set_leading(at, leads);
-        let known = process.plan.as_ref().map_or(0, |plan| plan.epoch().0);
-        if let Some(plan) = process.controller.decide(at, process.plan.as_ref(), &wanted) {
-            let span = self.rng.between(MS, 10 * MS);
-            self.after(span, Event::Propose { region, expect: known, plan });
-        }
-    }
-
-    pub(super) fn replace(&mut self, region: RegionId, expect: u64, plan: Plan) {
+    pub(super) fn replace(&mut self, region: RegionId, name: &str, expect: u64, bytes: Bytes) {
         let Some(realm) = self.realms.get_mut(&region) else { return };
-        if realm.document.as_ref().map_or(0, |plan| plan.epoch().0) != expect {
-            return;
+        if realm.replace(name, expect, bytes) {
+            self.spread_documents(region);
         }
-        realm.document = Some(plan);
-        self.spread_documents(region);
     }
 
     pub fn spread_documents(&mut self, region: RegionId) {

@@ -101,6 +101,8 @@ impl Stage {
     /// It goes on with everything that has queued up. Whether its timers or its sockets are served first is chance.
     pub(super) fn resume(&mut self, node: NodeId) {
         let host = self.host(node);
+        // It hears at once who leads coord by now.
+        host.leads &= !host.paused;
         host.paused = false;
         let queued = std::mem::take(&mut host.queued);
         let (timers, rest): (Vec<Event>, Vec<Event>) =
@@ -115,7 +117,7 @@ impl Stage {
     /// What comes for a process that is stopped, as far as buffers hold it.
     pub(super) fn queue(&mut self, node: NodeId, event: Event) {
         let host = self.host(node);
-        let is_frame = matches!(event, Event::Deliver { .. } | Event::Tidings { .. });
+        let is_frame = matches!(event, Event::Deliver { .. } | Event::Message { .. });
         if !is_frame || host.queued.len() < QUEUED_MAX {
             host.queued.push(event);
         }

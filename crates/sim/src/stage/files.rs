@@ -3,7 +3,8 @@
 
 use super::{Event, MS, Stage};
 use base::NodeId;
-use mesh::Input;
+use mesh::life::Standing;
+use mesh_node::Input;
 
 /// What a process does to its disk before it can be told from one that has run for long.
 const FIRST_OPS: u64 = 5;
@@ -75,6 +76,8 @@ impl Stage {
             host.disk.kill()
         }
         host.process = None;
+        (host.leads, host.learns_at) = (false, None);
+        self.disconnect(node, power_cut);
     }
 
     pub(super) fn start(&mut self, node: NodeId) {
@@ -83,12 +86,13 @@ impl Stage {
         }
         self.n_lives += 1;
         let fresh = self.n_lives;
+        let settings = self.settings(node);
         let host = self.host(node);
         host.life += 1;
         let (life, failed) = (host.life, host.disk.counters().syncs_failed);
-        match host.open(fresh) {
-            Ok(process) if process.kept_epoch() < host.reported => {
-                let (reported, kept) = (host.reported.0, process.kept_epoch().0);
+        match host.open(fresh, settings) {
+            Ok(process) if process.driver.kept_epoch() < host.reported => {
+                let (reported, kept) = (host.reported.0, process.driver.kept_epoch().0);
                 let forgot =
                     format!("epochs: node {} said to follow {reported} and comes back at {kept}", node.0);
                 self.violation = Some(forgot);
@@ -111,5 +115,14 @@ impl Stage {
         }
         self.after(1, Event::Documents(node, life));
         self.after(2, Event::Tick(node, life));
+        self.connect(node);
+    }
+
+    pub(super) fn write_life(&mut self, node: NodeId, standing: Standing) {
+        let Some(process) = &mut self.host(node).process else { return };
+        match process.life.set_standing(standing) {
+            Ok(()) => self.step(node, Input::LifeWritten(standing)),
+            Err(_) => self.die(node),
+        }
     }
 }

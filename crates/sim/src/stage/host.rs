@@ -1,19 +1,16 @@
 //! One machine of a mesh's world: a disk that survives the process, a clock, and the process if it runs: the product's
-//! machine and files, with what the shell does between them. The threads of the log and the store are events of the
-//! world, so that a crash may fall between any two of their steps.
+//! driver over the product's files. The threads of the log and the store are events of the world, so that a crash may
+//! fall between any two of their steps.
 
 use super::Event;
-use base::{Instant, NodeId, Rng, Token};
-use bytes::Bytes;
+use base::{ClusterId, Instant, NodeId, Rng, Token};
 use disk::{Disk, SimDisk};
-use engine::{LifeFile, MeshFiles, MeshLog, MeshParams, MeshStore, Standing};
-use mesh::controller::Controller;
+use engine::{LifeFile, MeshFiles, MeshLog, MeshParams, MeshStore};
+use mesh::handler::NoScript;
 use mesh::mesh::Persist;
 use mesh::overlay::Flush;
-use mesh::plan::Plan;
-use mesh::rows::{self, Row, Rows};
-use mesh::tidings::Tidings;
-use mesh::{Actor, Epoch, Input, Mesh, Now, Output, Params, RegionId, Room, Topology};
+use mesh::{Epoch, Mesh, Now, RegionId, Regions, Room};
+use mesh_node::{Driver, Input, Output, Settings, Tenures};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +25,6 @@ const LEAST_BYTES: u64 = LOW_BYTES / 2;
 const PLENTY_BYTES: u64 = 1 << 40;
 
 pub struct Host {
-    pub node: NodeId,
     pub region: RegionId,
     pub disk: SimDisk,
     pub process: Option<Process>,
@@ -50,33 +46,29 @@ pub struct Host {
     pub free_bytes: u64,
     /// The newest topology that it has said to follow, on this disk.
     pub reported: Epoch,
+    /// Whether its process takes itself for the leader of coord, and when it learns that it is otherwise.
+    pub leads: bool,
+    pub learns_at: Option<u64>,
 }
 
 pub struct Process {
-    node: NodeId,
-    pub machine: Option<Mesh>,
-    is_guest: bool,
-    /// Until the machine begins: what the log brought, and the topology of the last life.
-    waiting: Option<(Vec<Vec<Row>>, Option<Topology>)>,
+    pub driver: Driver,
     pub log: MeshLog,
     pub store: MeshStore,
-    life: LifeFile,
+    pub life: LifeFile,
     /// What the log's thread has to write, and what it has written and is syncing.
     pub to_write: Vec<Persist>,
     pub written: Vec<Persist>,
     pub flush: Option<Flush>,
-    pub plan: Option<Plan>,
-    pub controller: Controller,
-    pub tidings: Tidings,
-    pub tell_at: u64,
+    /// What its threads that serve clients would go by.
+    pub tenures: Tenures,
     pub callers: BTreeMap<Token, usize>,
     tokens: u64,
 }
 
 impl Host {
-    pub fn new(node: NodeId, region: RegionId, seed: u64) -> Host {
+    pub fn new(region: RegionId, seed: u64) -> Host {
         Host {
-            node,
             region,
             disk: SimDisk::new(seed),
             process: None,
@@ -89,12 +81,14 @@ impl Host {
             doomed: false,
             free_bytes: PLENTY_BYTES,
             reported: Epoch::default(),
+            leads: false,
+            learns_at: None,
         }
     }
 
     /// The machine, if the process runs and has begun.
     pub fn machine(&self) -> Option<&Mesh> {
-        self.process.as_ref().and_then(|process| process.machine.as_ref())
+        self.process.as_ref().and_then(|process| process.driver.machine())
     }
 
     /// What a look at the disk finds.
@@ -118,121 +112,68 @@ impl Host {
         self.free_bytes = PLENTY_BYTES;
     }
 
-    pub fn open(&self, fresh_incarnation: u32) -> Result<Process, engine::Error> {
+    pub fn open(&self, fresh_incarnation: u32, settings: Settings) -> Result<Process, engine::Error> {
         let params =
             MeshParams { log_segment_bytes: SEGMENT_BYTES, cache_bytes: CACHE_BYTES, fresh_incarnation };
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let MeshFiles { log, store, replayed, life, .. } = engine::open_mesh(disk, &params)?;
-        let newest = replayed.iter().flatten().rev().find(|row| row.key == rows::TOPOLOGY);
-        let kept: Option<Bytes> =
-            newest.map_or_else(|| store.view().get(rows::TOPOLOGY), |row| row.value.clone());
-        let tidings = Tidings {
-            incarnation: life.life().incarnation,
-            zone: self.node.0 as u32,
-            points: 64,
-            ..Tidings::default()
-        };
+        let driver = Driver::new(settings, life.life(), replayed, &*store.view(), Box::new(NoScript));
         Ok(Process {
-            node: self.node,
-            machine: None,
-            is_guest: false,
-            waiting: Some((replayed, kept.and_then(Topology::decode))),
+            driver,
             log,
             store,
             life,
             to_write: Vec::new(),
             written: Vec::new(),
             flush: None,
-            plan: None,
-            controller: Controller::new(self.region),
-            tidings,
-            tell_at: 0,
+            tenures: Tenures::default(),
             callers: BTreeMap::new(),
             tokens: 0,
         })
     }
 }
 
-impl Process {
-    /// The topology that the disk has.
-    pub fn kept_epoch(&self) -> Epoch {
-        let kept = self.waiting.as_ref().and_then(|(_, kept)| kept.as_ref());
-        kept.map_or_else(Epoch::default, |topology| topology.epoch)
-    }
+/// Where other regions reach a node.
+pub fn address(node: NodeId) -> String {
+    format!("node-{}", node.0)
+}
 
+/// How a node of this region takes part; the table of regions is founded with `regions`.
+pub fn settings(me: NodeId, region: &str, regions: Regions) -> Settings {
+    Settings {
+        me,
+        cluster: ClusterId(RegionId::of(region).0.into()),
+        region: region.to_owned(),
+        zone: me.0 as u32,
+        points: 64,
+        address: String::new(),
+        address_abroad: address(me),
+        regions,
+        data_only: false,
+        timeout: TIMEOUT,
+        flush_every: Duration::from_millis(300),
+        low_bytes: LOW_BYTES,
+        least_bytes: LEAST_BYTES,
+        round_every: ROUND,
+        drift_max: DRIFT_MAX,
+    }
+}
+
+impl Process {
     pub fn next_token(&mut self) -> Token {
         self.tokens += 1;
         Token(self.tokens)
     }
 
     pub fn is_serving(&self) -> bool {
-        self.machine.as_ref().is_some_and(Mesh::is_serving)
+        self.driver.machine().is_some_and(Mesh::is_serving)
     }
 
-    /// What the cluster has agreed on; answers the topology if it is news.
-    pub fn learn(&mut self, plan: Plan) -> Option<Topology> {
-        if self.plan.as_ref().is_some_and(|known| known.epoch() >= plan.epoch()) {
-            return None;
-        }
-        let topology = plan.topology.clone();
-        self.plan = Some(plan);
-        self.tell_at = 0;
-        Some(topology)
-    }
-
-    /// As the shell does it: who was whole goes on, who is new is a guest until its life is written down. Answers what to
-    /// tell the machine.
-    pub fn begin_when_known(&mut self) -> Result<Option<Input>, engine::Error> {
-        if self.machine.is_some() && !self.is_guest {
-            return Ok(None);
-        }
-        let life = self.life.life();
-        let judged = self.plan.as_ref().and_then(|plan| life.judged_by(plan, self.node));
-        if let Some(standing) = judged.filter(|_| life.standing == Standing::Unknown) {
-            self.life.set_standing(standing)?;
-        }
-        let standing = self.life.life().standing;
-        if self.is_guest {
-            self.is_guest = standing == Standing::Unknown;
-            let wiped = standing == Standing::Behind;
-            return Ok((!self.is_guest).then_some(Input::Enrolled { wiped }));
-        }
-        let newest = self.plan.as_ref().map(|plan| plan.topology.clone());
-        let kept = self.waiting.as_ref().and_then(|(_, kept)| kept.clone());
-        let Some(topology) = newest.or(kept) else { return Ok(None) };
-        let (replayed, _) = self.waiting.take().expect("it waits until it begins");
-        self.is_guest = standing == Standing::Unknown;
-        let params = Params {
-            actor: Actor { region: topology.region, node: self.node, incarnation: life.incarnation },
-            boot: life.boot,
-            wiped: standing == Standing::Behind,
-            guest: self.is_guest,
-            drift_max: DRIFT_MAX,
-            timeout: TIMEOUT,
-            flush_every: Duration::from_millis(300),
-            low_bytes: LOW_BYTES,
-            least_bytes: LEAST_BYTES,
-            round_every: ROUND,
-        };
-        self.machine = Some(Mesh::new(params, topology, &*self.store.view(), replayed));
-        Ok(None)
-    }
-
-    /// A node that has everything again is whole, durably.
-    pub fn note_standing(&mut self) -> Result<(), engine::Error> {
-        if self.is_serving() && self.life.life().standing == Standing::Behind {
-            self.life.set_standing(Standing::Whole)?;
-        }
-        Ok(())
-    }
-
+    /// One input is one turn.
     pub fn step(&mut self, at: Instant, wall_ms: u64, input: Input) -> Output {
-        let mut out = Output::default();
-        if let Some(machine) = &mut self.machine {
-            let view = self.store.view();
-            machine.step(Now { at, wall_ms }, input, &*view, &mut out);
-            machine.collect(&mut out);
-        }
+        let (mut out, now, view) = (Output::default(), Now { at, wall_ms }, self.store.view());
+        self.driver.step(now, input, &*view, &mut out);
+        self.driver.end_turn(now, &mut out);
         out
     }
 }

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::frame::{Envelope, Frame, Why};
 use crate::key::Key;
 use crate::log::Entry;
-use crate::mesh::{Input, Mesh, Now, Output, Params};
+use crate::mesh::{Destination, Input, Mesh, Now, Output, Params};
 use crate::moves::{Progress, Report};
 use crate::overlay::tests::Shelf;
 use crate::overlay::{Flush, Seq};
@@ -362,8 +362,11 @@ impl World {
         for (to, envelope) in out.send {
             self.post(node, to, &envelope);
         }
-        for (region, to, envelope) in out.abroad {
-            let to = if to == NodeId(0) { *self.rng.pick(&self.nodes_of(region)) } else { to };
+        for (destination, envelope) in out.abroad {
+            let (region, to) = match destination {
+                Destination::Node { region, node } => (region, node),
+                Destination::AnyOf(region) => (region, *self.rng.pick(&self.nodes_of(region))),
+            };
             assert_eq!(self.hosts[&to].region, region, "nodes are where they are said to be");
             let copies = u64::from(!self.rng.chance(self.loss_per_million));
             for _ in 0..copies + u64::from(self.repeats) {

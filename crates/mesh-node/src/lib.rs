@@ -1,0 +1,23 @@
+//! The driver of one node of the mesh, as `node` is for coord: the shell and the simulator run the same.
+//! Requests, frames, reports, documents, completions and ticks go in; what to send, persist, flush, answer, propose and
+//! write down comes out, as plain values. It owns the machine of `mesh` and decides when that begins, which documents it
+//! goes by, what the leader of coord proposes, who owns homes, and where nodes of other regions are found.
+
+mod address_book;
+mod discovery;
+mod documents;
+mod driver;
+mod homes;
+mod messages;
+mod planner;
+mod reporter;
+mod startup;
+mod tenures;
+
+pub use address_book::{AddressBook, RegionNodes, RemoteNode};
+pub use discovery::{Facts, Question, answer_question, is_region_question};
+pub use documents::{Document, FOLLOWED, read_regions};
+pub use driver::Driver;
+pub use homes::AskedAt;
+pub use messages::{Coord, HeldFor, Input, Message, Note, Output, Proposal, Settings};
+pub use tenures::Tenures;

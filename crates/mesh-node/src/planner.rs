@@ -1,0 +1,129 @@
+//! The topology as this node knows it, and, while the node leads coord, the next plan: proposed as a document that
+//! replaces the one it was made from. Also the first table of regions, from the configuration.
+
+use crate::documents::Documents;
+use crate::messages::{Coord, Note, Output, Proposal};
+use base::{Instant, NodeId};
+use mesh::controller::{Controller, Wanted};
+use mesh::plan::{self, Enrolled, Plan};
+use mesh::tidings::Tidings;
+use mesh::{Epoch, RegionId, Regions, Topology, regions};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const DECIDE_EVERY: Duration = Duration::from_millis(100);
+/// How long a proposal may take before another is made.
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Planner {
+    controller: Controller,
+    /// The newest that is known.
+    plan: Option<Plan>,
+    decide_at: Instant,
+    /// What was proposed, until it is seen or its time is up.
+    proposed: Option<(Epoch, Instant)>,
+    /// What the table of regions is founded with, and when that is proposed again.
+    regions: Regions,
+    regions_proposed: Instant,
+}
+
+impl Planner {
+    pub fn new(region: RegionId, regions: Regions) -> Planner {
+        Planner {
+            controller: Controller::new(region),
+            plan: None,
+            decide_at: Instant::ZERO,
+            proposed: None,
+            regions,
+            regions_proposed: Instant::ZERO,
+        }
+    }
+
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
+    pub fn hear(&mut self, now: Instant, from: NodeId, tidings: Tidings) {
+        self.controller.hear(now, from, tidings);
+    }
+
+    /// Takes in the plan that the documents hold, and answers its topology if it is newer than what was known.
+    pub fn follow(&mut self, documents: &Documents, out: &mut Output) -> Option<Topology> {
+        let (version, bytes) = documents.get(plan::DOCUMENT)?;
+        if self.plan.as_ref().is_some_and(|known| known.epoch().0 >= version) {
+            return None;
+        }
+        // Its version is its epoch; one that says otherwise is not ours.
+        let Some(plan) = Plan::decode(bytes).filter(|plan| plan.epoch().0 == version) else {
+            out.notes.push(Note::Unreadable { name: plan::DOCUMENT, version });
+            return None;
+        };
+        let topology = plan.topology.clone();
+        out.nodes = Some(nodes_without_coord(&plan));
+        self.plan = Some(plan);
+        Some(topology)
+    }
+
+    /// Nodes that hold nothing of coord, and are sent the documents.
+    pub fn followers(&self) -> Vec<NodeId> {
+        self.plan.as_ref().map(|plan| nodes_without_coord(plan).into_keys().collect()).unwrap_or_default()
+    }
+
+    pub fn tick(
+        &mut self,
+        now: Instant,
+        leads: bool,
+        documents: &Documents,
+        coord: &Coord,
+        out: &mut Output,
+    ) {
+        if self.decide_at > now {
+            return;
+        }
+        self.decide_at = now.after(DECIDE_EVERY);
+        self.controller.set_leading(now, leads);
+        if leads {
+            self.decide(now, documents, coord, out);
+            self.found_regions(now, documents, out);
+        }
+    }
+
+    fn decide(&mut self, now: Instant, documents: &Documents, coord: &Coord, out: &mut Output) {
+        let known = documents.version(plan::DOCUMENT);
+        let plan = self.plan.as_ref();
+        // What coord has here is what the next one replaces; a plan that cannot be read is not replaced.
+        if plan.map_or(0, |plan| plan.epoch().0) != known {
+            return;
+        }
+        if self.proposed.is_some_and(|(epoch, until)| epoch.0 > known && now < until) {
+            return;
+        }
+        let Coord { voters, removed, .. } = coord.clone();
+        let wanted = Wanted { members: voters, removed, spaces: documents.spaces() };
+        if let Some(next) = self.controller.decide(now, plan, &wanted) {
+            self.proposed = Some((next.epoch(), now.after(PROPOSAL_TIMEOUT)));
+            let (n_nodes, is_moving) = (next.topology.members().len(), next.topology.is_moving());
+            out.notes.push(Note::ProposesPlan { epoch: next.epoch(), n_nodes, is_moving });
+            out.propose.push(Proposal { name: plan::DOCUMENT, expect: known, bytes: next.encode() });
+        }
+    }
+
+    /// The configuration says which regions there are until the cluster has a table; from then on that alone does.
+    fn found_regions(&mut self, now: Instant, documents: &Documents, out: &mut Output) {
+        let n_regions = self.regions.iter().count();
+        if n_regions == 0 || documents.version(regions::DOCUMENT) > 0 || now < self.regions_proposed {
+            return;
+        }
+        self.regions_proposed = now.after(PROPOSAL_TIMEOUT);
+        out.notes.push(Note::ProposesRegions { n_regions });
+        out.propose.push(Proposal { name: regions::DOCUMENT, expect: 0, bytes: self.regions.encode() });
+    }
+}
+
+fn nodes_without_coord(plan: &Plan) -> BTreeMap<NodeId, String> {
+    let alone = |(node, enrolled): (&NodeId, &Enrolled)| {
+        (!enrolled.address.is_empty()).then(|| (*node, enrolled.address.clone()))
+    };
+    plan.nodes.iter().filter_map(alone).collect()
+}

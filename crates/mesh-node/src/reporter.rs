@@ -1,0 +1,52 @@
+//! What this node reports of itself to the others of its region: whole, every now and then, and soon after a change.
+
+use crate::messages::{Message, Output};
+use base::{Instant, NodeId};
+use mesh::Topology;
+use mesh::moves::Report;
+use mesh::tidings::Tidings;
+use std::time::Duration;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// After a change.
+const SOON: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    pub tidings: Tidings,
+    due: Instant,
+}
+
+impl Reporter {
+    pub fn new(tidings: Tidings) -> Reporter {
+        Reporter { tidings, due: Instant::ZERO }
+    }
+
+    /// What the machine has to say about a move.
+    pub fn add(&mut self, now: Instant, reports: &[Report], topology: &Topology) {
+        let before = self.tidings.clone();
+        reports.iter().for_each(|report| self.tidings.add(*report, topology));
+        if self.tidings != before {
+            self.due = self.due.min(now.after(SOON));
+        }
+    }
+
+    /// With the next tick.
+    pub fn hasten(&mut self) {
+        self.due = Instant::ZERO;
+    }
+
+    /// True if it was time; one that is lost is sent again.
+    pub fn tick(&mut self, now: Instant, peers: &[NodeId], out: &mut Output) -> bool {
+        if self.due > now {
+            return false;
+        }
+        self.due = now.after(EVERY);
+        peers.iter().for_each(|peer| self.send(*peer, out));
+        true
+    }
+
+    pub fn send(&self, peer: NodeId, out: &mut Output) {
+        out.messages.push((peer, Message::Report(self.tidings.clone())));
+    }
+}

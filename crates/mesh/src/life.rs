@@ -1,0 +1,33 @@
+//! The life of a node on one disk: another after the disk was lost, so that nothing which an earlier life vouched for is
+//! taken for its own.
+
+use crate::plan::Plan;
+use base::NodeId;
+
+/// What others may expect of this disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// The cluster has not said yet whether there was another life before.
+    Unknown = 0,
+    /// Others count on what an earlier life had, and this one has not got everything back.
+    Behind = 1,
+    Whole = 2,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub incarnation: u32,
+    /// Counts the starts.
+    pub boot: u64,
+    pub standing: Standing,
+}
+
+impl Life {
+    /// What the cluster says of this life of a node; nothing before it has written it down.
+    pub fn judged_by(self, plan: &Plan, node: NodeId) -> Option<Standing> {
+        let is_known = plan.incarnation(node) == Some(self.incarnation);
+        let stale = plan.topology.member(node).is_some_and(|member| member.stale);
+        is_known.then_some(if stale { Standing::Behind } else { Standing::Whole })
+    }
+}
