@@ -279,6 +279,8 @@ mutants! {
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
     FullAcknowledged = "full-acknowledged",
+    /// Regions do not tell each other of the documents that they share.
+    DocumentsNotExchanged = "documents-not-exchanged",
     /// An append that builds on an entry far beyond the log reaches the library.
     AppendNotValidated = "append-not-validated",
     /// A term is taken from one peer alone, however far ahead it is.
@@ -361,6 +363,7 @@ impl Mutant {
         Mutant::HomePromiseForgotten,
         Mutant::HomeUnconfirmed,
         Mutant::HomeHeldFromArrival,
+        Mutant::DocumentsNotExchanged,
     ];
 }
 

@@ -6,12 +6,13 @@ use crate::address_book::AddressBook;
 use crate::discovery::{Discovery, Facts, Progress, answer_question};
 use crate::documents::{Document, Documents};
 use crate::homes::{Around, HomeDriver};
-use crate::messages::{Coord, HeldFor, Input, Note, Output, Settings};
+use crate::messages::{Coord, HeldFor, Input, Message, Note, Output, Proposal, Settings};
 use crate::planner::Planner;
 use crate::reporter::Reporter;
 use crate::startup::{Startup, Step};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+use mesh::document_exchange::{self, DocumentExchange};
 use mesh::life::{Life, Standing};
 use mesh::mesh::Destination;
 use mesh::request::Reply;
@@ -38,6 +39,9 @@ pub struct Driver {
     reporter: Reporter,
     planner: Planner,
     homes: HomeDriver,
+    exchange: DocumentExchange,
+    /// This node leads coord, as of the last tick.
+    leads: bool,
     discovery: Discovery,
     addresses: AddressBook,
     /// The peers, of this region and others, that a stream leads to.
@@ -81,6 +85,8 @@ impl Driver {
             reporter: Reporter::new(tidings),
             planner: Planner::new(here, regions),
             homes: HomeDriver::new(here, name),
+            exchange: DocumentExchange::default(),
+            leads: false,
             discovery: Discovery::default(),
             addresses,
             connected: BTreeSet::new(),
@@ -136,6 +142,9 @@ impl Driver {
             }
             Input::Report { from, tidings } => self.hear_report(now.at, from, tidings, out),
             Input::HomeMessage { region, word } => self.hear_home(now.at, region, word),
+            Input::DocumentMessage { region, message } => {
+                self.receive_documents(now.at, region, message, out);
+            }
             Input::Held(held) => self.be_told_held(now.at, held, out),
             Input::AskTenures { from, asked } => self.homes.hear_ask(now.at, from, asked),
             Input::Tenures(asked, held) => out.held.extend(self.homes.hear_tenures(now.at, asked, held)),
@@ -208,6 +217,8 @@ impl Driver {
         let (documents, coord) = (&self.documents, &self.coord);
         let around = Around { documents, table: &self.table, addresses: &self.addresses, coord };
         self.homes.tick(now.at, leads, &around, out);
+        self.leads = leads;
+        self.exchange_documents(now.at, out);
         self.look_for_regions(now.at, out);
     }
 
@@ -218,6 +229,45 @@ impl Driver {
 
     fn hear_home(&mut self, now: Instant, region: RegionId, word: Word) {
         self.homes.hear(now, region, word);
+    }
+
+    /// Regions share some documents; the leader of each tells the others what it has.
+    fn exchange_documents(&mut self, now: Instant, out: &mut Output) {
+        if !self.leads {
+            return;
+        }
+        let here = RegionId::of(&self.settings.region);
+        let documents = &self.documents;
+        let others = self.table.others(here);
+        let actions = self.exchange.tick(now, others, |name| documents.get(name).map(|(_, bytes)| bytes));
+        self.perform_exchange(actions, out);
+    }
+
+    fn receive_documents(
+        &mut self,
+        now: Instant,
+        region: RegionId,
+        message: document_exchange::Message,
+        out: &mut Output,
+    ) {
+        if !self.leads {
+            return;
+        }
+        let documents = &self.documents;
+        let find = |name: &str| documents.get(name).map(|(_, bytes)| bytes);
+        let actions = self.exchange.receive(now, region, message, find);
+        self.perform_exchange(actions, out);
+    }
+
+    /// Which node leads the other region is not known, so all its nodes are told.
+    fn perform_exchange(&self, actions: document_exchange::Actions, out: &mut Output) {
+        for (region, message) in actions.send {
+            let nodes = self.addresses.node_ids(region);
+            out.messages.extend(nodes.map(|node| (node, Message::Documents(message.clone()))));
+        }
+        for (name, bytes) in actions.propose {
+            out.propose.push(Proposal { name, expect: self.documents.version(name), bytes });
+        }
     }
 
     fn be_told_held(&mut self, now: Instant, held: Vec<HeldFor>, out: &mut Output) {

@@ -5,6 +5,7 @@ use crate::documents::Document;
 use crate::homes::AskedAt;
 use base::{ClusterId, Instant, NodeId, Token};
 use bytes::Bytes;
+use mesh::document_exchange;
 use mesh::frame::Envelope;
 use mesh::homes::{Place, Title};
 use mesh::life::{Life, Standing};
@@ -82,6 +83,11 @@ pub enum Input {
         region: RegionId,
         word: Word,
     },
+    /// What the leader of another region says of the documents that regions share.
+    DocumentMessage {
+        region: RegionId,
+        message: document_exchange::Message,
+    },
     /// What a leader of 0.1.0 says that the region may write, from the arrival on.
     Held(Vec<HeldFor>),
     /// A node of this region asks what it may write.
@@ -122,6 +128,8 @@ pub enum Input {
 pub enum Message {
     Report(Tidings),
     Home(Word),
+    /// To the leader of another region.
+    Documents(document_exchange::Message),
     /// To a node that does not ask.
     Held(Vec<HeldFor>),
     AskTenures(AskedAt),

@@ -68,7 +68,8 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     })
 }
 
-/// The same for nodes of other regions: all that they may say is frames of the mesh's machine, and words about homes.
+/// The same for nodes of other regions: all that they may send is frames of the mesh's machine, and
+/// messages about homes and shared documents.
 pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
     let assembly = Mutex::new(Assembly::default());
     Arc::new(move |event| match event {
@@ -93,6 +94,9 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
             Assembled::Message(Message::Envelope(envelope)) => envelopes.push(envelope),
             Assembled::Message(Message::Word(word)) => {
                 core.mesh.seat.queue.push(MeshMail::Word { region, word });
+            }
+            Assembled::Message(Message::SharedDocuments(message)) => {
+                core.mesh.seat.queue.push(MeshMail::SharedDocuments { region, message });
             }
             Assembled::Incomplete => {}
             Assembled::Message(_) | Assembled::Malformed => {
@@ -172,7 +176,7 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
                 core.mesh.seat.queue.push(MeshMail::Tenures(asked, held));
             }
             Assembled::Incomplete => {}
-            Assembled::Message(Message::Word(_)) | Assembled::Malformed => {
+            Assembled::Message(Message::Word(_) | Message::SharedDocuments(_)) | Assembled::Malformed => {
                 core.metrics.frames_malformed.inc();
             }
         }

@@ -13,13 +13,19 @@ use base::Code;
 use bytes::Bytes;
 use mesh::Handlers;
 use mesh::handler::{Breach, DOCUMENT, Handler};
+use mesh::request::{Reply, Request, Write};
 use script::Scripts;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const RIGHT: &str =
     r#"{"script": "if left.len == right.len { larger(left, right) } else { longer(left, right) }"}"#;
 const BUILT_IN: [&str; 4] = ["max", "min", "longest", "json_merge"];
+/// How long replicas may take to hear of a handler, and how often they are asked.
+const KNOWN_WITHIN: Duration = Duration::from_secs(2);
+const KNOWN_POLL: Duration = Duration::from_millis(10);
 /// How often a change is tried that others' changes get in the way of.
 const ATTEMPTS: usize = 8;
 
@@ -126,6 +132,25 @@ async fn update<T>(
         }
     }
     Err(Refusal::new(Code::TooManyRequests, "others change the handlers all the time; try again"))
+}
+
+/// A handler may have been registered a moment ago, and the replicas hear of it a moment later: a write that was refused
+/// for want of it is tried again for a while if the cluster has agreed on it.
+pub async fn perform_when_known(
+    rest: &Rest,
+    write: &Arc<Write>,
+    timeout: Option<Duration>,
+) -> Result<Reply, Refusal> {
+    let name = String::from_utf8_lossy(write.attributes.handler.as_deref().unwrap_or_default()).into_owned();
+    now(rest).await?.1.get(&name).ok_or_else(|| unknown(&name))?;
+    let until = Instant::now() + KNOWN_WITHIN;
+    loop {
+        tokio::time::sleep(KNOWN_POLL).await;
+        match rest.ask(Request::Write(write.clone()), timeout).await {
+            Err(refusal) if refusal.code == Code::UnknownHandler && Instant::now() < until => {}
+            reply => return reply,
+        }
+    }
 }
 
 fn unknown(name: &str) -> Refusal {

@@ -5,7 +5,7 @@
 use super::asked::Asked;
 use super::refusal::Refusal;
 use super::value::{self, CONTENT_TYPE_NAME, Content};
-use super::{Rest, clock};
+use super::{Rest, clock, handlers};
 use base::Code;
 use bytes::Bytes;
 use mesh::key::Key;
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a metadata's name or value may take.
 const METADATA_BYTES_MAX: usize = 1_024;
@@ -213,7 +214,14 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
 /// Asks the mesh, and waits.
 pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
     let wanted = Wanted::of(&write);
-    wanted.settled(rest, rest.ask(Request::write(write), asked.timeout()?).await?)
+    let write = Arc::new(write);
+    let reply = match rest.ask(Request::Write(write.clone()), asked.timeout()?).await {
+        Err(refusal) if refusal.code == Code::UnknownHandler => {
+            handlers::perform_when_known(rest, &write, asked.timeout()?).await
+        }
+        reply => reply,
+    };
+    wanted.settled(rest, reply?)
 }
 
 /// What a write wanted, so that both sides can be told if something is in its way.

@@ -189,3 +189,27 @@ fn only_the_home_of_a_namespace_writes_it_and_regions_are_named_in_answers() {
     assert_eq!(there.put("/v1/data/owned", r#"{"value": 3}"#).status, 200);
     assert_eq!(here.put("/v1/data/owned", r#"{"value": 4}"#).status, 421);
 }
+
+#[test]
+fn namespaces_and_handlers_that_one_region_has_all_regions_have() {
+    let world = World::start(2, 1);
+    let [here, there] = [0, 1].map(|nth| world.regions[nth].rests()[0]);
+    assert_eq!(here.put("/v1/namespaces/shop", r#"{"n": 1}"#).status, 201);
+    assert_eq!(there.put("/v1/handlers/widest", r#"{"script": "longer(left, right)"}"#).status, 201);
+    let value = r#"{"value": "v"}"#;
+    until("a key can be written where its namespace was created", || {
+        (here.put("/v1/data/k?ns=shop", value).status == 200).then_some(())
+    });
+    until("the namespace and its keys are in the other region", || {
+        let read = there.get("/v1/data/k?ns=shop");
+        (read.status == 200 && read.json()["value"] == "v").then_some(())
+    });
+    until("the handler is known in the other region", || {
+        let body = r#"{"value": "a", "type": "custom", "handler": "widest"}"#;
+        (here.put("/v1/data/title", body).status == 200).then_some(())
+    });
+    assert_eq!(there.delete("/v1/handlers/widest").status, 200);
+    until("a handler that was removed is gone everywhere", || {
+        (here.get("/v1/handlers/widest").status == 404).then_some(())
+    });
+}

@@ -1,6 +1,5 @@
 //! Values that merge as a handler says, and namespaces that one region owns, as clients of the data API meet them.
 
-use crate::process::until;
 use crate::rest::single;
 use serde_json::json;
 
@@ -24,14 +23,13 @@ fn a_script_is_tried_before_it_is_taken_and_then_decides_what_is_shown() {
     assert_eq!(rest.get("/v1/handlers/widest").json()["script"], script);
     assert_eq!(rest.get("/v1/handlers").json()["handlers"].as_array().unwrap().len(), 5);
 
-    until("the node has heard of the handler", || {
-        rest.delete("/v1/data/title");
-        for value in ["a long title", "short"] {
-            let body = json!({ "value": value, "type": "custom", "handler": "widest" }).to_string();
-            assert_eq!(rest.put("/v1/data/title", &body).status, 200);
-        }
-        (rest.get("/v1/data/title").json()["value"] == "a long title").then_some(())
-    });
+    for value in ["a long title", "short"] {
+        let body = json!({ "value": value, "type": "custom", "handler": "widest" }).to_string();
+        assert_eq!(rest.put("/v1/data/title", &body).status, 200);
+    }
+    assert_eq!(rest.get("/v1/data/title").json()["value"], "a long title");
+    let unknown = rest.put("/v1/data/other", r#"{"value": 1, "type": "custom", "handler": "narrowest"}"#);
+    assert_eq!((unknown.status, &unknown.json()["error"]), (404, &json!("unknown_handler")));
     for value in [3, 12, 7] {
         let body = json!({ "value": value, "type": "custom", "handler": "max" }).to_string();
         assert_eq!(rest.put("/v1/data/high", &body).status, 200);

@@ -6,6 +6,7 @@ use crate::handler::{Folded, Handlers, Script};
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Reply, Write};
+use base::Code;
 use bytes::Bytes;
 
 impl Mesh {
@@ -17,6 +18,15 @@ impl Mesh {
 
     pub(super) fn step_handlers(&mut self, handlers: Handlers) {
         self.handlers = handlers;
+    }
+
+    /// A write that names a handler must find it: without one, values that were written apart come to the last of them.
+    pub(super) fn check_handler(&self, write: &Write) -> Result<(), Code> {
+        let Some(name) = &write.attributes.handler else { return Ok(()) };
+        match self.handlers.get(&String::from_utf8_lossy(name)) {
+            Some(_) => Ok(()),
+            None => Err(Code::UnknownHandler),
+        }
     }
 
     fn fold(&self, t: &mut Turn<'_>, name: &[u8], body: &Body) -> Option<Bytes> {

@@ -211,6 +211,7 @@ impl Mesh {
         if write.w.is_some_and(|w| w == 0 || usize::from(w) > route.read.len()) || route.read.is_empty() {
             return Err(Code::BadQuorum);
         }
+        self.check_handler(write)?;
         Ok(route)
     }
 

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use coord::{Command, SetDocument};
 use disk::Disk;
 use engine::{LifeFile, MeshView};
+use mesh::document_exchange;
 use mesh::frame::Envelope;
 use mesh::life::Standing;
 use mesh::overlay::Seq;
@@ -77,6 +78,11 @@ pub(crate) enum Mail {
     Word {
         region: RegionId,
         word: Word,
+    },
+    /// From the leader of another region, of the documents that regions share.
+    SharedDocuments {
+        region: RegionId,
+        message: document_exchange::Message,
     },
     /// What the leader of this region says that the region may write.
     Held(Vec<HeldFor>),
@@ -231,6 +237,9 @@ impl Loop {
             }
             Mail::Tidings { from, tidings } => self.step(now, Input::Report { from, tidings }),
             Mail::Word { region, word } => self.step(now, Input::HomeMessage { region, word }),
+            Mail::SharedDocuments { region, message } => {
+                self.step(now, Input::DocumentMessage { region, message });
+            }
             Mail::Held(held) => self.step(now, Input::Held(held)),
             Mail::AskTenures { from, asked } => self.step(now, Input::AskTenures { from, asked }),
             Mail::Tenures(asked, held) => self.step(now, Input::Tenures(asked, held)),

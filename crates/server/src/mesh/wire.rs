@@ -7,6 +7,7 @@ use base::NodeId;
 use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
 use bytes::Bytes;
+use mesh::document_exchange;
 use mesh::frame::Envelope;
 use mesh::steward::Word;
 use mesh::tidings::Tidings;
@@ -23,6 +24,7 @@ const WORD: u8 = 68;
 const HELD: u8 = 69;
 const ASK_TENURES: u8 = 70;
 const TENURES: u8 = 71;
+const SHARED_DOCUMENTS: u8 = 72;
 
 /// Longer frames are cut.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -39,6 +41,8 @@ pub(crate) enum Message {
     Document(Document),
     /// To whoever leads another region, of homes.
     Word(Word),
+    /// To the leader of another region, of the documents that regions share.
+    SharedDocuments(document_exchange::Message),
     /// What the region may write, and for how long still.
     Held(Vec<HeldFor>),
     /// To the leader: what may the region write?
@@ -83,6 +87,7 @@ pub(super) fn message_frame(message: &mesh_node::Message) -> Bytes {
     match message {
         mesh_node::Message::Report(tidings) => headed(TIDINGS, &tidings.encode()),
         mesh_node::Message::Home(word) => headed(WORD, &word.encode()),
+        mesh_node::Message::Documents(message) => headed(SHARED_DOCUMENTS, &message.encode()),
         mesh_node::Message::Held(held) => {
             let mut out = vec![HELD];
             encode_held(held, &mut out);
@@ -164,6 +169,9 @@ impl Assembly {
             Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
             Some(DOCUMENT) => decode_document(reader).map(Message::Document),
             Some(WORD) => Word::decode(reader.rest()).map(Message::Word),
+            Some(SHARED_DOCUMENTS) => {
+                document_exchange::Message::decode(reader.rest()).map(Message::SharedDocuments)
+            }
             Some(HELD) => decode_held(reader.rest()).map(Message::Held),
             Some(ASK_TENURES) => decode_asked(reader.rest()).map(Message::AskTenures),
             Some(TENURES) => decode_tenures(reader.rest()).map(|(asked, held)| Message::Tenures(asked, held)),

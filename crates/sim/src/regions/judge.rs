@@ -8,6 +8,7 @@ use base::NodeId;
 use bytes::Bytes;
 use mesh::homes::{self, Homes};
 use mesh::key::Key;
+use mesh::namespaces::{self, Namespaces};
 use mesh::record::{Body, Record};
 use mesh::request::{Reply, Request};
 use mesh::{Context, Dot, RegionId};
@@ -38,6 +39,7 @@ impl World {
         let end = self.stage.now + ROUNDS_MAX * ROUND.as_micros() as u64;
         loop {
             let wrong = self.stage.differ(|_| true).or_else(|| self.kept_logs());
+            let wrong = wrong.or_else(|| self.differing_namespaces());
             if wrong.is_none() || self.stage.now >= end || self.stage.violation.is_some() {
                 return self.stage.violation.take().or(wrong);
             }
@@ -55,6 +57,18 @@ impl World {
         let is_owned = self.stage.owner(&place()).is_some();
         let is_known = self.stage.realms.values().any(is_known);
         (is_known && !is_owned).then(|| "homes: no region owns the place in a calm".to_owned())
+    }
+
+    /// All regions have the same namespaces, each with the same version.
+    fn differing_namespaces(&self) -> Option<String> {
+        let of = |realm: &Realm| {
+            let document = realm.document(namespaces::DOCUMENT);
+            document.and_then(|document| Namespaces::decode(document.bytes.clone())).unwrap_or_default()
+        };
+        let mut realms = self.stage.realms.values();
+        let first = realms.next()?;
+        let other = realms.find(|realm| of(realm) != of(first))?;
+        Some(format!("namespaces: regions {} and {} have different ones", first.name, other.name))
     }
 
     /// Everybody has everything: no log keeps anything.

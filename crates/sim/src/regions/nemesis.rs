@@ -4,8 +4,10 @@
 use super::world::{World, little_skew};
 use crate::stage::{Cue, MS, Stage};
 use base::NodeId;
+use mesh::namespaces::{self, Namespace, Namespaces};
 use mesh::{Regions, regions};
 
+const NAMESPACE_CHANGES_PER_MILLION: u64 = 100_000;
 const LOSS_MAX_PER_MILLION: u64 = 60_000;
 
 impl World {
@@ -16,6 +18,9 @@ impl World {
         }
         let next = stage.rng.between(100 * MS, 900 * MS);
         stage.cue_after(next, Cue::Fault);
+        if stage.rng.chance(NAMESPACE_CHANGES_PER_MILLION) {
+            change_namespaces(stage);
+        }
         let nodes = stage.nodes();
         let node = *stage.rng.pick(&nodes);
         match stage.rng.between(0, 19) {
@@ -73,6 +78,22 @@ impl World {
             self.stage.spread_documents(region);
         }
     }
+}
+
+/// Somewhere a namespace is created or removed, without regard to what other regions do at the time.
+fn change_namespaces(stage: &mut Stage) {
+    let regions: Vec<_> = stage.realms.keys().copied().collect();
+    let region = *stage.rng.pick(&regions);
+    let name = ["shop", "bank"][stage.rng.between(0, 2) as usize];
+    let document = stage.realm(region).document(namespaces::DOCUMENT).cloned();
+    let version = document.as_ref().map_or(0, |document| document.version);
+    let known = document.map(|document| Namespaces::decode(document.bytes).expect("it can be read"));
+    let mut all = known.unwrap_or_default();
+    if !all.remove(name, region) {
+        all.set(name, Namespace::default(), region).expect("a lawful name");
+    }
+    stage.realm(region).replace(namespaces::DOCUMENT, version, all.encode());
+    stage.spread_documents(region);
 }
 
 /// Sometimes they still hear the others.

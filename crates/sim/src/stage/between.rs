@@ -42,6 +42,11 @@ impl Stage {
                     self.step(to, Input::HomeMessage { region, word });
                 }
             }
+            Message::Documents(message) => {
+                if let Some(region) = self.known_region(from, to) {
+                    self.step(to, Input::DocumentMessage { region, message });
+                }
+            }
         }
     }
 

@@ -32,6 +32,7 @@ fn bugs_planted_between_regions_are_found() {
         Mutant::LogCutInSilence,
         Mutant::LoserNotKept,
         Mutant::FullAcknowledged,
+        Mutant::DocumentsNotExchanged,
     ] {
         let summary = regions::campaign(1, 60, threads(), Some(mutant));
         assert!(!summary.violations.is_empty(), "{} was not found in {}", mutant.name(), summary.seeds);
