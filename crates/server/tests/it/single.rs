@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn a_single_node_waits_for_no_election_and_remembers_after_a_restart() {
+    const ELECTION: Duration = Duration::from_secs(600);
     let start = Instant::now();
-    let election = Duration::from_secs(600);
-    let mut world = World::start(1, |config| config.election = election);
+    let mut world = World::start(1, |config| config.election = ELECTION);
     let revision = world.put(0, "k", "v");
-    assert!(start.elapsed() < election, "took {:?}", start.elapsed());
+    assert!(start.elapsed() < ELECTION, "took {:?}", start.elapsed());
     assert_eq!(world.value(0, "k").unwrap(), "v");
     world.take(0).stop();
     world.restart(0);
