@@ -32,9 +32,8 @@ impl World {
         let mut realm = Realm::new("here", Regions::default(), members);
         let mut namespaces = Namespaces::default();
         let name = if copies == namespaces::COPIES_DEFAULT { namespaces::DEFAULT } else { "few-or-many" };
-        namespaces
-            .set(name, Namespace { copies, ..Namespace::default() }, region)
-            .expect("a lawful namespace");
+        let namespace = Namespace { copies, ..Namespace::default() };
+        namespaces.set(name, namespace, region).expect("a lawful namespace");
         realm.replace(namespaces::DOCUMENT, 0, namespaces.encode());
         stage.realms.insert(region, realm);
         (0..CLIENTS).for_each(|client| stage.cue_after(1_500 * MS, Cue::Client(client)));
