@@ -3,7 +3,8 @@
 use crate::{Client, Error, Kind};
 use proto::althing::store::v1::store_service_client::StoreServiceClient;
 use proto::althing::store::v1::{
-    AcceptLossRequest, AcceptLossResponse, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
+    AcceptLossRequest, AcceptLossResponse, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse,
+    ReplaceMemberRequest, ReplaceMemberResponse,
 };
 
 impl Client {

@@ -24,8 +24,8 @@ mod doubt;
 mod quorum;
 
 use doubt::Abstention;
-use quorum::Hearing;
 pub use doubt::Doubt;
+use quorum::Hearing;
 
 #[derive(Clone, Debug)]
 pub struct Params {
@@ -131,7 +131,11 @@ pub enum Role {
 /// A fact worth a log line and a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    Leadership { term: Term, role: Role, leader: Option<NodeId> },
+    Leadership {
+        term: Term,
+        role: Role,
+        leader: Option<NodeId>,
+    },
     Installed(Position),
     CaughtUp,
     /// This member led this term and was heard by no majority: the others need not wait for its silence.

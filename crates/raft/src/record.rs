@@ -54,9 +54,7 @@ impl Record {
         match self {
             Record::Entries(entries) => entries.last().map_or(Index::ZERO, |entry| entry.at.index),
             Record::Installed(at) => at.index,
-            Record::Vote { .. } | Record::Boot(_) | Record::Doubt(_) | Record::AcceptedLoss(_) => {
-                Index::ZERO
-            }
+            Record::Vote { .. } | Record::Boot(_) | Record::Doubt(_) | Record::AcceptedLoss(_) => Index::ZERO,
         }
     }
 

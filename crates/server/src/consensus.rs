@@ -269,7 +269,10 @@ impl Loop {
                 tracing::info!(term = term.0, ?role, leader, "leadership changed");
             }
             Note::SteppedDown(term) => {
-                tracing::warn!(term = term.0, "stopped leading: no majority was heard for an election timeout");
+                tracing::warn!(
+                    term = term.0,
+                    "stopped leading: no majority was heard for an election timeout"
+                );
             }
             Note::Installed(at) => {
                 self.core.metrics.snapshots_installed.inc();

@@ -7,8 +7,8 @@ use coord::watch::Counts;
 use node::Apply;
 use node::room::Measures;
 use raft::Role;
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 /// Who this member is. Fixed for the life of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]

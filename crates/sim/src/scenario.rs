@@ -430,9 +430,7 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
         Mutant::StartsCountedAnew | Mutant::EmptiedVotes | Mutant::DoubtNotKept | Mutant::DoubtEndsEarly => {
             &DISKS
         }
-        Mutant::ShortSegmentAccepted
-        | Mutant::MissingSegmentAccepted
-        | Mutant::VotesInDoubt => &LOGS,
+        Mutant::ShortSegmentAccepted | Mutant::MissingSegmentAccepted | Mutant::VotesInDoubt => &LOGS,
         Mutant::StandsOnOldConfig | Mutant::RemovedGoesAtOnce => &CHANGES,
         Mutant::LeadsBeforeItsVote => by_name("one-becomes-several").expect("it is listed above"),
         Mutant::AuthRevisionUnchecked

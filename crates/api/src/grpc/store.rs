@@ -8,8 +8,8 @@ use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::althing::store::v1::{
-    AcceptLossRequest, AcceptLossResponse, Change, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
-    ReplaceMemberResponse,
+    AcceptLossRequest, AcceptLossResponse, Change, HistoryRequest, HistoryResponse, QuotaRequest,
+    QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
 };
 use server::{Handle, Need};
 use tonic::{Request, Response, Status};
