@@ -137,6 +137,10 @@ impl Rest {
         }
     }
 
+    fn not_written(&self, acks: u8, needed: u8, missing: &Missing) -> Refusal {
+        Refusal::not_written(acks, needed, &self.names_of(missing))
+    }
+
     fn names_of(&self, missing: &Missing) -> MissingNames {
         let names = if missing.nodes.is_empty() { BTreeMap::default() } else { self.node_names() };
         let name = |node: &NodeId| {

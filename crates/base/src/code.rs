@@ -193,6 +193,10 @@ codes! {
     UnknownConflict = 116, NotFound, "althing: no such conflict";
     /// It owns the key, but its lease was not confirmed in time.
     HomeUnconfirmed = 117, Unavailable, "althing: too few regions confirm that this is the home of the key";
+    /// Where there are several regions, a change that is decided once is decided in the key's home.
+    HomeNeeded = 119, FailedPrecondition, "althing: the key needs a home region to be decided in";
+    /// Between nodes: a plain write of such a key is passed on again, to be decided.
+    KeyDecided = 120, FailedPrecondition, "althing: the key is decided by ballots";
     // Users, roles and permissions.
     RootUserMissing = 160, FailedPrecondition, "etcdserver: root user does not exist";
     RootRoleMissing = 161, FailedPrecondition, "etcdserver: root user does not have root role";

@@ -275,6 +275,16 @@ mutants! {
     RoomIgnored = "room-ignored",
     /// A node of the mesh whose disk is full takes in deletes until the log has to wait.
     DeletesUnbounded = "deletes-unbounded",
+    /// A plain write is taken into a key that is decided by ballots, and merged with what was decided.
+    PlainMixedIn = "plain-mixed-in",
+    /// A replica tells a promise before it is durable.
+    PromiseNotDurable = "promise-not-durable",
+    /// A replica accepts a proposal although it has promised a higher round.
+    PromiseUnchecked = "promise-unchecked",
+    /// A replica that has lost its disk takes part in ballots at once.
+    EmptiedPromises = "emptied-promises",
+    /// While a partition moves, a majority of the list that is read decides alone.
+    OneListDecides = "one-list-decides",
     /// What a node holds that has lost its disk counts as what it had acknowledged before.
     LostDiskCounted = "lost-disk-counted",
     /// A replica that has no room for a record acknowledges it nevertheless.
@@ -338,6 +348,11 @@ impl Mutant {
         Mutant::LostDiskCounted,
         Mutant::RoomIgnored,
         Mutant::DeletesUnbounded,
+        Mutant::PlainMixedIn,
+        Mutant::PromiseNotDurable,
+        Mutant::PromiseUnchecked,
+        Mutant::EmptiedPromises,
+        Mutant::OneListDecides,
     ];
 
     /// Those of the mesh that show only over real files.

@@ -33,6 +33,8 @@ pub enum Rule {
     Actor = 4,
     /// The same actor has written twice at one stamp: the larger hash.
     Bytes = 5,
+    /// The key is decided by ballots, and the loser was none, or one of an earlier home.
+    Ballot = 6,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +50,13 @@ pub struct Conflict {
 }
 
 impl Rule {
-    const ALL: [Rule; 6] = [Rule::Era, Rule::Kind, Rule::Fence, Rule::LaterStamp, Rule::Actor, Rule::Bytes];
+    const ALL: [Rule; 7] =
+        [Rule::Era, Rule::Kind, Rule::Fence, Rule::LaterStamp, Rule::Actor, Rule::Bytes, Rule::Ballot];
 
     /// Why the first of two goes before the second.
     pub fn between(winner: &Record, loser: &Record) -> Rule {
         match () {
+            _ if winner.ballot() != loser.ballot() => Rule::Ballot,
             _ if winner.era != loser.era => Rule::Era,
             _ if winner.kind != loser.kind => Rule::Kind,
             _ if winner.header.token() != loser.header.token() => Rule::Fence,
@@ -70,6 +74,7 @@ impl Rule {
             Rule::LaterStamp => "last_write_wins",
             Rule::Actor => "last_write_wins_by_node",
             Rule::Bytes => "last_write_wins_by_hash",
+            Rule::Ballot => "decided_by_ballot",
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod pulse;
 mod tests;
 
 use crate::actor::{Actor, RegionId};
+use crate::ballot::{Ballot, Round};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::marks::{Marks, REGIONS_MAX};
@@ -182,6 +183,36 @@ pub enum Frame {
         ask: Ask,
         query: Box<Query>,
     },
+    /// Promise to accept nothing of a lower round for a key, and say what is there; without a round, say it only.
+    Prepare {
+        ask: Ask,
+        key: Key,
+        round: Option<Round>,
+    },
+    /// With the round that was asked for.
+    Promised {
+        ask: Ask,
+        round: Option<Round>,
+        /// Otherwise a higher one is promised.
+        granted: bool,
+        /// What was promised before.
+        prior: Option<Round>,
+        record: Option<Bytes>,
+        /// With nothing there, up to where what is missing was deleted everywhere.
+        marks: Marks,
+    },
+    /// A proposal: a record under its ballot, to be made durable unless a higher round is promised.
+    Accept {
+        ask: Ask,
+        key: Key,
+        record: Bytes,
+    },
+    Accepted {
+        ask: Ask,
+        ballot: Ballot,
+        /// Not accepted: this round is promised, or was accepted.
+        passed: Option<Round>,
+    },
 }
 
 /// How a write began, at the node that its client asked.
@@ -215,6 +246,8 @@ pub enum Outcome {
     Purged,
     /// Refused: the key was created as another kind, which goes before this one.
     Misfit,
+    /// Refused: the key is decided by ballots, so that a plain write would be lost.
+    Balloted,
 }
 
 impl Frame {
@@ -231,6 +264,8 @@ impl Frame {
                 | Frame::Listed { .. }
                 | Frame::Declined { .. }
                 | Frame::Topology(_)
+                | Frame::Promised { .. }
+                | Frame::Accepted { .. }
         )
     }
 
@@ -243,6 +278,8 @@ impl Frame {
             | Frame::Fetch { ask, .. }
             | Frame::Collect { ask, .. }
             | Frame::Select { ask, .. }
+            | Frame::Prepare { ask, .. }
+            | Frame::Accept { ask, .. }
             | Frame::Compare { ask, .. } => Some(*ask),
             Frame::Page(page) => Some(page.ask),
             _ => None,
@@ -268,8 +305,10 @@ impl Envelope {
         HEAD_BYTES
             + match &self.frame {
                 Frame::Store { key, record, .. } => key.bytes().len() + record.len(),
-                Frame::Fetch { key, .. } => key.bytes().len(),
-                Frame::Fetched { record: Some(record), .. } => record.len(),
+                Frame::Accept { key, record, .. } => key.bytes().len() + record.len(),
+                Frame::Fetch { key, .. } | Frame::Prepare { key, .. } => key.bytes().len(),
+                Frame::Fetched { record: Some(record), .. }
+                | Frame::Promised { record: Some(record), .. } => record.len(),
                 _ => 0,
             }
     }
@@ -332,6 +371,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
                 Outcome::Passed => (2, Stamp::ZERO),
                 Outcome::Purged => (3, Stamp::ZERO),
                 Outcome::Misfit => (4, Stamp::ZERO),
+                Outcome::Balloted => (5, Stamp::ZERO),
             };
             out.push(number);
             put_varint(out, stamp.0);
@@ -419,7 +459,39 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             conflicts.iter().for_each(|conflict| put_bytes(out, conflict));
             out.push(u8::from(*more));
         }
+        Frame::Prepare { ask, key, round } => {
+            begin(out, 50, ask);
+            put_bytes(out, key.bytes());
+            put_round(out, round.as_ref());
+        }
+        Frame::Promised { ask, round, granted, prior, record, marks } => {
+            begin(out, 51, ask);
+            put_round(out, round.as_ref());
+            out.push(u8::from(*granted));
+            put_round(out, prior.as_ref());
+            put_optional(out, record.as_ref());
+            marks.encode(out);
+        }
+        Frame::Accept { ask, key, record } => {
+            begin(out, 52, ask);
+            put_bytes(out, key.bytes());
+            put_bytes(out, record);
+        }
+        Frame::Accepted { ask, ballot, passed } => {
+            begin(out, 53, ask);
+            ballot.encode(out);
+            put_round(out, passed.as_ref());
+        }
     }
+}
+
+fn put_round(out: &mut Vec<u8>, round: Option<&Round>) {
+    out.push(u8::from(round.is_some()));
+    round.into_iter().for_each(|round| round.encode(out));
+}
+
+fn optional_round(reader: &mut Reader) -> Option<Option<Round>> {
+    if reader.bool()? { Round::decode(reader).map(Some) } else { Some(None) }
 }
 
 fn reached(reader: &mut Reader) -> Option<Vec<RegionId>> {
@@ -492,6 +564,17 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
             Frame::Forward { ask, begun, write: Arc::new(Write::decode(reader)?) }
         }
         41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
+        50 => Frame::Prepare { ask, key: key(reader)?, round: optional_round(reader)? },
+        51 => Frame::Promised {
+            ask,
+            round: optional_round(reader)?,
+            granted: reader.bool()?,
+            prior: optional_round(reader)?,
+            record: optional(reader)?,
+            marks: Marks::decode(reader)?,
+        },
+        52 => Frame::Accept { ask, key: key(reader)?, record: reader.bytes()? },
+        53 => Frame::Accepted { ask, ballot: Ballot::decode(reader)?, passed: optional_round(reader)? },
         _ => return None,
     })
 }
@@ -504,6 +587,7 @@ fn outcome(reader: &mut Reader) -> Option<Outcome> {
         2 => Outcome::Passed,
         3 => Outcome::Purged,
         4 => Outcome::Misfit,
+        5 => Outcome::Balloted,
         _ => return None,
     })
 }

@@ -9,7 +9,7 @@ use base::codec::{Reader, put_varint};
 use bytes::Bytes;
 
 const VERSION: u8 = 1;
-const LOCK: &[u8] = b"home";
+pub const LOCK: &[u8] = b"home";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {

@@ -4,6 +4,7 @@
 //! seen the same writes, in whatever order, hold the same bytes.
 
 pub mod actor;
+pub mod ballot;
 pub mod conflict;
 pub mod context;
 pub mod controller;
@@ -51,6 +52,7 @@ pub mod tree;
 pub mod versioned;
 
 pub use actor::{Actor, Dot, RegionId};
+pub use ballot::{Ballot, Round};
 pub use conflict::Conflict;
 pub use context::{Context, Span};
 pub use decimal::Decimal;

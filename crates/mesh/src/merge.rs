@@ -1,7 +1,8 @@
 //! Joining two states of one key into the state that has seen both.
 //! The header and a register's value are the greater by rank; mergeable bodies are joined; contexts are united.
 //! Joining is commutative, associative and idempotent, whatever was lost or repeated on the way. A last write
-//! that loses against one that has not seen it is reported, so that nothing is lost in silence.
+//! that loses against one that has not seen it is reported, so that nothing is lost in silence. Of two ballots the
+//! higher one stays as it is: it was made of what a majority of the replicas had, and nothing is mixed into it.
 
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ mod tests;
 use crate::record::{Body, RECENT_MAX, Recent, Record};
 use crate::set::Set;
 use crate::siblings::Siblings;
+use base::mutant::{Mutant, planted};
 use std::cmp::Ordering;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub struct Merged {
 pub fn merge(left: &Record, right: &Record) -> Merged {
     let rank = left.rank(right);
     let (greater, lesser) = if rank == Ordering::Less { (right, left) } else { (left, right) };
+    if greater.ballot() != lesser.ballot() && !planted(Mutant::PlainMixedIn) {
+        return Merged { record: greater.clone(), loser: passed_over(greater, lesser) };
+    }
     let same_thing = (left.era, left.kind) == (right.era, right.kind);
     let body = if same_thing { join_bodies(greater, lesser) } else { greater.body.clone() };
     let mut context = greater.context.clone();
@@ -40,6 +45,15 @@ pub fn merge(left: &Record, right: &Record) -> Merged {
     let differs = lesser.body != greater.body || lesser.header.tombstone != greater.header.tombstone;
     let loser = (alone && unseen && differs).then(|| lesser.clone());
     Merged { record, loser }
+}
+
+/// What a higher ballot had not seen and hides: a plain write, or one of an earlier home. A lower ballot of the same home
+/// was a proposal that was never decided, or that the higher one was made of.
+fn passed_over(greater: &Record, lesser: &Record) -> Option<Record> {
+    let term = |record: &Record| record.ballot().map(|ballot| ballot.round.term);
+    let unseen = !greater.context.covers(lesser.header.dot);
+    let differs = lesser.body != greater.body || lesser.header.tombstone != greater.header.tombstone;
+    (term(greater) != term(lesser) && unseen && differs).then(|| lesser.clone())
 }
 
 fn join_bodies(greater: &Record, lesser: &Record) -> Body {

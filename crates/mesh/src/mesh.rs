@@ -6,6 +6,7 @@
 mod abroad;
 mod adopt;
 mod alarms;
+mod ballot;
 mod bundle;
 mod custom;
 mod exchange;
@@ -34,6 +35,7 @@ pub use abroad::RegionState;
 pub use words::{Destination, Input, Note, Now, Output, Params, Persist};
 
 use crate::actor::RegionId;
+use crate::ballot::Ballot;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
 use crate::handler::{Handlers, NoScript, Script};
@@ -42,12 +44,14 @@ use crate::marks::Marks;
 use crate::moves::Report;
 use crate::overlay::{Overlay, Seq};
 use crate::peers::Peers;
+use crate::record::Record;
 use crate::request::{Reply, Request};
 use crate::room::UnderWay;
 use crate::rows::{self, Batch, Row, Rows};
 use crate::topology::Topology;
 use abroad::Abroad;
 use alarms::Alarms;
+use ballot::Ballots;
 use base::limits::{MESH_FLUSH_LOG_BYTES, MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES_MAX};
 use base::{Code, Docket, Instant, NodeId, Token};
 use bytes::Bytes;
@@ -111,6 +115,10 @@ enum Then {
         floor: Stamp,
     },
     Report(Report),
+    /// This node's own answer to a ballot of its own.
+    Heard(Frame),
+    /// What a ballot is to be made of, once what was lost in joining it is durable.
+    Propose(Ask, Option<Box<Record>>, Ballot),
 }
 
 #[derive(Debug)]
@@ -128,6 +136,7 @@ enum Operation {
     Adopt(Box<adopt::Adopting>),
     Guard(Box<sessions::Guarding>),
     Global(Box<global::Globally>),
+    Propose(Box<ballot::Proposing>),
 }
 
 #[derive(Debug)]
@@ -166,6 +175,7 @@ pub struct Mesh {
     peers: Peers,
     hints: Hints,
     shards: Shards,
+    ballots: Ballots,
     exchanges: Exchanges,
     wakening: Wakening,
     purge_bound: Stamp,
@@ -195,6 +205,7 @@ impl Mesh {
         let topology = kept.unwrap_or(topology);
         let me = params.actor.node;
         let shards = Shards::load(&topology, &overlay, rows);
+        let ballots = Ballots::load(&topology, &overlay, rows);
         let abroad = Abroad::load(params.actor, &overlay, rows);
         Mesh {
             me,
@@ -219,6 +230,7 @@ impl Mesh {
             forwarded: BTreeMap::new(),
             peers: Peers::default(),
             shards,
+            ballots,
             exchanges: Exchanges::default(),
             purge_bound: Stamp::MAX,
             abroad,
@@ -330,6 +342,8 @@ impl Mesh {
                 Frame::Fetch { ask, .. }
                 | Frame::Collect { ask, .. }
                 | Frame::Select { ask, .. }
+                | Frame::Prepare { ask, .. }
+                | Frame::Accept { ask, .. }
                 | Frame::Forward { ask, .. } => {
                     return self.send(t, from, Frame::Declined { ask });
                 }
@@ -381,6 +395,9 @@ impl Mesh {
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
             Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
+            Frame::Prepare { ask, key, round } => self.step_prepare(t, from, ask, &key, round),
+            Frame::Accept { ask, key, record } => self.step_accept(t, from, ask, &key, record),
+            Frame::Promised { .. } | Frame::Accepted { .. } => self.step_ballot_answer(t, from, frame),
             // What regions say to each other.
             Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
         }
@@ -411,6 +428,8 @@ impl Mesh {
                 self.floor = floor;
             }
             Then::Report(report) => t.out.reports.push(report),
+            Then::Heard(frame) => self.step_ballot_answer(t, self.me, frame),
+            Then::Propose(ask, record, ballot) => self.propose_joined(t, ask, record, ballot),
         }
     }
 
@@ -512,6 +531,7 @@ impl Mesh {
                 Some(Pending { operation: Operation::Guard(_), .. }) => self.nudge(t, ask),
                 Some(Pending { operation: Operation::Forward(_), .. }) => self.look_after_forward(t, ask),
                 Some(Pending { operation: Operation::Write(_), .. }) => self.ask_again(t, ask),
+                Some(Pending { operation: Operation::Propose(_), .. }) => self.ring_proposing(t, ask),
                 _ => {}
             }
         }
@@ -532,6 +552,7 @@ impl Mesh {
             Operation::Adopt(adopting) => self.expire_adopt(t, *adopting),
             Operation::Guard(guarding) => self.expire_guard(t, ask, *guarding),
             Operation::Global(globally) => self.expire_global(t, *globally),
+            Operation::Propose(proposing) => self.expire_proposing(t, ask, *proposing),
         }
     }
 
@@ -546,6 +567,7 @@ impl Mesh {
             Some(Operation::Hint(_)) => self.decline_hint(t, ask),
             Some(Operation::Replicate(_)) => self.decline_replicate(t, ask),
             Some(Operation::Guard(_)) => self.decline_guard(t, from, ask),
+            Some(Operation::Propose(_)) => self.decline_proposing(t, ask),
             // Others may answer yet.
             Some(Operation::Adopt(_) | Operation::Global(_)) | None => {}
         }

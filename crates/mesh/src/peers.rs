@@ -94,6 +94,10 @@ impl Peers {
         self.peers.get(&node).is_some_and(|peer| peer.probe_at.is_some())
     }
 
+    pub fn is_slow_or_down(&self, node: NodeId) -> bool {
+        self.peers.get(&node).is_some_and(|peer| peer.probe_at.is_some() || peer.is_slow)
+    }
+
     /// The order in which to ask: those that are up and answer in time, the quickest first.
     pub fn order(&self, nodes: &mut [NodeId]) {
         let key = |node: &NodeId| {

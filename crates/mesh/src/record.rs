@@ -7,6 +7,7 @@ mod codec;
 mod tests;
 
 use crate::actor::{Dot, RegionId};
+use crate::ballot::Ballot;
 use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::set::Set;
@@ -58,6 +59,8 @@ pub struct Rare {
     pub schema: u32,
     /// Who brings the values of a `custom` record together.
     pub handler: Option<Bytes>,
+    /// The proposal that this record is, if the key is decided by ballots.
+    pub ballot: Option<Ballot>,
     /// Fields of a later format, by tag: kept as they are.
     pub unknown: Vec<(u64, Bytes)>,
 }
@@ -179,11 +182,21 @@ impl Record {
         self.recent.iter().any(|recent| recent.request == request)
     }
 
-    /// The order of headers: kind of thing, fence, stamp, actor, and last of all the bytes.
+    pub fn ballot(&self) -> Option<Ballot> {
+        self.header.rare.as_ref().and_then(|rare| rare.ballot)
+    }
+
+    /// The same value under another ballot.
+    pub fn with_ballot(mut self, ballot: Ballot) -> Record {
+        self.header.rare.get_or_insert_default().ballot = Some(ballot);
+        self
+    }
+
+    /// The order of headers: ballot, kind of thing, fence, stamp, actor, and last of all the bytes.
     pub fn rank(&self, other: &Record) -> Ordering {
         let key = |record: &Record| {
             let header = &record.header;
-            (record.era, record.kind, header.token(), header.stamp, header.dot.actor)
+            (record.ballot(), record.era, record.kind, header.token(), header.stamp, header.dot.actor)
         };
         key(self).cmp(&key(other)).then_with(|| {
             if self.header == other.header && self.same_register(other) {

@@ -60,7 +60,7 @@ impl Regions {
     pub fn needed(&self, level: Level, here: RegionId) -> usize {
         let regions = self.others(here).count() + 1;
         match level {
-            Level::LocalOne | Level::LocalQuorum => 1,
+            Level::LocalOne | Level::LocalQuorum | Level::Linearizable => 1,
             Level::GlobalQuorum => majority(regions),
             Level::EachQuorum => regions,
         }

@@ -55,6 +55,8 @@ pub enum Level {
     GlobalQuorum = 2,
     /// A quorum in every region.
     EachQuorum = 3,
+    /// Decided once, by a majority of the key's replicas in its home region.
+    Linearizable = 4,
 }
 
 impl Level {
@@ -90,7 +92,7 @@ pub struct Write {
     pub kind: Kind,
     pub op: Op,
     pub attributes: Attributes,
-    /// Only if nothing is there that this context has not seen.
+    /// Only if nothing is there that this context has not seen; decided by ballots.
     pub expect: Option<Context>,
     /// How many must have it durably; the majority if nothing is said.
     pub w: Option<u8>,
@@ -198,6 +200,11 @@ pub fn request_hash(id: &[u8]) -> u64 {
 }
 
 impl Write {
+    /// Whether it is decided by the key's replicas together: a condition, or the level, asks for it.
+    pub fn is_decided(&self) -> bool {
+        self.expect.is_some() || self.attributes.level == Level::Linearizable
+    }
+
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(out, self.key.bytes());
         out.push(self.kind as u8);
@@ -292,6 +299,7 @@ fn decode_attributes(reader: &mut Reader) -> Option<Attributes> {
         1 => Level::LocalQuorum,
         2 => Level::GlobalQuorum,
         3 => Level::EachQuorum,
+        4 => Level::Linearizable,
         _ => return None,
     };
     let after = Stamp(reader.varint()?);
@@ -334,8 +342,11 @@ impl Reply {
                 put_bytes(out, &record.encode());
             }
             Reply::Refused(code) => out.extend([4, *code as u8]),
+            Reply::Unavailable { acks, needed, missing } => {
+                out.extend([6, *acks, *needed]);
+                missing.encode(out);
+            }
             Reply::Found(_)
-            | Reply::Unavailable { .. }
             | Reply::Batch(_)
             | Reply::Scanned(_)
             | Reply::Listed(_)
@@ -358,6 +369,11 @@ impl Reply {
             },
             3 => Reply::Conflict(record(reader)?),
             4 => Reply::Refused(Code::from_number(reader.u8()?)?),
+            6 => Reply::Unavailable {
+                acks: reader.u8()?,
+                needed: reader.u8()?,
+                missing: Missing::decode(reader)?,
+            },
             _ => return None,
         })
     }

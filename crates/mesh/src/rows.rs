@@ -36,6 +36,8 @@ const LOG: u8 = 5;
 pub(crate) const BY_KIND: u8 = 6;
 pub(crate) const BY_HOME: u8 = 7;
 pub(crate) const BY_TIME: u8 = 8;
+const PROMISE: u8 = 16;
+const UNDECIDED: u8 = 17;
 
 /// What a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +50,10 @@ pub enum Sort {
     /// Of the replication log.
     Log,
     Index,
+    /// A promised round.
+    Promise,
+    /// That a promise was given for a key whose record is none of a ballot.
+    Undecided,
 }
 
 /// None for a row that no node writes.
@@ -60,6 +66,8 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
         CONFLICT => Sort::Conflict,
         LOG => Sort::Log,
         BY_KIND | BY_HOME | BY_TIME => Sort::Index,
+        PROMISE => Sort::Promise,
+        UNDECIDED => Sort::Undecided,
         _ => return None,
     })
 }
@@ -79,6 +87,26 @@ pub fn stream(region: RegionId) -> Bytes {
     join(&[META, 6], &region.0.to_be_bytes())
 }
 
+/// The highest round of a shard whose promise was forgotten together with its record.
+pub fn forgotten_round(partition: Partition, copies: u8) -> Bytes {
+    Bytes::copy_from_slice(&[META, 16, partition.0, copies])
+}
+
+/// The round that this replica has promised for a key.
+pub fn promise(key: &Key) -> Bytes {
+    join(&[PROMISE, key.partition().0], key.bytes())
+}
+
+/// That this replica has promised a round for a key, and holds no record of a ballot under it.
+pub fn undecided(key: &Key) -> Bytes {
+    join(&[UNDECIDED, key.partition().0], key.bytes())
+}
+
+/// All rows of the latter sort.
+pub fn undecided_range() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[UNDECIDED]), Bytes::from_static(&[UNDECIDED + 1]))
+}
+
 /// An entry of the replication log.
 pub fn log(seq: u64) -> Bytes {
     join(&[LOG], &seq.to_be_bytes())
@@ -93,7 +121,7 @@ pub fn record(key: &Key) -> Bytes {
     join(&[RECORD, key.partition().0], key.bytes())
 }
 
-/// The key of a record's row.
+/// The key of a record's row, or of another sort that lies by partition.
 pub fn record_key(row: &[u8]) -> Option<Key> {
     Key::from_bytes(Bytes::copy_from_slice(row.get(2..)?))
 }

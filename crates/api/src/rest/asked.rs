@@ -134,8 +134,9 @@ impl Asked {
             Some(b"LOCAL_ONE") => Ok(Level::LocalOne),
             Some(b"GLOBAL_QUORUM") => Ok(Level::GlobalQuorum),
             Some(b"EACH_QUORUM") => Ok(Level::EachQuorum),
+            Some(b"LINEARIZABLE") => Ok(Level::Linearizable),
             Some(other) => Err(Refusal::bad(format!(
-                "X-Consistency-Level `{}` must be LOCAL_ONE, LOCAL_QUORUM, GLOBAL_QUORUM or EACH_QUORUM",
+                "X-Consistency-Level `{}` must be LOCAL_ONE, LOCAL_QUORUM, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE",
                 String::from_utf8_lossy(other)
             ))),
         }
@@ -156,7 +157,7 @@ impl Asked {
     pub fn w(&self) -> Result<Option<u8>, Refusal> {
         if self.level()? == Level::LocalOne {
             return Err(Refusal::bad(
-                "X-Consistency-Level of a write must be LOCAL_QUORUM, GLOBAL_QUORUM or EACH_QUORUM; w=1 waits for one replica",
+                "X-Consistency-Level of a write must be LOCAL_QUORUM, GLOBAL_QUORUM, EACH_QUORUM or LINEARIZABLE; w=1 waits for one replica",
             ));
         }
         self.replicas("w")

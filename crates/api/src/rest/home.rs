@@ -97,6 +97,15 @@ pub fn fence(rest: &Rest, space: &Space, key: &Key) -> Result<Option<(Fence, Reg
     Ok(Some((admit(rest, space.here, place, title)?, title.home.region)))
 }
 
+/// A key is decided in its home region; where there is only this one, it needs none.
+pub fn check_decided_here(rest: &Rest, space: &Space, key: &Key) -> Result<(), Refusal> {
+    let (_, others) = rest.mesh().regions();
+    match fence(rest, space, key)? {
+        None if !others.is_empty() => Err(Code::HomeNeeded.into()),
+        _ => Ok(()),
+    }
+}
+
 async fn now(rest: &Rest) -> Result<(u64, Homes), Refusal> {
     match rest.handle().document(DOCUMENT).await? {
         None => Ok((0, Homes::default())),

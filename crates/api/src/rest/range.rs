@@ -17,7 +17,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Reply, Request, Scan, Scanned};
+use mesh::request::{Level, Reply, Request, Scan, Scanned};
 use mesh::ring::PARTITIONS;
 use serde::Serialize;
 
@@ -56,6 +56,11 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
 }
 
 fn scan_of(asked: &Asked) -> Result<Scan, Refusal> {
+    if asked.level()? == Level::Linearizable {
+        return Err(Refusal::bad(
+            "X-Consistency-Level LINEARIZABLE is for single keys; a range is read by quorums",
+        ));
+    }
     let query = &asked.query;
     let name = |name: &str| query.get(name).map(|text| Bytes::copy_from_slice(text.as_bytes()));
     let (start, end) = match name("prefix") {

@@ -82,6 +82,13 @@ impl Refusal {
         if regions.is_empty() { refusal } else { refusal.with("missing_regions", regions.clone()) }
     }
 
+    /// A write that was to be decided by replicas of which too few answered: nothing was proposed to them.
+    pub fn not_written(acks: u8, needed: u8, missing: &MissingNames) -> Refusal {
+        let message = format!("{acks} of {needed} replicas answered; nothing was written, try again");
+        let refusal = Refusal::new(Code::TooFewReplicas, message).with("status", "unavailable");
+        refusal.with("acks", acks).with("needed", needed).without(missing)
+    }
+
     pub fn status(&self) -> StatusCode {
         status_of(self.code)
     }
@@ -114,6 +121,11 @@ impl From<Code> for Refusal {
                 "the disks of the key's replicas have no room for it; deletes need less, and make room"
                     .to_owned()
             }
+            Code::HomeNeeded => {
+                "a condition, and the level LINEARIZABLE, is decided in the key's home region; declare one with \
+                 PUT /v1/namespaces/{ns}/home {\"region\": \"NAME\"}"
+                    .to_owned()
+            }
             Code::UnknownSpace => "no such namespace; PUT /v1/namespaces/{ns} creates one".to_owned(),
             code => {
                 let message = code.message();
@@ -134,6 +146,7 @@ fn status_of(code: Code) -> StatusCode {
         Code::ConflictDetected
         | Code::WrongType
         | Code::FencePassed
+        | Code::HomeNeeded
         | Code::NamespaceDiffers
         | Code::NamespaceInUse
         | Code::TopologyBusy => StatusCode::CONFLICT,

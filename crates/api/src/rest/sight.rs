@@ -5,14 +5,14 @@
 use super::asked::Asked;
 use super::refusal::Refusal;
 use super::store::live;
-use super::{Rest, clock, session};
+use super::{Rest, clock, home, session};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use base::Code;
 use mesh::RegionId;
 use mesh::key::Key;
 use mesh::record::Record;
-use mesh::request::{Get, Reply, Request};
+use mesh::request::{Get, Level, Reply, Request};
 use std::time::Duration;
 
 /// How long a read waits for what it must have seen, if it does not say.
@@ -29,7 +29,11 @@ pub async fn look(rest: &Rest, asked: &Asked, key: Key) -> Result<Sight, Refusal
     let (r, level, timeout) = (asked.r()?, asked.level()?, asked.timeout()?);
     let session = asked.session()?.unwrap_or_default();
     let min = asked.clock("X-Min-Vector-Clock")?.unwrap_or_default();
-    if session.is_empty() && min.is_empty() && !level.is_abroad() {
+    if level == Level::Linearizable {
+        home::check_decided_here(rest, &asked.space, &key)?;
+    }
+    let is_plain = !level.is_abroad() && level != Level::Linearizable;
+    if session.is_empty() && min.is_empty() && is_plain {
         let record = rest.read(key, r, timeout).await?;
         return Ok(Sight { record, from: RegionId::of(rest.region()), lag_ms: rest.mesh().lag_ms() });
     }

@@ -248,7 +248,8 @@ impl Wanted {
 pub fn settled(rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
     match reply {
         Reply::Written(record) => Ok(record),
-        reply @ (Reply::Indeterminate { .. } | Reply::Unavailable { .. }) => Err(rest.short(reply)),
+        Reply::Unavailable { acks, needed, missing } => Err(rest.not_written(acks, needed, &missing)),
+        reply @ Reply::Indeterminate { .. } => Err(rest.short(reply)),
         Reply::Refused(code) => Err(code.into()),
         Reply::Conflict(_) => Err(Code::ConflictDetected.into()),
         other => unreachable!("a write is not answered by {other:?}"),

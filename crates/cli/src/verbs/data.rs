@@ -56,7 +56,7 @@ pub struct Get {
     /// Count so many replicas instead of a majority
     #[arg(long)]
     r: Option<u8>,
-    /// One replica, a majority here, or a majority of regions
+    /// One replica, a majority here, a majority of regions or of each, or what is decided in the key's home
     #[arg(long, value_enum, default_value = "local-quorum")]
     consistency: Level,
     /// Tell where the key lies, who was counted and how long it took
@@ -75,6 +75,7 @@ enum Level {
     LocalQuorum,
     GlobalQuorum,
     EachQuorum,
+    Linearizable,
 }
 
 impl Level {
@@ -84,6 +85,7 @@ impl Level {
             Level::LocalQuorum => "LOCAL_QUORUM",
             Level::GlobalQuorum => "GLOBAL_QUORUM",
             Level::EachQuorum => "EACH_QUORUM",
+            Level::Linearizable => "LINEARIZABLE",
         }
     }
 }
@@ -100,6 +102,9 @@ pub struct Writing {
     /// Only if nothing is there that this clock has not seen, as `get -w json` tells it
     #[arg(long, value_name = "CLOCK")]
     only_if: Option<String>,
+    /// Decide it once, in the key's home region, as what `--only-if` and `--create` ask for
+    #[arg(long)]
+    linearizable: bool,
     /// Only if the key is not there
     #[arg(long, conflicts_with = "only_if")]
     create: bool,
@@ -115,6 +120,7 @@ impl Writing {
         let call = call.query("w", self.w).query("sloppy", self.sloppy.then_some("true"));
         call.header("x-if-vector-clock", self.only_if.as_ref())
             .header("x-conflict-resolution", self.create.then_some("FAIL"))
+            .header("x-consistency-level", self.linearizable.then_some("LINEARIZABLE"))
             .header("x-fence", self.fence.as_ref())
     }
 }

@@ -32,6 +32,7 @@ mod log;
 mod malformed;
 mod membership;
 mod mesh_chaos;
+mod mesh_contest;
 mod mesh_load;
 mod mesh_moves;
 mod mesh_space;

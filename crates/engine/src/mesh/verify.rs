@@ -7,7 +7,7 @@ use crate::verify::check_length;
 use ::mesh::conflict::Conflict;
 use ::mesh::log::Entry;
 use ::mesh::rows::{self, Rows};
-use ::mesh::{Record, Topology};
+use ::mesh::{Record, Round, Topology};
 use base::codec::Reader;
 use bytes::Bytes;
 use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
@@ -106,6 +106,7 @@ fn sort_of(key: &[u8], value: &Bytes) -> Option<Sort> {
         }
         rows::Sort::Conflict => Conflict::decode(value.clone()).map(|_| Sort::Conflict),
         rows::Sort::Log => Entry::decode(value.clone()).map(|_| Sort::Other),
-        rows::Sort::Index => value.is_empty().then_some(Sort::Other),
+        rows::Sort::Index | rows::Sort::Undecided => value.is_empty().then_some(Sort::Other),
+        rows::Sort::Promise => Round::from_bytes(value.clone()).map(|_| Sort::Other),
     }
 }

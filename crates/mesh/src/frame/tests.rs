@@ -1,5 +1,6 @@
 use super::*;
 use crate::actor::RegionId;
+use crate::ballot::Round;
 use crate::context::Context;
 use crate::op::{Attributes, Op};
 use crate::record::{Fence, Kind};
@@ -63,12 +64,27 @@ fn frames() -> Vec<Frame> {
     let replies = [
         Reply::Indeterminate { acks: 1, needed: 2, missing: Missing::default() },
         Reply::Indeterminate { acks: 1, needed: 2, missing },
+        Reply::Unavailable { acks: 1, needed: 2, missing: Missing::default() },
         Reply::Refused(Code::FencePassed),
     ];
     let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, restamps: 1 });
     frames.push(Frame::Forward { ask, begun, write: Arc::new(write(Op::Delete)) });
     frames.push(Frame::Behind { ask, stamp: Stamp(8) });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
+    let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), boot: 3 };
+    let promised = |record, prior: Option<Round>| {
+        let (round, marks) = (Some(round), marks.clone());
+        Frame::Promised { ask, round, granted: prior.is_none(), prior, record, marks }
+    };
+    frames.extend([
+        Frame::Prepare { ask, key: key.clone(), round: None },
+        Frame::Prepare { ask, key: key.clone(), round: Some(round) },
+        promised(None, Some(round)),
+        promised(Some(value.clone()), None),
+        Frame::Accept { ask, key: key.clone(), record: value.clone() },
+        Frame::Accepted { ask, ballot: round.first_ballot(), passed: Some(round) },
+        Frame::Stored { ask, outcome: Outcome::Balloted },
+    ]);
     frames.extend([
         Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },
         Frame::Keep { ask, target: NodeId(4), key: key.clone(), record: value.clone() },

@@ -379,7 +379,7 @@ impl Mesh {
     fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Marks) {
         let local = self.load(t, key);
         if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
-            self.remove(key, shard, &local);
+            self.remove(t, key, shard, &local);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::hlc::Stamp;
 use crate::moves::majority;
 use crate::op::Op;
 use crate::record::Kind;
-use crate::request::{Missing, Reply, Write};
+use crate::request::{Level, Missing, Reply, Write};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use std::collections::BTreeSet;
@@ -118,7 +118,11 @@ impl Mesh {
         let copies = self.topology.copies(write.key.space()).unwrap_or(0);
         let mut list = self.route(write.key.partition(), copies).read.clone();
         list.retain(|node| *node != self.me && !tried.contains(*node) && !asked.contains(node));
-        self.peers.order(&mut list);
+        match write.is_decided() {
+            // Always the same one, if it is up: it has the promises of the last time.
+            true => list.sort_by_key(|node| self.peers.is_slow_or_down(*node)),
+            false => self.peers.order(&mut list),
+        }
         // Where disks are full, or another is under way already, a node that is down is not waited for.
         let picky = tried.met(Obstacle::FullDisk) || !asked.is_empty();
         list.first().copied().filter(|to| !picky || !self.peers.is_down(*to))
@@ -217,6 +221,9 @@ impl Mesh {
         if reply == Reply::Refused(Code::NoSpace) {
             return self.pass_over(t, from, ask, Obstacle::FullDisk);
         }
+        if reply == Reply::Refused(Code::KeyDecided) {
+            return self.decide_forwarded(t, ask);
+        }
         let is_open = matches!(reply, Reply::Indeterminate { .. } | Reply::Refused(Code::Timeout));
         if is_open && forwarding.asked.len() > 1 {
             // Another replica has it too, and may know more.
@@ -224,6 +231,16 @@ impl Mesh {
         }
         if let Some(Operation::Forward(forwarding)) = self.finish(ask).map(|pending| pending.operation) {
             self.reply(t, forwarding.client, reply);
+        }
+    }
+
+    /// A plain write of a key that is decided by ballots, which the replica has not begun: it is decided, by one replica.
+    fn decide_forwarded(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(pending) = self.finish(ask) else { return };
+        if let Operation::Forward(forwarding) = pending.operation {
+            let mut write = (*forwarding.write).clone();
+            write.attributes.level = Level::Linearizable;
+            self.start_write(t, forwarding.client, Arc::new(write), pending.deadline);
         }
     }
 
@@ -293,7 +310,7 @@ impl Mesh {
 
 /// Whether two replicas may carry out the same write: both give it the same stamp and value, so it is one write.
 fn may_be_done_twice(write: &Write) -> bool {
-    write.expect.is_none() && write.kind.is_last_write_wins()
+    !write.is_decided() && write.kind.is_last_write_wins()
 }
 
 /// Whether what an operation does depends on what was there before it. Additions and new elements come to the same in any

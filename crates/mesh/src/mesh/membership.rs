@@ -172,6 +172,7 @@ impl Mesh {
         self.plan_exchanges(begins, lost);
         self.reroute_writes(t);
         self.reroute_reads(t);
+        self.reroute_proposals(t);
         self.report_epoch(t);
     }
 
@@ -189,6 +190,7 @@ impl Mesh {
         self.topology = topology;
         self.routes = Routes::of(&self.topology);
         self.reroute_reads(t);
+        self.reroute_proposals(t);
     }
 
     /// What a guest follows is what it starts with, as if it had been handed that.
@@ -215,8 +217,9 @@ impl Mesh {
         });
         for key in &keys {
             let local = self.load(t, key);
-            self.remove(key, shard, &local);
+            self.remove(t, key, shard, &local);
         }
+        self.forget_undecided(t, shard);
         self.shards.forget(shard);
         self.put_row(rows::mark(shard.partition, shard.copies), None);
         keys.len()

@@ -159,7 +159,7 @@ impl Mesh {
             let Some(shard) = self.shard_of(&key) else { continue };
             let local = self.load(t, &key);
             if stamp <= self.forgettable(shard) && local.record.as_ref().and_then(due) == Some(stamp) {
-                self.remove(&key, shard, &local);
+                self.remove(t, &key, shard, &local);
                 removed += 1;
             }
         }

@@ -18,6 +18,11 @@ use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
 use base::mutant::{Mutant, planted};
 use bytes::Bytes;
+use std::time::Duration;
+
+/// A key that was deleted by a ballot stays so much longer: stamps of proposals that were given up may lie a little behind
+/// that of the delete.
+const BALLOT_KEPT: Duration = Duration::from_secs(600);
 
 /// What is here of a key: its bytes, its record, and the batch with which it is durable.
 pub(super) struct Local {
@@ -76,12 +81,14 @@ impl Mesh {
             self.index_due(key, now, Some(Bytes::new()));
         }
         self.index(key, old.record.as_ref(), Some(record));
+        self.note_ballot(key, record);
         self.shards.changed(shard, key, old.bytes.as_ref(), Some(&bytes));
         self.put_row(rows::record(key), Some(bytes));
         self.next_seq()
     }
 
-    pub(super) fn remove(&mut self, key: &Key, shard: Shard, old: &Local) {
+    pub(super) fn remove(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, old: &Local) {
+        self.forget_promise(t, key, shard, old);
         self.index_due(key, old.record.as_ref().and_then(due), None);
         self.index(key, old.record.as_ref(), None);
         self.shards.changed(shard, key, old.bytes.as_ref(), None);
@@ -123,6 +130,10 @@ impl Mesh {
             t.out.notes.push(Note::ClockAhead { actor, stamp });
         }
         let local = self.load(t, key);
+        let is_plain = why == Why::Write && incoming.ballot().is_none();
+        if is_plain && self.is_balloted(key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
+            return (Outcome::Balloted, Seq(0));
+        }
         let Some(mine) = &local.record else {
             if self.is_purged(shard, incoming) {
                 return (Outcome::Purged, Seq(0));
@@ -252,7 +263,9 @@ impl Mesh {
 pub(super) fn due(record: &Record) -> Option<Stamp> {
     let Stamp(stamp) = record.header.stamp;
     if record.is_tombstone() {
-        return Some(Stamp(stamp));
+        let kept = if record.ballot().is_some() { BALLOT_KEPT } else { Duration::ZERO };
+        let due = Stamp::at_ms(record.updated_ms() + kept.as_millis() as u64);
+        return Some(Stamp(due.0.max(stamp)));
     }
     record.header.expires_ms.map(|expires_ms| Stamp(Stamp::at_ms(expires_ms).0.max(stamp)))
 }

@@ -36,6 +36,9 @@ pub(super) struct Guarding {
 
 impl Mesh {
     pub(super) fn start_get(&mut self, t: &mut Turn<'_>, token: Token, get: Get, deadline: Instant) {
+        if get.level == Level::Linearizable {
+            return self.start_decided_read(t, Client::Here(token), get.key, deadline);
+        }
         let half = deadline.since(t.now.at) / 2;
         let ask_abroad_at = t.now.at.after(half);
         let (reading, short, abroad, lacking) = (false, false, None, Vec::new());
@@ -87,7 +90,7 @@ impl Mesh {
             Level::GlobalQuorum | Level::EachQuorum => {
                 self.start_global(t, Client::Guard(ask), get.key, get.level, deadline)
             }
-            Level::LocalOne | Level::LocalQuorum => {
+            Level::LocalOne | Level::LocalQuorum | Level::Linearizable => {
                 self.start_read(t, Client::Guard(ask), get.key, r, deadline)
             }
         }

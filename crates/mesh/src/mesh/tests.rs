@@ -1,6 +1,8 @@
+mod contest;
 mod declined;
 mod full;
 mod guests;
+mod linear;
 mod promises;
 mod reading;
 mod regions;
@@ -472,6 +474,7 @@ fn show(scenes: &[(&str, Scene, Mutant)]) {
 
 #[test]
 fn every_planted_bug_of_the_mesh_has_a_scene() {
-    let has = |mutant: &&Mutant| SCENES.iter().chain(&regions::SCENES).any(|(_, _, other)| other == *mutant);
+    let scenes = || SCENES.iter().chain(&regions::SCENES).chain(&contest::SCENES);
+    let has = |mutant: &&Mutant| scenes().any(|(_, _, other)| other == *mutant);
     assert_eq!(Mutant::OF_MESH.iter().find(|mutant| !has(mutant)), None);
 }

@@ -4,6 +4,7 @@
 //! and only as long as its client waits (ADR 43). Replicas that do not answer in time get hints. A node that is no replica
 //! passes the write on to one (`forward.rs`).
 
+mod balloted;
 mod declined;
 mod prospect;
 
@@ -61,7 +62,7 @@ pub(super) struct Writing {
 
 #[derive(Debug)]
 enum Stage {
-    /// What others have must be known first: a retry or a condition cannot be judged alone. The write gets the stamp of
+    /// What others have must be known first: a retry cannot be judged alone. The write gets the stamp of
     /// the moment in which it began to ask, so that it does not pass what came after another attempt at it.
     Gathering {
         heard: Vec<NodeId>,
@@ -99,6 +100,8 @@ enum NotCreated {
     Refused(Code),
     /// Its stamp is behind this one, and another is the origin's to give.
     Behind(Stamp),
+    /// The key is decided by ballots.
+    Balloted,
 }
 
 impl From<Code> for NotCreated {
@@ -154,13 +157,16 @@ impl Mesh {
             Ok(route) => route,
             Err(code) => return self.reply(t, client, Reply::Refused(code)),
         };
+        if write.is_decided() {
+            return self.start_decided_write(t, client, write, &route, deadline);
+        }
         if !route.read.contains(&self.me) || !self.is_serving() || self.dots.is_dry() {
             return self.pass_on(t, client, write, Tried::default(), deadline);
         }
         if !self.may_begin(t, &write) {
             return self.pass_on(t, client, write, Tried::by(self.me, Obstacle::FullDisk), deadline);
         }
-        let gathers = write.expect.is_some() || write.attributes.request.is_some();
+        let gathers = write.attributes.request.is_some();
         let stage = if gathers { self.gathering_now(t, begun) } else { Stage::Waiting };
         let writing = Writing {
             client,
@@ -269,18 +275,6 @@ impl Mesh {
         if heard.len() < majority(writing.route.read.len()) {
             return;
         }
-        let (key, expect, client) = (writing.write.key.clone(), writing.write.expect.clone(), writing.client);
-        let repeated = writing.write.attributes.request;
-        let local = self.load(t, &key);
-        let taken = repeated.zip(local.record.as_ref()).is_some_and(|(id, record)| record.has_taken(id));
-        if let (Some(expect), Some(record), false) = (expect, local.record, taken)
-            && !expect.dominates(&record.context)
-            // Whoever expects nothing finds nothing where something is deleted.
-            && (!expect.is_empty() || record.is_live(t.now.wall_ms))
-        {
-            self.finish(ask);
-            return self.reply(t, client, Reply::Conflict(Box::new(record)));
-        }
         let begun = self.writing(ask).and_then(|writing| writing.begun);
         if let Some(begun) = begun {
             return self.originate(t, ask, Stamped::Begun(begun));
@@ -301,6 +295,7 @@ impl Mesh {
         let (write, client) = (writing.write.clone(), writing.client);
         let Created { sent, record: result, outcome, seq } = match self.create(t, &write, stamped) {
             Ok(created) => created,
+            Err(NotCreated::Balloted) => return self.decide_write(t, ask),
             Err(NotCreated::Refused(code)) => {
                 self.finish(ask);
                 return self.reply(t, client, Reply::Refused(code));
@@ -344,6 +339,9 @@ impl Mesh {
     fn create(&mut self, t: &mut Turn<'_>, write: &Write, stamped: Stamped) -> Result<Created, NotCreated> {
         let shard = self.shard_of(&write.key).ok_or(Code::UnknownSpace)?;
         let local = self.load(t, &write.key);
+        if self.is_balloted(&write.key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
+            return Err(NotCreated::Balloted);
+        }
         if let (Some(request), Some(record)) = (write.attributes.request, &local.record)
             && record.has_taken(request)
             && !matches!(stamped, Stamped::Anew(_))
@@ -435,7 +433,7 @@ impl Mesh {
 
     /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
     /// ahead is not followed, or it would carry that clock from key to key.
-    fn stamp_after(&self, t: &Turn<'_>, attributes: &Attributes) -> Stamp {
+    pub(super) fn stamp_after(&self, t: &Turn<'_>, attributes: &Attributes) -> Stamp {
         let bound_ms = t.now.wall_ms.saturating_add(SESSION_AHEAD_MAX.as_millis() as u64);
         let believed = attributes.after <= Stamp::at_ms(bound_ms) && !planted(Mutant::SessionStampIgnored);
         if believed { attributes.after.next() } else { Stamp::ZERO }
@@ -468,18 +466,23 @@ impl Mesh {
         if writing.prospect.is_acked(from) || !writing.route.contains(from) {
             return;
         }
+        if outcome == Outcome::Balloted && !writing.answered {
+            return self.decide_write(t, ask);
+        }
         match outcome {
             Outcome::Held => writing.prospect.add_ack(from),
             Outcome::Beaten(stamp) => {
                 writing.prospect.add_ack(from);
                 writing.beaten = writing.beaten.max(Some(stamp));
             }
-            Outcome::Passed | Outcome::Misfit | Outcome::Purged => writing.prospect.add_absent(from),
+            Outcome::Passed | Outcome::Misfit | Outcome::Purged | Outcome::Balloted => {
+                writing.prospect.add_absent(from);
+            }
         }
         let refusal = match outcome {
             Outcome::Passed => Some(Code::FencePassed),
             Outcome::Misfit => Some(Code::WrongType),
-            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged => None,
+            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged | Outcome::Balloted => None,
         };
         if let Some(code) = refusal.filter(|_| !writing.answered) {
             self.answer_write(t, ask, Reply::Refused(code));

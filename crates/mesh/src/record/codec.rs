@@ -5,6 +5,7 @@
 
 use super::{Body, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, Rare, Recent, Record};
 use crate::actor::{Dot, RegionId};
+use crate::ballot::Ballot;
 use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::set::Set;
@@ -29,10 +30,15 @@ mod tag {
     pub const ERA: u64 = 6;
     pub const RECENT: u64 = 7;
     pub const HANDLER: u64 = 8;
+    /// In every version: a node that does not know it keeps it as it is.
+    pub const BALLOT: u64 = 9;
 
-    /// Tags from here on are not known to a version.
-    pub fn first_unknown(version: u8) -> u64 {
-        if version < super::WITH_HANDLER { HANDLER } else { HANDLER + 1 }
+    /// Whether a version has this tag.
+    pub fn is_known(tag: u64, version: u8) -> bool {
+        match tag {
+            HANDLER => version >= super::WITH_HANDLER,
+            tag => tag <= BALLOT,
+        }
     }
 }
 
@@ -126,10 +132,18 @@ fn encode_late(header: &Header, out: &mut Vec<u8>) {
         put_varint(out, tag::HANDLER);
         put_bytes(out, handler);
     }
-    for (tag, field) in header.rare.iter().flat_map(|rare| &rare.unknown) {
-        put_varint(out, *tag);
-        put_bytes(out, field);
+    let unknown = || header.rare.iter().flat_map(|rare| &rare.unknown);
+    let put_unknown = |out: &mut Vec<u8>, wanted: &dyn Fn(u64) -> bool| {
+        for (tag, field) in unknown().filter(|(tag, _)| wanted(*tag)) {
+            put_varint(out, *tag);
+            put_bytes(out, field);
+        }
+    };
+    put_unknown(out, &|tag| tag < tag::BALLOT);
+    if let Some(ballot) = header.rare.as_ref().and_then(|rare| rare.ballot) {
+        put_field(out, tag::BALLOT, |field| ballot.encode(field));
     }
+    put_unknown(out, &|tag| tag > tag::BALLOT);
 }
 
 fn put_field(out: &mut Vec<u8>, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
@@ -182,7 +196,7 @@ fn decode_fields(mut reader: Reader, version: u8) -> Option<Record> {
         }
         last = tag;
         match reader.bytes()? {
-            field if tag >= tag::first_unknown(version) => {
+            field if !tag::is_known(tag, version) => {
                 record.header.rare.get_or_insert_default().unknown.push((tag, field));
             }
             field => decode_field(&mut record, tag, field)?,
@@ -223,6 +237,7 @@ fn decode_rare(rare: &mut Rare, tag: u64, mut reader: Reader, field: Bytes) -> O
             rare.handler = Some(field);
             return Some(());
         }
+        tag::BALLOT => rare.ballot = Some(Ballot::decode(&mut reader)?),
         _ => return None,
     }
     reader.is_empty().then_some(())

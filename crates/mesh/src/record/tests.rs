@@ -12,6 +12,7 @@ fn record() -> Record {
         metadata: vec![(Bytes::from_static(b"source"), Bytes::from_static(b"mobile"))],
         schema: 3,
         handler: None,
+        ballot: Some(Ballot { turn: 4, ..Ballot::default() }),
         unknown: Vec::new(),
     };
     let header = Header {

@@ -59,8 +59,8 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     ),
     (
         "X-Consistency-Level",
-        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM", "EACH_QUORUM"]),
-        "How sure the answer must be; writes take the last three; GLOBAL_QUORUM is over a majority of regions, EACH_QUORUM over all",
+        Kind::Choice(&["LOCAL_ONE", "LOCAL_QUORUM", "GLOBAL_QUORUM", "EACH_QUORUM", "LINEARIZABLE"]),
+        "How sure the answer must be; writes take all but the first; GLOBAL_QUORUM is over a majority of regions, EACH_QUORUM over all; LINEARIZABLE, for single keys, is decided once by a majority of the key's replicas in its home region",
     ),
     (
         "X-Session-Token",
@@ -71,13 +71,13 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     (
         "X-If-Vector-Clock",
         Kind::Text,
-        "Write only if nothing is there that this version has not seen, else 409",
+        "Write only if nothing is there that this version has not seen, else 409; decided once, as at LINEARIZABLE: of several writers who have seen the same one wins",
     ),
     ("X-Vector-Clock", Kind::Text, "What the writer has seen: siblings in it are replaced"),
     (
         "X-Conflict-Resolution",
         Kind::Choice(&["LWW", "CRDT", "FAIL"]),
-        "What happens to a write that has not seen what it overwrites",
+        "What happens to a write that has not seen what it overwrites; FAIL refuses it, decided as at LINEARIZABLE",
     ),
     ("Accept", Kind::Text, "application/octet-stream, or the stored content type, for the bytes alone"),
 ];

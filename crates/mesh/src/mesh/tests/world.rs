@@ -5,7 +5,7 @@
 use crate::actor::{Actor, Dot, RegionId};
 use crate::conflict::Conflict;
 use crate::context::Context;
-use crate::frame::{Envelope, Frame, Why};
+use crate::frame::{Ask, Envelope, Frame, Why};
 use crate::key::Key;
 use crate::log::Entry;
 use crate::mesh::{Destination, Input, Mesh, Now, Output, Params};
@@ -14,18 +14,21 @@ use crate::overlay::tests::Shelf;
 use crate::overlay::{Flush, Seq};
 use crate::record::Record;
 use crate::regions::{Region, Regions};
-use crate::request::{Reply, Request};
+use crate::request::{Reply, Request, Write};
 use crate::ring::Partition;
 use crate::rows::{self, Row};
 use crate::topology::{Epoch, Member, Space, Standing, Topology};
-use base::{Instant, NodeId, Rng, Token};
+use base::{Code, Instant, NodeId, Rng, Token};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const MS: u64 = 1_000;
 pub const TIMEOUT: Duration = Duration::from_millis(400);
 const TICK: u64 = 20 * MS;
+/// No node: the test, where it stands for one that has passed something on.
+const OUTSIDE: NodeId = NodeId(1_000_000);
 
 pub struct Host {
     pub mesh: Option<Mesh>,
@@ -265,6 +268,12 @@ impl World {
         host.log.clear();
         host.incarnation += 1;
         host.wiped = true;
+        // That the node has another life now is written down, which begins an epoch.
+        let topology = match self.abroad.get_mut(&self.hosts[&node].region) {
+            Some(topology) => topology,
+            None => &mut self.topology,
+        };
+        *topology = topology.renewed(Epoch(topology.epoch.0 + 1));
     }
 
     /// A node stands still: its disk goes on, and frames gather in its sockets.
@@ -416,6 +425,9 @@ impl World {
 
     fn post(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) {
         assert_ne!(from, to, "nobody writes to itself");
+        if to == OUTSIDE {
+            return self.told_outside(&envelope.frame);
+        }
         self.n_repairs += usize::from(matches!(envelope.frame, Frame::Store { why: Why::Repair, .. }));
         let copies = if self.rng.chance(self.loss_per_million) {
             0
@@ -438,6 +450,30 @@ impl World {
         let deadline = Instant(self.now).after(TIMEOUT);
         self.step(node, Input::Request { token, deadline, request });
         token
+    }
+
+    /// Has a node coordinate a write, as if another had passed it on.
+    pub fn pass_on(&mut self, node: NodeId, write: Write) -> Token {
+        self.n_tokens += 1;
+        let token = Token(self.n_tokens);
+        self.asked_at.insert(token, self.now);
+        if let Some(mesh) = self.hosts.get(&node).and_then(|host| host.mesh.as_ref()) {
+            let frame = Frame::Forward { ask: Ask(token.0), begun: None, write: Arc::new(write) };
+            let envelope = Envelope { epoch: mesh.topology().epoch, frame };
+            self.step(node, Input::Received { from: OUTSIDE, envelope });
+        }
+        token
+    }
+
+    /// What comes of that.
+    fn told_outside(&mut self, frame: &Frame) {
+        match frame {
+            Frame::Forwarded { ask, reply, .. } => drop(self.replies.insert(Token(ask.0), (**reply).clone())),
+            Frame::Declined { ask } => {
+                self.replies.insert(Token(ask.0), Reply::Refused(Code::NotInStep));
+            }
+            _ => {}
+        }
     }
 
     /// Asks and waits.

@@ -1,0 +1,96 @@
+//! A replica's side of a ballot: it promises rounds and accepts proposals, and refuses what comes behind a promise. A
+//! replica that does not serve, because it has started a moment ago or lost its disk and not got everything back, takes
+//! no part. Everything that a peer says about a round is checked: it is of the peer, and of this epoch.
+
+use crate::ballot::Round;
+use crate::frame::{Ask, Frame, Shard, Why};
+use crate::key::Key;
+use crate::marks::Marks;
+use crate::mesh::{Mesh, Then, Turn};
+use crate::overlay::Seq;
+use crate::record::Record;
+use base::NodeId;
+use base::limits::MESH_OVERLAY_BYTES_MAX;
+use base::mutant::{Mutant, planted};
+use bytes::Bytes;
+
+impl Mesh {
+    /// Whether this replica may take part in deciding about a key.
+    fn voter_of(&self, key: &Key) -> Option<Shard> {
+        let room = self.overlay.bytes() <= MESH_OVERLAY_BYTES_MAX;
+        let serves = self.is_serving() || planted(Mutant::EmptiedPromises);
+        self.shard_of(key).filter(|shard| self.keeps(*shard) && room && serves)
+    }
+
+    fn is_lawful(&self, from: NodeId, round: Round) -> bool {
+        round.node == from && round.epoch == self.topology.epoch
+    }
+
+    pub(in crate::mesh) fn step_prepare(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        key: &Key,
+        round: Option<Round>,
+    ) {
+        let lawful = round.is_none_or(|round| self.is_lawful(from, round));
+        let Some(shard) = self.voter_of(key).filter(|_| lawful) else {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        };
+        let local = self.load(t, key);
+        let said = self.said(t, key, shard, &local);
+        let granted = round.is_none_or(|round| said.permits(round));
+        let is_news = granted && round.is_some() && round != said.promised;
+        if is_news && !self.may_keep(t, key.bytes().len()) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        }
+        if let Some(round) = round.filter(|_| is_news) {
+            self.write_promise(key, round, &local);
+        }
+        let prior = if granted { said.promised } else { said.highest() };
+        let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
+        let promised = Frame::Promised { ask, round, granted, prior, record: local.bytes, marks };
+        let seq = if planted(Mutant::PromiseNotDurable) { Seq(0) } else { self.horizon() };
+        self.answer_ballot(t, from, seq, promised);
+    }
+
+    pub(in crate::mesh) fn step_accept(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        key: &Key,
+        bytes: Bytes,
+    ) {
+        let len = bytes.len();
+        let proposal = Record::decode(bytes).and_then(|record| Some((record.ballot()?, record)));
+        let proposal = proposal.filter(|(ballot, _)| self.is_lawful(from, ballot.round));
+        let (Some((ballot, record)), Some(shard)) = (proposal, self.voter_of(key)) else {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        };
+        let local = self.load(t, key);
+        let said = self.said(t, key, shard, &local);
+        let accepted = local.record.as_ref().and_then(Record::ballot);
+        let permitted = said.permits(ballot.round) || planted(Mutant::PromiseUnchecked);
+        if !permitted || accepted > Some(ballot) {
+            let passed = said.highest();
+            return self.answer_ballot(t, from, Seq(0), Frame::Accepted { ask, ballot, passed });
+        }
+        let is_gone = local.record.is_none() && self.is_purged(shard, &record);
+        if is_gone || !self.may_take(t, key, &record, len) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        }
+        if said.promised < Some(ballot.round) {
+            self.write_promise(key, ballot.round, &local);
+        }
+        self.absorb(t, key, shard, &record, Why::Repair);
+        self.answer_ballot(t, from, self.horizon(), Frame::Accepted { ask, ballot, passed: None });
+    }
+
+    /// To the node that asked, which may be this one, once everything up to a batch is durable.
+    fn answer_ballot(&mut self, t: &mut Turn<'_>, to: NodeId, seq: Seq, frame: Frame) {
+        let then = if to == self.me { Then::Heard(frame) } else { Then::Send(to, frame) };
+        self.after(t, seq, then);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a change makes of what a majority of a key's replicas have. The records that they showed go in; what to propose
+//! and what to tell the client once that is accepted comes out. A condition is judged here and nowhere else, by what is
+//! decided or is about to be; and a proposal that may have been accepted before is recognised, so that a change is never
+//! done twice and never refused because of itself.
+
+use super::proposer::{Goal, Heard, Proposing};
+use crate::ballot::Ballot;
+use crate::context::Context;
+use crate::hlc::Stamp;
+use crate::mesh::streams::Change as Logged;
+use crate::mesh::{Mesh, Turn};
+use crate::op::{self, Birth};
+use crate::record::Record;
+use crate::request::{Got, Reply, Write};
+use crate::{Actor, Dot};
+use base::Code;
+use base::limits::MESH_RECORD_BYTES_MAX;
+use bytes::Bytes;
+
+/// What a majority of the replicas have of a key.
+pub(super) struct Basis {
+    pub record: Option<Record>,
+    /// All of them have this very record and none has promised anything later: nothing else can be decided that is not
+    /// made of it. So it may be shown as it is.
+    pub is_settled: bool,
+}
+
+/// What follows.
+pub(super) enum Verdict {
+    /// The client is told at once.
+    Tell(Reply),
+    /// It is told when this is accepted.
+    Propose { record: Box<Record>, reply: Reply, dot: Option<Dot> },
+}
+
+impl Basis {
+    pub fn is_settled(heard: &[Heard]) -> bool {
+        let Some(first) = heard.first() else { return false };
+        let round = first.record.as_ref().and_then(Record::ballot).map(|ballot| ballot.round);
+        heard.iter().all(|other| other.record == first.record && other.prior <= round)
+    }
+}
+
+/// Something is there that the writer has not seen. Whoever expects nothing finds nothing where something is deleted.
+fn is_unexpected(expect: &Context, record: &Record, wall_ms: u64) -> bool {
+    !expect.dominates(&record.context) && (!expect.is_empty() || record.is_live(wall_ms))
+}
+
+impl Mesh {
+    pub(super) fn judge(
+        &mut self,
+        t: &mut Turn<'_>,
+        proposing: &Proposing,
+        basis: Basis,
+        ballot: Ballot,
+    ) -> Verdict {
+        let Basis { record, is_settled } = basis;
+        let write = match &proposing.goal {
+            Goal::Read => {
+                let shown = record.clone().map(|record| self.show(t, Box::new(record)));
+                let got = Got { record: shown, from: self.params.actor.region, lag_ms: 0 };
+                return confirmed(record, is_settled, ballot, Reply::Got(Box::new(got)));
+            }
+            Goal::Write(write) => write.clone(),
+        };
+        if let Some(done) = &record
+            && let Some(reply) = outcome_of_before(proposing, &write, done)
+        {
+            return confirmed(record, is_settled, ballot, reply);
+        }
+        if let (Some(expect), Some(found)) = (&write.expect, &record)
+            && is_unexpected(expect, found, t.now.wall_ms)
+        {
+            let reply = Reply::Conflict(Box::new(found.clone()));
+            return confirmed(record, is_settled, ballot, reply);
+        }
+        match self.change(t, &write, record.as_ref(), ballot) {
+            Ok(changed) => {
+                let dot = Some(changed.header.dot);
+                let reply = Reply::Written(Box::new(changed.clone()));
+                Verdict::Propose { record: Box::new(changed), reply, dot }
+            }
+            Err(code) => confirmed(record, is_settled, ballot, Reply::Refused(code)),
+        }
+    }
+
+    /// The write done to what is there, under a new dot, in this node's own rows and in its log.
+    fn change(
+        &mut self,
+        t: &mut Turn<'_>,
+        write: &Write,
+        base: Option<&Record>,
+        ballot: Ballot,
+    ) -> Result<Record, Code> {
+        let counter = self.dots.take().ok_or(Code::NotInStep)?;
+        let stamp = self.clock.tick(t.now.wall_ms).max(self.stamp_after(t, &write.attributes));
+        let birth = birth(self.params.actor, counter, stamp, t.now.wall_ms);
+        let folded = self.with_handler(t, base, write);
+        let done = folded.as_ref().unwrap_or(write);
+        let written = op::apply(base, done.kind, &done.op, &done.attributes, birth)?;
+        let changed = written.full.with_ballot(ballot);
+        let bytes = changed.encode();
+        let before = base.map_or(0, |base| base.encode().len());
+        if bytes.len() > MESH_RECORD_BYTES_MAX && bytes.len() > before {
+            return Err(Code::RequestTooLarge);
+        }
+        self.log_change(t, write, base, &changed, &bytes);
+        Ok(changed)
+    }
+
+    fn log_change(
+        &mut self,
+        t: &mut Turn<'_>,
+        write: &Write,
+        before: Option<&Record>,
+        after: &Record,
+        bytes: &Bytes,
+    ) {
+        self.append(t, &Logged { key: &write.key, before, after, delta: bytes });
+    }
+}
+
+fn birth(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> Birth {
+    Birth { dot: Dot { actor, counter }, stamp, wall_ms }
+}
+
+/// What is there is proposed again, unless it is settled: then nobody is told of what may yet be lost.
+fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> Verdict {
+    match record {
+        Some(record) if !is_settled => {
+            Verdict::Propose { record: Box::new(record.with_ballot(ballot)), reply, dot: None }
+        }
+        // Where nothing was accepted nothing is lost: what comes later is made of nothing, too.
+        _ => Verdict::Tell(reply),
+    }
+}
+
+/// What the client is told if the write is in what is there already: proposed before by this node and accepted somewhere,
+/// tried as a plain write, or another attempt at the same request.
+fn outcome_of_before(proposing: &Proposing, write: &Write, found: &Record) -> Option<Reply> {
+    let written = || Some(Reply::Written(Box::new(found.clone())));
+    let dot = found.header.dot;
+    if let Some(last) = &proposing.result
+        && proposing.proposed.iter().any(|proposed| found.context.covers(*proposed))
+    {
+        return if proposing.proposed.contains(&dot) {
+            written()
+        } else {
+            Some(Reply::Written(last.clone()))
+        };
+    }
+    if write.attributes.request.is_some_and(|request| found.has_taken(request)) {
+        return written();
+    }
+    let plain = proposing.plain.filter(|plain| found.context.covers(*plain))?;
+    if plain == dot { written() } else { Some(proposing.open()) }
+}

@@ -1,0 +1,31 @@
+//! A plain write that meets a key which is decided by ballots: where it would be lost, it is decided as well.
+
+use super::{Mesh, Turn, Writing};
+use crate::frame::Ask;
+use crate::mesh::{Operation, Pending};
+use crate::request::Reply;
+use base::Code;
+
+impl Mesh {
+    /// Goes on as a change that is decided. What a last write has stored already is recognised by its dot; whether a
+    /// mergeable one counts is not known any more. A write that began elsewhere may be with another replica as well, so the
+    /// node where it began has it decided, if nothing is stored yet.
+    pub(super) fn decide_write(&mut self, t: &mut Turn<'_>, ask: Ask) {
+        let Some(Pending { operation: Operation::Write(writing), deadline, .. }) = self.finish(ask) else {
+            return;
+        };
+        let open = self.shortfall(&writing);
+        let Writing { client, write, begun, result, .. } = *writing;
+        let plain = result.map(|result| result.header.dot);
+        if let Some(dot) = plain {
+            self.abroad.awaited.remove(&dot.counter);
+        }
+        if plain.is_some() && (begun.is_some() || !write.kind.is_last_write_wins()) {
+            return self.reply(t, client, open);
+        }
+        if begun.is_some() {
+            return self.reply(t, client, Reply::Refused(Code::KeyDecided));
+        }
+        self.decide_instead(t, client, write, plain, deadline);
+    }
+}
