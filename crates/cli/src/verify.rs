@@ -48,7 +48,8 @@ fn tell_stderr(text: &str) {
 fn describe(report: &Report) -> String {
     let torn = match &report.log.torn {
         Some(torn) => format!(
-            "; its end in {} at byte {} was being written when the member died, and a start will cut it",
+            "; its end in {} at byte {} was being written when the member died, or was damaged since: a start will \
+             cut it, and in a cluster ask the other members what they have",
             torn.file, torn.offset
         ),
         None => String::new(),

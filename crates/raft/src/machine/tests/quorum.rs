@@ -13,7 +13,9 @@ fn ticks_until_followed(cluster: &mut Cluster) -> usize {
         cluster.settle_among(&rest);
         let told: Vec<_> = std::mem::take(&mut cluster.notes);
         if told.iter().any(|(id, note)| *id == NodeId(1) && matches!(note, Note::SteppedDown(_))) {
-            rest.iter().for_each(|id| drop(cluster.step(*id, Input::Lost(NodeId(1)))));
+            for id in rest {
+                cluster.step(id, Input::Lost(NodeId(1)));
+            }
         }
         if rest.iter().any(|id| cluster.members[id].is_leader()) {
             return ticks;
