@@ -119,13 +119,15 @@ impl Scene {
         Scene { plans, left }
     }
 
-    /// The id of the member that the damaged one waits for.
+    /// The id of the member that the damaged one waits for, once it has heard from the other.
     fn wait_until_it_says_whom_it_waits_for(&self) -> String {
         until("it says whom it waits for", || {
             let status = block_on(async { self.left[0].etcd().await.status().await.ok() })?;
-            let told = status.errors.iter().find_map(|error| error.split_once("waits for member "))?;
+            let told = status.errors.iter().filter_map(|error| error.split_once("waits for member "));
+            let told: Vec<_> = told.map(|(_, rest)| rest).collect();
             assert_eq!(status.leader, 0);
-            told.1.split(' ').next().map(str::to_owned)
+            let [rest] = told[..] else { return None };
+            rest.split(' ').next().map(str::to_owned)
         })
     }
 
