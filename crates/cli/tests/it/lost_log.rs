@@ -156,7 +156,8 @@ fn an_operator_can_go_on_without_a_member_that_is_gone() {
     let scene = Scene::open(|path, end| flip(path, end));
     let gone = scene.wait_until_it_says_whom_it_waits_for();
     let endpoints = scene.left.iter().map(|member| member.client.to_string()).collect::<Vec<_>>().join(",");
-    let accept = || althing().args(["member", "accept-loss", &gone, "--endpoints", &endpoints]).output().unwrap();
+    let accept =
+        || althing().args(["member", "accept-loss", &gone, "--endpoints", &endpoints]).output().unwrap();
     let output = accept();
     assert!(output.status.success(), "{}", text(&output));
     for member in &scene.left {
