@@ -143,7 +143,7 @@ impl Scene {
 
 #[test]
 fn a_write_is_not_lost_with_the_last_frame_of_one_log() {
-    Scene::open(|path, end| flip(path, end)).serves_everything_when_all_are_back();
+    Scene::open(flip).serves_everything_when_all_are_back();
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_write_is_not_lost_with_the_end_of_one_log() {
 
 #[test]
 fn an_operator_can_go_on_without_a_member_that_is_gone() {
-    let scene = Scene::open(|path, end| flip(path, end));
+    let scene = Scene::open(flip);
     let gone = scene.wait_until_it_says_whom_it_waits_for();
     let endpoints = scene.left.iter().map(|member| member.client.to_string()).collect::<Vec<_>>().join(",");
     let accept =
