@@ -22,6 +22,7 @@ mod quick;
 mod range;
 mod refusal;
 mod regions;
+mod request_id;
 mod ring;
 mod routes;
 mod select;

@@ -197,6 +197,8 @@ codes! {
     HomeNeeded = 119, FailedPrecondition, "althing: the key needs a home region to be decided in";
     /// Between nodes: a plain write of such a key is passed on again, to be decided.
     KeyDecided = 120, FailedPrecondition, "althing: the key is decided by ballots";
+    /// Whether it was carried out is no longer known.
+    RequestIdExpired = 131, FailedPrecondition, "althing: the request id is older than requests are remembered";
     // Users, roles and permissions.
     RootUserMissing = 160, FailedPrecondition, "etcdserver: root user does not exist";
     RootRoleMissing = 161, FailedPrecondition, "etcdserver: root user does not have root role";

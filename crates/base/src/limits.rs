@@ -145,6 +145,10 @@ pub const MESH_NAME_BYTES_MAX: usize = 4_096;
 pub const MESH_RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
 /// A write that would leave more values side by side is refused.
 pub const MESH_SIBLINGS_MAX: usize = 32;
+/// How long the mesh remembers requests at least; one whose id says that it is older is refused.
+pub const MESH_REQUEST_WINDOW_MILLIS: u64 = 600_000;
+/// How long they are kept: longer than the window by what clocks may disagree.
+pub const MESH_REQUEST_KEEP_MILLIS: u64 = 900_000;
 /// Operations of one node under way, beyond which further requests are refused.
 pub const MESH_OPERATIONS_MAX: usize = 65_536;
 /// Rows of the mesh in memory, beyond which writes are refused until the store has caught up.

@@ -217,6 +217,10 @@ mutants! {
     ForwardStampedLate = "forward-stamped-late",
     /// A write is stamped again after the time of its client is over.
     RestampedAfterDeadline = "restamped-after-deadline",
+    /// A request is remembered in the record of its key alone, among the last eight.
+    RequestForgotten = "request-forgotten",
+    /// A request that two nodes carried out without knowing of each other stays carried out twice.
+    RepeatCounted = "repeat-counted",
     /// An entry of the replication log leaves before it is durable.
     StreamedBeforePersist = "streamed-before-persist",
     /// Entries count as acknowledged although others before them are still on their way.
@@ -331,6 +335,8 @@ impl Mutant {
         Mutant::RetryStampedAnew,
         Mutant::ForwardStampedLate,
         Mutant::RestampedAfterDeadline,
+        Mutant::RequestForgotten,
+        Mutant::RepeatCounted,
         Mutant::StreamedBeforePersist,
         Mutant::HolesAcknowledged,
         Mutant::GapVouched,

@@ -95,6 +95,17 @@ pub enum Frame {
         ask: Ask,
         key: Key,
     },
+    /// The same for a write with a request id: what is remembered of that is asked for too.
+    FetchFor {
+        ask: Ask,
+        key: Key,
+        request: u64,
+    },
+    FetchedFor {
+        ask: Ask,
+        record: Option<Bytes>,
+        attempts: Option<Bytes>,
+    },
     /// With nothing there, up to where what is missing was deleted everywhere.
     Fetched {
         ask: Ask,
@@ -259,6 +270,7 @@ impl Frame {
                 | Frame::Behind { .. }
                 | Frame::Stored { .. }
                 | Frame::Fetched { .. }
+                | Frame::FetchedFor { .. }
                 | Frame::Collected { .. }
                 | Frame::List { .. }
                 | Frame::Listed { .. }
@@ -276,6 +288,7 @@ impl Frame {
             | Frame::Store { ask, .. }
             | Frame::Keep { ask, .. }
             | Frame::Fetch { ask, .. }
+            | Frame::FetchFor { ask, .. }
             | Frame::Collect { ask, .. }
             | Frame::Select { ask, .. }
             | Frame::Prepare { ask, .. }
@@ -308,6 +321,7 @@ impl Envelope {
                 Frame::Accept { key, record, .. } => key.bytes().len() + record.len(),
                 Frame::Fetch { key, .. } | Frame::Prepare { key, .. } => key.bytes().len(),
                 Frame::Fetched { record: Some(record), .. }
+                | Frame::FetchedFor { record: Some(record), .. }
                 | Frame::Promised { record: Some(record), .. } => record.len(),
                 _ => 0,
             }
@@ -337,6 +351,16 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_varint(out, begun.remaining_ms);
             out.push(begun.restamps);
             write.encode(out);
+        }
+        Frame::FetchFor { ask, key, request } => {
+            begin(out, 42, ask);
+            put_bytes(out, key.bytes());
+            put_varint(out, *request);
+        }
+        Frame::FetchedFor { ask, record, attempts } => {
+            begin(out, 43, ask);
+            put_optional(out, record.as_ref());
+            put_optional(out, attempts.as_ref());
         }
         Frame::Behind { ask, stamp } => {
             begin(out, 41, ask);
@@ -563,6 +587,8 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
             let begun = Some(Begun { stamp, remaining_ms, restamps: reader.u8()? });
             Frame::Forward { ask, begun, write: Arc::new(Write::decode(reader)?) }
         }
+        42 => Frame::FetchFor { ask, key: key(reader)?, request: reader.varint()? },
+        43 => Frame::FetchedFor { ask, record: optional(reader)?, attempts: optional(reader)? },
         41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
         50 => Frame::Prepare { ask, key: key(reader)?, round: optional_round(reader)? },
         51 => Frame::Promised {

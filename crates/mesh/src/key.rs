@@ -7,6 +7,9 @@ use base::limits::MESH_NAME_BYTES_MAX;
 use bytes::Bytes;
 
 const SPACE_BYTES: usize = 4;
+/// No namespace has this number: what is remembered of the requests to a key lies there, under the key and the request.
+pub const REQUESTS: u32 = u32::MAX;
+const REQUEST_BYTES: usize = 8;
 
 /// It knows its hash, which is asked for again and again on the way of a write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,13 +28,38 @@ impl Key {
 
     /// From a peer or a row; `None` if it cannot be a key.
     pub fn from_bytes(bytes: Bytes) -> Option<Key> {
-        let lawful = (SPACE_BYTES..=SPACE_BYTES + MESH_NAME_BYTES_MAX).contains(&bytes.len());
+        let is_request = bytes.starts_with(&REQUESTS.to_be_bytes());
+        let more = if is_request { SPACE_BYTES + REQUEST_BYTES } else { 0 };
+        let lawful = (SPACE_BYTES + more..=SPACE_BYTES + more + MESH_NAME_BYTES_MAX).contains(&bytes.len());
         lawful.then(|| Key::of(bytes))
     }
 
+    /// Where a request to this key is remembered: in the same partition.
+    pub fn of_request(&self, request: u64) -> Key {
+        let parts: [&[u8]; 3] = [&REQUESTS.to_be_bytes(), &self.bytes, &request.to_be_bytes()];
+        Key::of(parts.concat().into())
+    }
+
     fn of(bytes: Bytes) -> Key {
-        let hash = hash64(&bytes, 0);
+        let mut hash = hash64(&bytes, 0);
+        if let Some(parent) = parent_bytes(&bytes) {
+            // The partition is in the first byte.
+            hash = hash >> 8 | hash64(parent, 0) & 0xff << 56;
+        }
         Key { bytes, hash }
+    }
+
+    /// The key and the request, if this is where one is remembered.
+    pub fn request(&self) -> Option<(Key, u64)> {
+        let parent = parent_bytes(&self.bytes)?.len();
+        let request = self.bytes[SPACE_BYTES + parent..].try_into().ok()?;
+        Some((Key::of(self.bytes.slice(SPACE_BYTES..SPACE_BYTES + parent)), u64::from_be_bytes(request)))
+    }
+
+    /// The namespace whose replicas keep it.
+    pub fn kept_by(&self) -> u32 {
+        let parent = parent_bytes(&self.bytes).unwrap_or(&self.bytes);
+        u32::from_be_bytes(parent[..SPACE_BYTES].try_into().expect("a key has its namespace"))
     }
 
     pub fn bytes(&self) -> &Bytes {
@@ -56,5 +84,31 @@ impl Key {
 
     pub fn partition(&self) -> Partition {
         Partition::of_hash(self.hash)
+    }
+}
+
+/// The key in the bytes of one under which a request is remembered.
+fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
+    let rest = bytes.strip_prefix(&REQUESTS.to_be_bytes())?;
+    let parent = &rest[..rest.len().checked_sub(REQUEST_BYTES)?];
+    (parent.len() >= SPACE_BYTES).then_some(parent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_lies_in_the_partition_of_its_key() {
+        for n in 0..200_u64 {
+            let key = Key::new(7, format!("k{n}").as_bytes());
+            let remembered = key.of_request(n);
+            assert_eq!(remembered.partition(), key.partition());
+            assert_eq!((remembered.space(), remembered.kept_by(), key.kept_by()), (REQUESTS, 7, 7));
+            assert_eq!(remembered.request(), Some((key.clone(), n)));
+            assert_eq!(Key::from_bytes(remembered.bytes().clone()), Some(remembered));
+            assert_eq!(key.request(), None);
+        }
+        assert_eq!(Key::from_bytes(Bytes::from_static(b"\xff\xff\xff\xffshort")), None);
     }
 }

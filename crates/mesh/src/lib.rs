@@ -4,6 +4,7 @@
 //! seen the same writes, in whatever order, hold the same bytes.
 
 pub mod actor;
+pub mod attempts;
 pub mod ballot;
 pub mod conflict;
 pub mod context;

@@ -40,6 +40,7 @@ use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
 use crate::handler::{Handlers, NoScript, Script};
 use crate::hlc::{Clock, Stamp};
+use crate::key::Key;
 use crate::marks::Marks;
 use crate::moves::Report;
 use crate::overlay::{Overlay, Seq};
@@ -62,7 +63,7 @@ use membership::{Routes, Wakening};
 use room::Rooming;
 use scans::Batches;
 use shards::Shards;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
@@ -172,6 +173,8 @@ pub struct Mesh {
     batches: Batches,
     /// Writes that were passed on to this node, lately.
     forwarded: BTreeMap<NodeId, forward::Forwarded>,
+    /// Requests of which this node knows several attempts and has not all of them yet, by key.
+    repeated: BTreeMap<Key, BTreeSet<u64>>,
     peers: Peers,
     hints: Hints,
     shards: Shards,
@@ -228,6 +231,7 @@ impl Mesh {
             alarms: Alarms::default(),
             batches: Batches::default(),
             forwarded: BTreeMap::new(),
+            repeated: BTreeMap::new(),
             peers: Peers::default(),
             shards,
             ballots,
@@ -340,6 +344,7 @@ impl Mesh {
             // Whoever is behind may have been given up by the others, and must not answer as if it were not.
             match frame {
                 Frame::Fetch { ask, .. }
+                | Frame::FetchFor { ask, .. }
                 | Frame::Collect { ask, .. }
                 | Frame::Select { ask, .. }
                 | Frame::Prepare { ask, .. }
@@ -368,6 +373,10 @@ impl Mesh {
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Fetch { ask, key } => self.step_fetch(t, from, ask, key),
+            Frame::FetchFor { ask, key, request } => self.step_fetch_for(t, from, ask, key, request),
+            Frame::FetchedFor { ask, record, attempts } => {
+                self.step_fetched_for(t, from, ask, record, attempts);
+            }
             Frame::Fetched { ask, record, marks } => self.step_fetched(t, from, ask, record, marks),
             Frame::Collect { ask, space, start, end, limit } => {
                 self.step_collect(t, from, ask, scans::Wanted { space, start, end, limit });

@@ -4,6 +4,7 @@
 //! namespaces, so that a namespace that was created in one is there in all (`versioned.rs`).
 
 use crate::actor::RegionId;
+use crate::key::REQUESTS;
 use crate::placement::COPIES_MAX;
 use crate::record::Kind;
 use crate::versioned::{Value, VersionedMap};
@@ -85,7 +86,7 @@ pub struct Namespaces {
 pub fn id_of(name: &str) -> u32 {
     match name {
         DEFAULT => 0,
-        name => (hash64(name.as_bytes(), 0) as u32).max(1),
+        name => (hash64(name.as_bytes(), 0) as u32).clamp(1, REQUESTS - 1),
     }
 }
 

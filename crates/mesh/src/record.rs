@@ -6,13 +6,13 @@ mod codec;
 #[cfg(test)]
 mod tests;
 
-use crate::actor::{Dot, RegionId};
+use crate::actor::{Actor, Dot, RegionId};
 use crate::ballot::Ballot;
 use crate::context::Context;
 use crate::hlc::Stamp;
 use crate::set::Set;
 use crate::siblings::Siblings;
-use crate::tally::Tally;
+use crate::tally::{Sums, Tally};
 use base::checksum::hash64;
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -176,6 +176,14 @@ impl Record {
         writers.sort_unstable();
         writers.dedup();
         writers
+    }
+
+    /// What an actor has counted in it.
+    pub fn sums_of(&self, actor: Actor) -> Sums {
+        match &self.body {
+            Body::Tally(tally) => tally.sums_of(actor),
+            Body::Register(_) | Body::Set(_) | Body::Siblings(_) => Sums::default(),
+        }
     }
 
     pub fn has_taken(&self, request: u64) -> bool {

@@ -215,6 +215,18 @@ impl Write {
         out.push(u8::from(self.sloppy));
     }
 
+    /// What is to be done, without the conditions and the time of it.
+    pub fn encode_body(&self, out: &mut Vec<u8>) {
+        encode_op(&self.op, out);
+        let Attributes { metadata, schema, handler, .. } = &self.attributes;
+        metadata.iter().for_each(|(name, value)| {
+            put_bytes(out, name);
+            put_bytes(out, value);
+        });
+        put_varint(out, u64::from(*schema));
+        put_option(out, handler.as_ref(), |out, handler| put_bytes(out, handler));
+    }
+
     pub fn decode(reader: &mut Reader) -> Option<Write> {
         Some(Write {
             key: Key::from_bytes(reader.bytes()?)?,

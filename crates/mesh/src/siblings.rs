@@ -65,6 +65,11 @@ impl Siblings {
         Siblings { values }
     }
 
+    /// The dots must be among those that were seen.
+    pub fn drop_dots(&mut self, gone: &[Dot]) {
+        self.values.retain(|value| !gone.contains(&value.dot));
+    }
+
     pub fn join(left: (&Siblings, &Context), right: (&Siblings, &Context)) -> Siblings {
         let dots = |siblings: &Siblings| siblings.values.iter().map(|value| value.dot).collect::<Vec<_>>();
         let kept = join_dots((&dots(left.0), left.1), (&dots(right.0), right.1));

@@ -60,6 +60,26 @@ impl Tally {
         self.entries.iter().map(|(actor, entry)| (*actor, entry.value()))
     }
 
+    /// One entry alone.
+    pub fn of_entry(actor: Actor, sums: Sums, cleared: Sums) -> Tally {
+        Tally { entries: vec![(actor, Entry { sums, cleared })] }
+    }
+
+    fn find(&self, actor: Actor) -> Entry {
+        let found = self.entries.binary_search_by_key(&actor, |(other, _)| *other);
+        found.map_or(Entry::default(), |at| self.entries[at].1)
+    }
+
+    /// What an actor has added and taken.
+    pub fn sums_of(&self, actor: Actor) -> Sums {
+        self.find(actor).sums
+    }
+
+    /// As much of it as a delete has seen.
+    pub fn cleared_of(&self, actor: Actor) -> Sums {
+        self.find(actor).cleared
+    }
+
     /// Nothing is left that a delete has not seen.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().all(|(_, entry)| entry.sums == entry.cleared)

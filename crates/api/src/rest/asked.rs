@@ -6,6 +6,7 @@ use super::clock;
 use super::home;
 use super::query::Query;
 use super::refusal::Refusal;
+use super::request_id;
 use super::session;
 use super::space::Space;
 use crate::grpc::fence;
@@ -191,7 +192,9 @@ impl Asked {
     }
 
     fn request_id(&self) -> Result<Option<&str>, Refusal> {
-        self.text_header("X-Request-Id", REQUEST_ID_BYTES_MAX)
+        let id = self.text_header("X-Request-Id", REQUEST_ID_BYTES_MAX)?;
+        id.into_iter().try_for_each(|id| request_id::check_age(id, now_ms()))?;
+        Ok(id)
     }
 
     /// What comes with a write, as far as headers say it. `part` tells the writes of one request apart.

@@ -141,6 +141,7 @@ fn status_of(code: Code) -> StatusCode {
     match code {
         Code::KeyDeleted => StatusCode::GONE,
         Code::NotHome => StatusCode::MISDIRECTED_REQUEST,
+        Code::RequestIdReused | Code::RequestIdExpired => StatusCode::UNPROCESSABLE_ENTITY,
         Code::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
         Code::RequestTooLarge | Code::TooManyOps => StatusCode::PAYLOAD_TOO_LARGE,
         Code::ConflictDetected

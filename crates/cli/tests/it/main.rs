@@ -34,6 +34,7 @@ mod malformed;
 mod membership;
 mod mesh_chaos;
 mod mesh_contest;
+mod mesh_late;
 mod mesh_load;
 mod mesh_moves;
 mod mesh_space;

@@ -69,6 +69,8 @@ fn frames() -> Vec<Frame> {
     ];
     let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, restamps: 1 });
     frames.push(Frame::Forward { ask, begun, write: Arc::new(write(Op::Delete)) });
+    frames.push(Frame::FetchFor { ask, key: key.clone(), request: 77 });
+    frames.push(Frame::FetchedFor { ask, record: None, attempts: Some(value.clone()) });
     frames.push(Frame::Behind { ask, stamp: Stamp(8) });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), boot: 3 };

@@ -194,7 +194,7 @@ impl Abroad {
     /// The quickest node of a region that keeps the key and may be asked.
     pub fn keeper(&self, peers: &mut Peers, at: Instant, region: RegionId, key: &Key) -> Option<NodeId> {
         let other = self.others.get(&region)?;
-        let copies = other.topology.as_ref()?.copies(key.space())?;
+        let copies = other.topology.as_ref()?.copies(key.kept_by())?;
         let mut list = other.routes.of_shard(key.partition(), copies).read.clone();
         peers.order(&mut list);
         list.into_iter().find(|node| peers.may_ask(*node, at))

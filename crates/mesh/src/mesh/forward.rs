@@ -308,9 +308,11 @@ impl Mesh {
     }
 }
 
-/// Whether two replicas may carry out the same write: both give it the same stamp and value, so it is one write.
+/// Whether two replicas may carry out the same write: both give it the same stamp and value, so it is one write; or its
+/// request id makes it count once.
 fn may_be_done_twice(write: &Write) -> bool {
-    !write.is_decided() && write.kind.is_last_write_wins()
+    let is_named = write.kind.is_last_write_wins() || write.attributes.request.is_some();
+    !write.is_decided() && is_named
 }
 
 /// Whether what an operation does depends on what was there before it. Additions and new elements come to the same in any

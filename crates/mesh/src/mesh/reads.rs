@@ -222,7 +222,7 @@ impl Mesh {
         };
         match self.operations.get(&ask).map(|pending| &pending.operation) {
             Some(Operation::Read(_)) => self.read_fetched(t, from, ask, record, marks),
-            Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record),
+            Some(Operation::Write(_)) => self.write_fetched(t, from, ask, record, None),
             _ => {}
         }
     }

@@ -4,6 +4,7 @@
 
 use super::{Mesh, Note, Then, Turn};
 use crate::actor::RegionId;
+use crate::attempts::{Attempt, attempts_of, without_repeats};
 use crate::conflict::{Conflict, row_key};
 use crate::frame::{Ask, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
@@ -23,6 +24,9 @@ use std::time::Duration;
 /// A key that was deleted by a ballot stays so much longer: stamps of proposals that were given up may lie a little behind
 /// that of the delete.
 const BALLOT_KEPT: Duration = Duration::from_secs(600);
+
+/// Keys with requests that were carried out more than once, of which something is still on its way.
+const REPEATED_MAX: usize = 65_536;
 
 /// What is here of a key: its bytes, its record, and the batch with which it is durable.
 pub(super) struct Local {
@@ -62,7 +66,7 @@ impl Mesh {
 
     /// None for a namespace that this node has not heard of.
     pub(super) fn shard_of(&self, key: &Key) -> Option<Shard> {
-        Some(Shard { partition: key.partition(), copies: self.topology.copies(key.space())? })
+        Some(Shard { partition: key.partition(), copies: self.topology.copies(key.kept_by())? })
     }
 
     /// Puts a record in the place of what is there.
@@ -97,7 +101,8 @@ impl Mesh {
 
     /// The record is found under what it is now, and no more under what it was.
     fn index(&mut self, key: &Key, old: Option<&Record>, new: Option<&Record>) {
-        if old.zip(new).is_some_and(|(old, new)| index::stays(old, new)) {
+        let is_remembered = key.request().is_some();
+        if is_remembered || old.zip(new).is_some_and(|(old, new)| index::stays(old, new)) {
             return;
         }
         let rows =
@@ -138,7 +143,9 @@ impl Mesh {
             if self.is_purged(shard, incoming) {
                 return (Outcome::Purged, Seq(0));
             }
-            return (Outcome::Held, self.save(key, shard, &local, incoming, came.encode()));
+            let seq = self.save(key, shard, &local, incoming, came.encode());
+            self.meet_attempts(t, key, shard);
+            return (Outcome::Held, seq);
         };
         let passed = why == Why::Write && incoming.header.token() < mine.header.token();
         if passed && !planted(Mutant::FenceIgnored) {
@@ -159,7 +166,44 @@ impl Mesh {
             return (outcome, local.seq);
         }
         let bytes = if record == *incoming { came.encode() } else { record.encode() };
-        (outcome, self.save(key, shard, &local, &record, bytes))
+        let seq = self.save(key, shard, &local, &record, bytes);
+        self.meet_attempts(t, key, shard);
+        (outcome, seq)
+    }
+
+    /// Something came that may be a second attempt at a request, or tell of one.
+    fn meet_attempts(&mut self, t: &Turn<'_>, key: &Key, shard: Shard) {
+        if let Some((of, request)) = key.request() {
+            return self.count_once(t, &of, shard, request);
+        }
+        for request in self.repeated.get(key).cloned().unwrap_or_default() {
+            self.count_once(t, key, shard, request);
+        }
+    }
+
+    /// Takes back what was done more than once for a request.
+    pub(super) fn count_once(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, request: u64) {
+        let Some(remembered) = self.load(t, &key.of_request(request)).record else { return };
+        let attempts = attempts_of(&remembered);
+        if attempts.len() < 2 || planted(Mutant::RepeatCounted) {
+            return;
+        }
+        let local = self.load(t, key);
+        let settled = local.record.as_ref().and_then(|record| without_repeats(record, request, &attempts));
+        let has = |attempt: &Attempt| {
+            local.record.as_ref().is_some_and(|record| record.context.covers(attempt.dot))
+        };
+        if attempts.iter().all(has) {
+            if let Some(requests) = self.repeated.get_mut(key) {
+                requests.remove(&request);
+            }
+            self.repeated.retain(|_, requests| !requests.is_empty());
+        } else if self.repeated.len() < REPEATED_MAX {
+            self.repeated.entry(key.clone()).or_default().insert(request);
+        }
+        if let Some(settled) = settled {
+            self.save(key, shard, &local, &settled, settled.encode());
+        }
     }
 
     /// Puts what lost into the log of conflicts.
@@ -255,6 +299,22 @@ impl Mesh {
         let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
         let marks = if record.is_none() { self.shards.marks(shard) } else { Marks::default() };
         self.after(t, seq, Then::Send(from, Frame::Fetched { ask, record, marks }));
+    }
+
+    pub(super) fn step_fetch_for(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        key: Key,
+        request: u64,
+    ) {
+        if self.shard_of(&key).is_none() || !self.is_serving() {
+            return self.send(t, from, Frame::Declined { ask });
+        }
+        let (record, seq) = self.overlay.get(t.rows, &rows::record(&key));
+        let (attempts, noted) = self.overlay.get(t.rows, &rows::record(&key.of_request(request)));
+        self.after(t, seq.max(noted), Then::Send(from, Frame::FetchedFor { ask, record, attempts }));
     }
 }
 

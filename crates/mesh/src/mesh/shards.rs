@@ -4,6 +4,7 @@
 
 use super::{Mesh, Turn};
 use crate::actor::{Actor, RegionId};
+use crate::attempts::attempts_of;
 use crate::frame::{Known, Shard};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -169,18 +170,23 @@ impl Mesh {
             None => rows::records_from(partition, b""),
         };
         let (mut last, mut more) = (row, false);
+        let mut repeated = Vec::new();
         let (shards, topology) = (&mut self.shards, &self.topology);
         self.overlay.scan(t.rows, &from, &rows::records_end(partition), &mut |row, value| {
             let key = rows::record_key(row).expect("a row that we wrote can be read");
-            if let Some(copies) = topology.copies(key.space()) {
+            if let Some(copies) = topology.copies(key.kept_by()) {
                 shards.state(Shard { partition, copies }).tree.toggle(&key, digest(&key, value));
                 shards.stored_bytes += bytes_of_rows(&key, value);
+                repeated.extend(repeated_request(&key, value).map(|(of, request)| (of, copies, request)));
             }
             last = Some(Bytes::copy_from_slice(row));
             *left = left.saturating_sub(1);
             more = *left == 0;
             !more
         });
+        for (key, copies, request) in repeated {
+            self.count_once(t, &key, Shard { partition, copies }, request);
+        }
         if more {
             return Some(Cursor { partition, row: last });
         }
@@ -197,6 +203,12 @@ impl Mesh {
         }
         known
     }
+}
+
+/// The key and the request of a record that remembers several attempts.
+fn repeated_request(key: &Key, record: &Bytes) -> Option<(Key, u64)> {
+    let request = key.request()?;
+    (attempts_of(&Record::decode(record.clone())?).len() > 1).then_some(request)
 }
 
 fn bytes_of_rows(key: &Key, record: &Bytes) -> u64 {

@@ -175,6 +175,44 @@ fn a_retry_is_recognised_by_whoever_gets_it() {
 }
 
 #[test]
+fn a_request_id_stands_for_one_request() {
+    let mut world = awake(73, 4);
+    let attributes = Attributes { request: Some(7), ..Attributes::default() };
+    let add = |amount| {
+        let attributes = attributes.clone();
+        Request::write(Write { attributes, ..write("c", Kind::Counter, Op::Add(amount)) })
+    };
+    assert!(matches!(world.call(1, add(5)), Reply::Written(_)));
+    for node in 1..=4 {
+        assert_eq!(world.call(node, add(6)), Reply::Refused(Code::RequestIdReused));
+        assert!(matches!(world.call(node, add(5)), Reply::Written(record) if tally(&record) == 5));
+    }
+    let put = |value| Request::write(Write { attributes: attributes.clone(), ..put("k", value) });
+    assert!(matches!(world.call(1, put("v")), Reply::Written(_)), "another key, another request");
+    assert_eq!(world.call(2, put("w")), Reply::Refused(Code::RequestIdReused));
+}
+
+#[test]
+fn requests_are_remembered_over_crashes_and_lost_disks_and_forgotten_in_the_end() {
+    let mut world = World::with_rounds(74, 3, std::time::Duration::from_secs(120));
+    world.run(SECOND);
+    let attributes = Attributes { request: Some(7), ..Attributes::default() };
+    let add = Request::write(Write { attributes, ..write("c", Kind::Counter, Op::Add(5)) });
+    world.call(1, add.clone());
+    (1..=3).for_each(|node| world.crash(NodeId(node)));
+    (1..=3).for_each(|node| world.start(NodeId(node)));
+    world.run(SECOND);
+    assert!(matches!(world.call(2, add.clone()), Reply::Written(record) if tally(&record) == 5));
+    world.wipe(NodeId(1));
+    world.start(NodeId(1));
+    world.run(600 * SECOND);
+    assert!(matches!(world.call(1, add), Reply::Written(record) if tally(&record) == 5), "after ten minutes");
+    assert_eq!(world.leftovers(1), 6, "the counter and the request, three times");
+    world.run(700 * SECOND);
+    assert_eq!(world.leftovers(1), 3, "only the counter is left");
+}
+
+#[test]
 fn what_the_network_repeats_is_done_once() {
     let mut world = awake(22, 5);
     world.repeats = true;
@@ -406,7 +444,7 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 17] = [
+const SCENES: [(&str, Scene, Mutant); 19] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("a disk without room", scenes::a_disk_without_room, Mutant::RoomIgnored),
     ("deletes without room", scenes::deletes_without_room, Mutant::DeletesUnbounded),
@@ -423,6 +461,8 @@ const SCENES: [(&str, Scene, Mutant); 17] = [
     ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
     ("a first attempt comes late", scenes::a_first_attempt_comes_late, Mutant::RetryStampedAnew),
     ("a forwarded write comes late", scenes::a_forwarded_write_comes_late, Mutant::ForwardStampedLate),
+    ("a request comes again later", scenes::a_request_comes_again_later, Mutant::RequestForgotten),
+    ("two attempts meet", scenes::two_attempts_meet, Mutant::RepeatCounted),
     ("a coordinator stands still", scenes::a_coordinator_stands_still, Mutant::RestampedAfterDeadline),
 ];
 

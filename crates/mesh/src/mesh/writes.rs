@@ -13,15 +13,18 @@ use super::replica::Local;
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
+use crate::attempts::{Attempt, attempts_of, body_of};
 use crate::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
+use crate::key::Key;
 use crate::merge::merge;
 use crate::moves::majority;
 use crate::op::{self, Attributes, Birth, Op};
 use crate::overlay::Seq;
 use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
-use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
+use crate::tally::Sums;
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, MESH_REQUEST_KEEP_MILLIS, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -49,6 +52,8 @@ pub(super) struct Writing {
     stage: Stage,
     /// What the others are sent.
     record: Bytes,
+    /// What they are sent before it, to remember the request.
+    attempts: Option<(Key, Bytes)>,
     /// What the client is told.
     result: Option<Box<Record>>,
     prospect: Prospect,
@@ -89,6 +94,7 @@ enum Stamped {
 struct Created {
     /// What the others are sent.
     sent: Bytes,
+    attempts: Option<(Key, Bytes)>,
     /// What the client is told.
     record: Record,
     outcome: Outcome,
@@ -175,6 +181,7 @@ impl Mesh {
             route,
             stage,
             record: Bytes::new(),
+            attempts: None,
             result: None,
             prospect: Prospect::default(),
             reached: Vec::new(),
@@ -231,22 +238,50 @@ impl Mesh {
     fn gather(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let me = self.me;
         let Some(writing) = self.writing(ask) else { return };
-        let (key, others) = (writing.write.key.clone(), writing.route.read.clone());
+        let (write, others) = (writing.write.clone(), writing.route.read.clone());
         for node in others.into_iter().filter(|node| *node != me) {
-            self.send(t, node, Frame::Fetch { ask, key: key.clone() });
+            self.send(t, node, fetch(ask, &write));
         }
         self.gathered(t, ask);
     }
 
+    pub(super) fn step_fetched_for(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        record: Option<Bytes>,
+        attempts: Option<Bytes>,
+    ) {
+        self.time(t, from, ask);
+        let decode = |bytes: Option<Bytes>| match bytes {
+            Some(bytes) => Record::decode(bytes).map(Some),
+            None => Some(None),
+        };
+        if let (Some(record), Some(attempts)) = (decode(record), decode(attempts)) {
+            self.write_fetched(t, from, ask, record, attempts);
+        }
+    }
+
     /// What a replica has, on the way to a write that must know.
-    pub(super) fn write_fetched(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, record: Option<Record>) {
+    pub(super) fn write_fetched(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        record: Option<Record>,
+        attempts: Option<Record>,
+    ) {
         let Some(writing) = self.writing(ask) else { return };
         let Stage::Gathering { heard, .. } = &mut writing.stage else { return };
         if heard.contains(&from) || !writing.route.read.contains(&from) {
             return;
         }
         heard.push(from);
-        let key = writing.write.key.clone();
+        let (key, request) = (writing.write.key.clone(), writing.write.attributes.request);
+        if let (Some(attempts), Some(request), Some(shard)) = (attempts, request, self.shard_of(&key)) {
+            self.absorb(t, &key.of_request(request), shard, &attempts, Why::Repair);
+        }
         if let (Some(record), Some(shard)) = (record, self.shard_of(&key)) {
             if !self.may_take(t, &key, &record, record.encode().len()) {
                 return self.let_another_judge(t, ask);
@@ -293,7 +328,7 @@ impl Mesh {
     fn originate(&mut self, t: &mut Turn<'_>, ask: Ask, stamped: Stamped) {
         let Some(writing) = self.writing(ask) else { return };
         let (write, client) = (writing.write.clone(), writing.client);
-        let Created { sent, record: result, outcome, seq } = match self.create(t, &write, stamped) {
+        let Created { sent, attempts, record: result, outcome, seq } = match self.create(t, &write, stamped) {
             Ok(created) => created,
             Err(NotCreated::Balloted) => return self.decide_write(t, ask),
             Err(NotCreated::Refused(code)) => {
@@ -312,7 +347,7 @@ impl Mesh {
         let may_leave = self.may_leave_early(result.kind);
         let writing = self.writing(ask).expect("it is under way");
         (writing.record, writing.result, writing.stage) = (sent, Some(Box::new(result)), Stage::Waiting);
-        writing.reached = reached;
+        (writing.reached, writing.attempts) = (reached, attempts);
         if may_leave {
             self.spread(t, ask);
         } else {
@@ -342,18 +377,23 @@ impl Mesh {
         if self.is_balloted(&write.key, local.record.as_ref()) && !planted(Mutant::PlainMixedIn) {
             return Err(NotCreated::Balloted);
         }
-        if let (Some(request), Some(record)) = (write.attributes.request, &local.record)
-            && record.has_taken(request)
-            && !matches!(stamped, Stamped::Anew(_))
+        let remembered = self.remembered(t, write);
+        if self.was_done(t, write, shard, &local, remembered.as_ref(), stamped)?
+            && let Some(record) = &local.record
         {
             let sent = local.bytes.clone().expect("a record has bytes");
-            return Ok(Created { sent, record: record.clone(), outcome: Outcome::Held, seq: local.seq });
+            let (record, outcome, seq) = (record.clone(), Outcome::Held, local.seq);
+            return Ok(Created { sent, attempts: None, record, outcome, seq });
         }
         let after = self.stamp_after(t, &write.attributes);
         if let Stamped::Begun(begun) = stamped {
             self.check_begun(write, shard, &local, begun, after)?;
         }
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
+        let noted = match remembered {
+            Some((key, noted)) => Some((key, noted, self.dots.take().ok_or(Code::NotInStep)?)),
+            None => None,
+        };
         let stamp = match stamped {
             Stamped::Now => self.clock.tick(t.now.wall_ms),
             Stamped::At(stamp) => stamp,
@@ -367,7 +407,9 @@ impl Mesh {
         };
         let later = |record: &&Record| record.header.stamp >= birth.stamp && write.kind.is_last_write_wins();
         if let (Stamped::Begun(_), Some(record)) = (stamped, local.record.as_ref().filter(later)) {
-            return self.create_behind(t, write, shard, record, birth);
+            let created = self.create_behind(t, write, shard, record, birth)?;
+            let attempts = self.note_attempt(t, noted, write, shard, birth, Default::default())?;
+            return Ok(Created { attempts, ..created });
         }
         let folded = self.with_handler(t, local.record.as_ref(), write);
         let write = folded.as_ref().unwrap_or(write);
@@ -381,7 +423,81 @@ impl Mesh {
         let seq = self.save(&write.key, shard, &local, &written.full, full);
         let (before, after) = (local.record.as_ref(), &written.full);
         self.append(t, &Change { key: &write.key, before, after, delta: &delta });
-        Ok(Created { sent: delta, record: written.full, outcome: Outcome::Held, seq })
+        let sums = |record: &Record| record.sums_of(birth.dot.actor);
+        let (before, after) = (before.map(sums).unwrap_or_default(), sums(&written.full));
+        let attempts = self.note_attempt(t, noted, write, shard, birth, (before, after))?;
+        Ok(Created { sent: delta, attempts, record: written.full, outcome: Outcome::Held, seq })
+    }
+
+    /// Where a write's request is remembered, and what is. A write under a condition is remembered with its key.
+    fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, Local)> {
+        let request = write.attributes.request.filter(|_| !write.is_decided())?;
+        let key = write.key.of_request(request);
+        let local = self.load(t, &key);
+        (!planted(Mutant::RequestForgotten)).then_some((key, local))
+    }
+
+    /// Whether a write's request was carried out, so that it is in the record. The same id for something else is refused, and
+    /// so is one whose work was deleted and is forgotten.
+    fn was_done(
+        &self,
+        t: &Turn<'_>,
+        write: &Write,
+        shard: Shard,
+        local: &Local,
+        remembered: Option<&(Key, Local)>,
+        stamped: Stamped,
+    ) -> Result<bool, Code> {
+        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Anew(_))) else {
+            return Ok(false);
+        };
+        let noted = remembered.and_then(|(_, local)| local.record.as_ref());
+        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
+        let attempts = noted.map(attempts_of).unwrap_or_default();
+        let body = body_of(write);
+        if attempts.iter().any(|attempt| attempt.body != body) {
+            return Err(Code::RequestIdReused);
+        }
+        let Some(record) = &local.record else {
+            return match noted.filter(|noted| !attempts.is_empty() && self.is_purged(shard, noted)) {
+                Some(_) => Err(Code::KeyDeleted),
+                None => Ok(false),
+            };
+        };
+        // Its own first attempt, which was beaten, does not count.
+        let again = matches!(stamped, Stamped::Begun(begun) if begun.restamps > 0);
+        let is_own = |actor| again && actor == self.params.actor;
+        let here = |attempt: &Attempt| record.context.covers(attempt.dot) && !is_own(attempt.dot.actor);
+        Ok(attempts.iter().any(here) || record.has_taken(request) && !again)
+    }
+
+    /// Remembers that a request was carried out, in the batch of the record.
+    fn note_attempt(
+        &mut self,
+        t: &mut Turn<'_>,
+        noted: Option<(Key, Local, u64)>,
+        write: &Write,
+        shard: Shard,
+        birth: Birth,
+        (before, after): (Sums, Sums),
+    ) -> Result<Option<(Key, Bytes)>, Code> {
+        let Some((key, local, counter)) = noted else { return Ok(None) };
+        let change = Sums { added: after.added - before.added, taken: after.taken - before.taken };
+        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change };
+        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
+        let attributes = Attributes { expires_ms, ..Attributes::default() };
+        let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
+        let written =
+            op::apply(local.record.as_ref(), Kind::Set, &Op::Insert(attempt.encode()), &attributes, birth)?;
+        let full = written.full.encode();
+        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
+        self.save(&key, shard, &local, &written.full, full);
+        let (before, after) = (local.record.as_ref(), &written.full);
+        self.append(t, &Change { key: &key, before, after, delta: &delta });
+        if let Some(request) = write.attributes.request {
+            self.count_once(t, &write.key, shard, request);
+        }
+        Ok(Some((key, delta)))
     }
 
     /// Whether a write that began elsewhere may be carried out here under the stamp that it has.
@@ -428,7 +544,7 @@ impl Mesh {
         let (outcome, seq) = self.absorb(t, &write.key, shard, &record, Why::Write);
         let (sent, before) = (record.encode(), Some(shown));
         self.append(t, &Change { key: &write.key, before, after: &record, delta: &sent });
-        Ok(Created { sent, record, outcome, seq })
+        Ok(Created { sent, attempts: None, record, outcome, seq })
     }
 
     /// The least stamp of a write that comes after what its session has seen. A session that has met a clock far
@@ -444,20 +560,31 @@ impl Mesh {
         let me = self.me;
         let Some(writing) = self.writing(ask) else { return };
         writing.stage = Stage::Spreading;
-        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        let (key, attempts) = (writing.write.key.clone(), writing.attempts.clone());
         let prospect = &writing.prospect;
         let others = writing.route.everyone().filter(|node| *node != me && !prospect.is_acked(*node));
         for node in others.collect::<Vec<_>>() {
             if self.peers.may_ask(node, t.now.at) {
-                let store = Frame::Store { ask, key: key.clone(), record: record.clone(), why: Why::Write };
-                self.send(t, node, store);
+                self.send_store(t, node, ask);
             } else {
+                attempts.iter().for_each(|(key, _)| self.hint(t, node, key));
                 self.hint(t, node, &key);
                 self.writing(ask).expect("it is under way").prospect.add_absent(node);
                 self.find_stand_in(t, ask, node);
             }
         }
         self.give_up_in_vain(t, ask);
+    }
+
+    /// Sends a replica the record, and before it what it is to remember of the request: it never has the one without the
+    /// other.
+    fn send_store(&mut self, t: &mut Turn<'_>, node: NodeId, ask: Ask) {
+        let Some(writing) = self.writing(ask) else { return };
+        let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        if let Some((key, record)) = writing.attempts.clone() {
+            self.send(t, node, Frame::Store { ask: Ask(0), key, record, why: Why::Repair });
+        }
+        self.send(t, node, Frame::Store { ask, key, record, why: Why::Write });
     }
 
     pub(super) fn write_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
@@ -574,6 +701,7 @@ impl Mesh {
         for node in writing.route.everyone().filter(|node| *node != me && spread) {
             if !writing.prospect.is_settled(node) {
                 self.peers.silent(node, t.now.at);
+                writing.attempts.iter().for_each(|(key, _)| self.hint(t, node, key));
                 self.hint(t, node, &writing.write.key);
             }
         }
@@ -621,6 +749,15 @@ impl Mesh {
             return;
         };
         self.coordinate(t, writing.client, writing.write, writing.begun, deadline);
+    }
+}
+
+/// What a write asks of a replica that it must know more of first.
+fn fetch(ask: Ask, write: &Write) -> Frame {
+    let key = write.key.clone();
+    match write.attributes.request.filter(|_| !write.is_decided()) {
+        Some(request) => Frame::FetchFor { ask, key, request },
+        None => Frame::Fetch { ask, key },
     }
 }
 

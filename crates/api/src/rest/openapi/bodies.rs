@@ -50,6 +50,10 @@ pub fn refusal(status: u16) -> Value {
         409 => ("Something is there that the writer has not seen, or that does not fit", "ConflictDetected"),
         410 => ("Deleted or expired", "Refusal"),
         413 => ("Too large", "Refusal"),
+        422 => (
+            "The X-Request-Id was used for something else, or is older than requests are remembered",
+            "Refusal",
+        ),
         429 => ("Too much at once; Retry-After says when to try again", "Refusal"),
         507 => ("The disks have no room for it; deletes need less, and make room", "Refusal"),
         _ => (

@@ -39,7 +39,7 @@ pub const TAGS: [(&str, &str); 8] = [
 ];
 
 const READ: &[u16] = &[400, 404, 410, 413, 429, 503];
-const WRITE: &[u16] = &[400, 404, 409, 413, 429, 503, 507];
+const WRITE: &[u16] = &[400, 404, 409, 413, 422, 429, 503, 507];
 const STORE_GET: &[&str] = &["{key}", "r", "raw", "explain", "timeout_ms", "X-Session-Token", "Accept"];
 const STORE_PUT: &[&str] =
     &["{key}", "w", "ttl", "sloppy", "explain", "timeout_ms", "X-Request-Id", "X-Fence"];

@@ -51,7 +51,12 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     ("limit", Kind::Number, "The most entries of a page, up to 1000"),
     ("page", Kind::Text, "next_page of the page before"),
     ("contains", Kind::Text, "Ask whether this element is in the set"),
-    ("X-Request-Id", Kind::Text, "A write that is repeated with the same id is done once"),
+    (
+        "X-Request-Id",
+        Kind::Text,
+        "A write that is repeated with the same id and body within 10 minutes is done once; with another body it is refused \
+         by 422, and so is a UUID of version 7 or a ULID that is older than that",
+    ),
     (
         "X-Fence",
         Kind::Text,

@@ -5,7 +5,7 @@ use super::world::{MS, World, member};
 use super::{SECOND, awake, key, put, read, tally, value, write};
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
-use crate::record::{Fence, Kind};
+use crate::record::{Body, Fence, Kind};
 use crate::request::{Reply, Write};
 use crate::room::Room;
 use crate::topology::Epoch;
@@ -423,4 +423,86 @@ pub fn a_coordinator_stands_still(seed: u64) -> Option<String> {
     world.resume(NodeId(3));
     world.run(2 * SECOND);
     expect(&mut world, 2, "k", Some("2"))
+}
+
+/// An addition under a request id.
+fn add_once(name: &str, request: u64, amount: i128) -> Request {
+    let attributes = Attributes { request: Some(request), ..Attributes::default() };
+    Request::write(Write { attributes, ..write(name, Kind::Counter, Op::Add(amount)) })
+}
+
+fn expect_count(world: &mut World, node: u64, name: &str, wanted: i128) -> Option<String> {
+    let Reply::Found(Some(record)) = world.call(node, read(name)) else {
+        return Some(format!("{name} cannot be read"));
+    };
+    let count = tally(&record);
+    (count != wanted).then(|| format!("{name} at {node} counts {count}, not {wanted}"))
+}
+
+/// A request comes again through another node when more have come in between than a record remembers.
+pub fn a_request_comes_again_later(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 4);
+    world.call(1, add_once("c", 100, 5));
+    for n in 0..12 {
+        world.call(1 + n % 4, add_once("c", n, 1));
+    }
+    for node in 1..=4 {
+        world.call(node, add_once("c", 100, 5));
+    }
+    expect_count(&mut world, 2, "c", 17)
+}
+
+/// A request was carried out by a node that was cut off, and then by another one that could not know.
+pub fn two_attempts_meet(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    let request = |nth: u64, kind: Kind, op: Op| {
+        let attributes = Attributes { request: Some(nth), ..Attributes::default() };
+        Request::write(Write { attributes, ..write(&format!("{nth}"), kind, op) })
+    };
+    let element = Bytes::from_static(b"e");
+    let requests = [
+        request(1, Kind::Counter, Op::Add(5)),
+        request(2, Kind::GrowingCounter, Op::Add(5)),
+        request(3, Kind::Numeric, Op::Add(-5)),
+        request(4, Kind::Set, Op::Insert(element.clone())),
+        request(5, Kind::Siblings, Op::Put(element)),
+    ];
+    // It has asked the others, and is cut off before it can send them anything.
+    world.sync_max = 80 * MS;
+    for request in &requests {
+        world.ask(NodeId(1), request.clone());
+    }
+    world.run(8 * MS);
+    world.isolate(NodeId(1));
+    world.run(SECOND);
+    world.sync_max = 4 * MS;
+    for request in &requests {
+        if !matches!(world.call(2, request.clone()), Reply::Written(_)) {
+            return None;
+        }
+    }
+    world.cut.clear();
+    world.run(5 * SECOND);
+    for node in 1..=3 {
+        let counts = [("1", 5), ("2", 5), ("3", -5)];
+        let wrong = counts.into_iter().find_map(|(name, n)| expect_count(&mut world, node, name, n));
+        if wrong.is_some() {
+            return wrong;
+        }
+        for (name, wanted) in [("4", 1), ("5", 1)] {
+            let found = match world.call(node, read(name)) {
+                Reply::Found(found) => found.map(|record| record.body),
+                other => return Some(format!("{other:?}")),
+            };
+            let n = match found {
+                Some(Body::Set(set)) => set.elements().len(),
+                Some(Body::Siblings(siblings)) => siblings.values().len(),
+                _ => 0,
+            };
+            if n != wanted {
+                return Some(format!("{name} at {node} has {n} values"));
+            }
+        }
+    }
+    (!world.differences().is_empty()).then(|| "replicas differ".into())
 }

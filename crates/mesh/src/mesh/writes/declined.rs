@@ -2,9 +2,9 @@
 //! somebody stands in for it if the client likes, and the write is answered once too few are left. Who is out of step
 //! with the topology is asked again, a little later each time.
 
-use super::{Mesh, Stage, Turn, Writing};
+use super::{Mesh, Stage, Turn, Writing, fetch};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Frame, Why};
+use crate::frame::{Ask, Frame};
 use crate::mesh::Operation;
 use crate::request::{Missing, Reply};
 use base::NodeId;
@@ -42,15 +42,15 @@ impl Mesh {
         let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
         let gathers = matches!(writing.stage, Stage::Gathering { .. });
+        let write = writing.write.clone();
         for node in writing.prospect.take_late() {
             let Some(target) = self.writing(ask).map(|writing| writing.prospect.target(node)) else { return };
             let (key, record) = (key.clone(), record.clone());
-            let frame = match gathers {
-                true => Frame::Fetch { ask, key },
-                false if target != node => Frame::Keep { ask, target, key, record },
-                false => Frame::Store { ask, key, record, why: Why::Write },
-            };
-            self.send(t, node, frame);
+            match gathers {
+                true => self.send(t, node, fetch(ask, &write)),
+                false if target != node => self.send(t, node, Frame::Keep { ask, target, key, record }),
+                false => self.send_store(t, node, ask),
+            }
         }
     }
 
@@ -90,6 +90,9 @@ impl Mesh {
         let mut members = self.topology.members().iter().map(|member| member.node);
         let Some(stand_in) = members.find(|node| !busy(node)) else { return };
         let (key, record) = (writing.write.key.clone(), writing.record.clone());
+        if let Some((key, record)) = writing.attempts.clone() {
+            self.send(t, stand_in, Frame::Keep { ask: Ask(0), target, key, record });
+        }
         self.send(t, stand_in, Frame::Keep { ask, target, key, record });
         self.writing(ask).expect("it is under way").prospect.add_stand_in(stand_in, target);
     }

@@ -1,0 +1,136 @@
+//! Replicas of the mesh that stand still, as real processes: a write that waited in a socket does not come back behind what was
+//! acknowledged since, another replica is asked in time, refusals name who did not answer, and a request that is
+//! repeated counts once.
+
+use crate::process::{Member, Plan, until};
+use crate::rest::{Answer, Rest};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Far longer than any answer takes, so that a busy machine does not decide how a test ends.
+const TIMEOUT: &str = "timeout_ms=60000";
+
+struct Nodes {
+    plans: Vec<Plan>,
+    members: Vec<Member>,
+}
+
+impl Nodes {
+    fn start(n: usize) -> Nodes {
+        let plans = Plan::cluster(n);
+        let members: Vec<Member> = plans.iter().map(Plan::start).collect();
+        members.iter().for_each(|member| Rest::of(member).wait_for_ring(n));
+        Nodes { plans, members }
+    }
+
+    fn rest(&self, idx: usize) -> Rest {
+        Rest::of(&self.members[idx])
+    }
+
+    /// The nodes that keep a key, after it was written.
+    fn replicas(&self, key: &str) -> BTreeSet<usize> {
+        let said = self.rest(0).get(&format!("/v1/data/{key}?explain=1&{TIMEOUT}")).json();
+        let names = said["explain"]["replicas"].as_array().expect("replicas").clone();
+        let place = |name: &str| self.plans.iter().position(|plan| plan.name == name).expect("a node's name");
+        names.iter().map(|node| place(node["name"].as_str().expect("a name"))).collect()
+    }
+
+    /// A key that the last node does not keep.
+    fn foreign_key(&self) -> (String, BTreeSet<usize>) {
+        let last = self.members.len() - 1;
+        (0..)
+            .map(|n| format!("late-{n}"))
+            .map(|key| {
+                assert_eq!(put(self.rest(0), &key, "first").status, 200);
+                let replicas = self.replicas(&key);
+                (key, replicas)
+            })
+            .find(|(_, replicas)| !replicas.contains(&last))
+            .expect("some key is not kept by each node")
+    }
+}
+
+fn put(rest: Rest, key: &str, value: &str) -> Answer {
+    rest.put(&format!("/v1/data/{key}?{TIMEOUT}"), &format!(r#"{{"value":"{value}"}}"#))
+}
+
+fn value(rest: Rest, key: &str, r: &str) -> String {
+    let answer = until("the key is read", || {
+        let answer = rest.get(&format!("/v1/data/{key}?r={r}&{TIMEOUT}"));
+        (answer.status == 200).then_some(answer)
+    });
+    answer.json()["value"].as_str().expect("a text").to_owned()
+}
+
+#[test]
+fn a_write_that_waited_in_a_paused_replica_stays_behind_what_came_after() {
+    let nodes = Nodes::start(4);
+    let (key, replicas) = nodes.foreign_key();
+    let client = nodes.rest(3);
+    for (round, paused) in replicas.into_iter().enumerate() {
+        nodes.members[paused].signal("STOP");
+        let mut last = String::new();
+        for n in 0..6 {
+            last = format!("{round}-{n}");
+            let answer = put(client, &key, &last);
+            let said = String::from_utf8_lossy(&answer.bytes).into_owned();
+            assert_eq!(answer.status, 200, "two of three replicas answer: {said}");
+        }
+        assert_eq!(value(client, &key, "2"), last);
+        nodes.members[paused].signal("CONT");
+        // Asked over the connection in which the first writes waited, so behind them.
+        assert_eq!(value(client, &key, "3"), last);
+        let until = Instant::now() + Duration::from_secs(1);
+        while Instant::now() < until {
+            assert_eq!(value(client, &key, "2"), last, "it stays");
+        }
+    }
+}
+
+#[test]
+fn a_read_without_its_quorum_says_so_before_its_deadline_and_names_the_missing() {
+    let mut nodes = Nodes::start(3);
+    let rest = nodes.rest(0);
+    assert_eq!(put(rest, "k", "v").status, 200);
+    nodes.members[1..].iter_mut().for_each(Member::kill);
+    let missing = serde_json::json!(["m1", "m2"]);
+    // Once it is known that the others are down.
+    until("a read is refused at once", || {
+        let began = Instant::now();
+        let answer = rest.get("/v1/data/k?timeout_ms=8000");
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.json()["missing"], missing);
+        (began.elapsed() < Duration::from_secs(4)).then_some(())
+    });
+    until("a write is refused at once", || {
+        let began = Instant::now();
+        let answer = rest.put("/v1/data/k?timeout_ms=8000", r#"{"value":"w"}"#);
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.json()["missing"], missing);
+        (began.elapsed() < Duration::from_secs(4)).then_some(())
+    });
+}
+
+#[test]
+fn a_request_that_is_repeated_counts_once_whatever_came_in_between() {
+    let nodes = Nodes::start(3);
+    let add = |node: usize, id: &str, amount: u64| {
+        let headers = [("content-type", "application/json"), ("x-request-id", id)];
+        let body = format!(r#"{{"amount": {amount}}}"#);
+        let target = format!("/v1/crdt/counter:visits/increment?{TIMEOUT}");
+        nodes.rest(node).call("POST", &target, &headers, body.as_bytes())
+    };
+    assert_eq!(add(0, "first", 5).status, 200);
+    for n in 0..12 {
+        assert_eq!(add(n % 3, &format!("other-{n}"), 1).status, 200);
+    }
+    for node in 0..3 {
+        let again = add(node, "first", 5);
+        assert_eq!((again.status, again.json()["value"].as_u64()), (200, Some(17)));
+        let reused = add(node, "first", 6);
+        assert_eq!((reused.status, reused.json()["error"].as_str()), (422, Some("request_id_reused")));
+    }
+    let old = add(0, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", 1);
+    assert_eq!((old.status, old.json()["error"].as_str()), (422, Some("request_id_expired")));
+    assert_eq!(nodes.rest(1).get("/v1/crdt/counter:visits").json()["value"], 17);
+}

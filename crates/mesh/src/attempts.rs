@@ -1,0 +1,105 @@
+//! What is remembered of a request id: a record of its own beside the key, a set with an element for each attempt that was
+//! carried out, which says what was asked for and under which dot. It is stored, compared, moved and forgotten as any record
+//! is. Two attempts that did not know of each other are both carried out; where they meet, all but one are taken
+//! back, by a rule that gives the same on every replica. See docs/adr/0044.
+
+use crate::actor::{Actor, Dot, RegionId};
+use crate::record::{Body, Record};
+use crate::request::Write;
+use crate::tally::{Sums, Tally};
+use base::NodeId;
+use base::checksum::hash64;
+use base::codec::Reader;
+use bytes::{BufMut, Bytes};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// A hash of what was asked for.
+    pub body: u64,
+    pub dot: Dot,
+    /// What the actor of the dot had counted, and what it counted for this attempt.
+    pub before: Sums,
+    pub change: Sums,
+}
+
+impl Attempt {
+    pub fn encode(&self) -> Bytes {
+        let mut out = self.body.to_le_bytes().to_vec();
+        for sum in [self.before.added, self.before.taken, self.change.added, self.change.taken] {
+            out.put_u128_le(sum);
+        }
+        self.dot.encode(&mut out);
+        out.into()
+    }
+
+    fn decode(bytes: Bytes) -> Option<Attempt> {
+        let mut reader = Reader::new(bytes);
+        let body = reader.u64()?;
+        let mut sum = || Some(u128::from_le_bytes(reader.take(16)?.as_ref().try_into().ok()?));
+        let before = Sums { added: sum()?, taken: sum()? };
+        let change = Sums { added: sum()?, taken: sum()? };
+        let dot = Dot::decode(&mut reader)?;
+        reader.is_empty().then_some(Attempt { body, dot, before, change })
+    }
+}
+
+/// The attempts that a record remembers, by dot.
+pub fn attempts_of(record: &Record) -> Vec<Attempt> {
+    let Body::Set(set) = &record.body else { return Vec::new() };
+    let mut attempts: Vec<Attempt> = set.elements().cloned().filter_map(Attempt::decode).collect();
+    attempts.sort_unstable_by_key(|attempt| attempt.dot);
+    attempts
+}
+
+/// What a client asks for, as far as it is the same when it asks again: not when it ends, nor what its session has seen.
+pub fn body_of(write: &Write) -> u64 {
+    let mut out = vec![write.kind as u8];
+    write.encode_body(&mut out);
+    hash64(&out, 0)
+}
+
+/// The record of the key in which a request that was carried out more than once has been carried out once. None if
+/// nothing changes.
+pub fn without_repeats(record: &Record, request: u64, attempts: &[Attempt]) -> Option<Record> {
+    let here: Vec<Attempt> =
+        attempts.iter().copied().filter(|attempt| record.context.covers(attempt.dot)).collect();
+    let [_, repeats @ ..] = here.as_slice() else { return None };
+    if record.ballot().is_some() {
+        // Only ballots change it.
+        return None;
+    }
+    let mut settled = record.clone();
+    match &mut settled.body {
+        // The order of last writes is in their stamps, and an element is there once however often it was put there.
+        Body::Register(_) | Body::Set(_) => return None,
+        Body::Tally(tally) => take_back(tally, request, repeats),
+        Body::Siblings(siblings) => {
+            siblings.drop_dots(&repeats.iter().map(|attempt| attempt.dot).collect::<Vec<_>>());
+        }
+    }
+    (settled != *record).then_some(settled)
+}
+
+/// Counts against the repeats, on behalf of an actor that is the same everywhere. What a delete has seen of them counts no more,
+/// and nor does what is counted against it.
+fn take_back(tally: &mut Tally, request: u64, repeats: &[Attempt]) {
+    let (mut sums, mut cleared) = (Sums::default(), Sums::default());
+    for Attempt { dot, before, change, .. } in repeats {
+        let gone = tally.cleared_of(dot.actor);
+        let against = |to: &mut Sums| {
+            to.added = to.added.saturating_add(change.taken);
+            to.taken = to.taken.saturating_add(change.added);
+        };
+        against(&mut sums);
+        let is_gone = gone.added >= before.added.saturating_add(change.added)
+            && gone.taken >= before.taken.saturating_add(change.taken)
+            && gone != Sums::default();
+        if is_gone {
+            against(&mut cleared);
+        }
+    }
+    let actor = Actor { region: RegionId(0), node: NodeId(request), incarnation: u32::MAX };
+    if sums != Sums::default() {
+        tally.join(&Tally::of_entry(actor, sums, cleared));
+    }
+}
