@@ -1,7 +1,7 @@
 //! What goes wrong between and within regions. Regions are cut apart for long, and a sender's disk may die with its log.
 //! In some worlds of three regions one goes for good and is evicted by the others.
 
-use super::world::{World, little_skew};
+use super::world::{World, little_skew, place};
 use crate::stage::{Cue, MS, Stage};
 use base::NodeId;
 use mesh::namespaces::{self, Namespace, Namespaces};
@@ -9,6 +9,9 @@ use mesh::{Regions, regions};
 
 const NAMESPACE_CHANGES_PER_MILLION: u64 = 100_000;
 const LOSS_MAX_PER_MILLION: u64 = 60_000;
+/// The fault during which another region is to take over a home, and how long nothing else goes wrong then.
+const CUT_OFF_OWNER: u64 = 18;
+const CUT_OFF_FOR: u64 = 7_000 * MS;
 
 impl World {
     pub fn strike(&mut self) {
@@ -16,14 +19,18 @@ impl World {
         if stage.is_calm {
             return;
         }
-        let next = stage.rng.between(100 * MS, 900 * MS);
+        let fault = stage.rng.between(0, 20);
+        let next = match fault {
+            CUT_OFF_OWNER => CUT_OFF_FOR,
+            _ => stage.rng.between(100 * MS, 900 * MS),
+        };
         stage.cue_after(next, Cue::Fault);
         if stage.rng.chance(NAMESPACE_CHANGES_PER_MILLION) {
             change_namespaces(stage);
         }
         let nodes = stage.nodes();
         let node = *stage.rng.pick(&nodes);
-        match stage.rng.between(0, 19) {
+        match fault {
             0 => stage.stop(node, false),
             1 | 2 => stage.stop(node, true),
             3 => stage.cut_power_soon(node),
@@ -34,16 +41,13 @@ impl World {
             9..=11 => {
                 let region = stage.nodes_of(stage.hosts[&node].region);
                 cut_off(stage, &region);
-                // Meanwhile another region may take over what it owns.
-                if stage.rng.chance(300_000) {
-                    stage.pause(node);
-                }
             }
             12 => stage.heal(),
             13 => stage.worsen(LOSS_MAX_PER_MILLION),
             14 => stage.host(node).skew_ms = little_skew(&mut stage.rng),
             15 => stage.pause(node),
             16 | 17 => stage.fill_disk(node),
+            CUT_OFF_OWNER => cut_off_owner(stage),
             _ => {
                 let region = stage.hosts[&node].region;
                 stage.realm(region).leader = node;
@@ -94,6 +98,16 @@ fn change_namespaces(stage: &mut Stage) {
     }
     stage.realm(region).replace(namespaces::DOCUMENT, version, all.encode());
     stage.spread_documents(region);
+}
+
+/// The region with a home is cut off for so long that another takes over, and one of its processes is stopped meanwhile.
+fn cut_off_owner(stage: &mut Stage) {
+    let Some(owner) = stage.owner(&place()) else { return };
+    stage.heal();
+    let nodes = stage.nodes_of(owner);
+    stage.cut_around(|node| nodes.contains(&node), false);
+    let (node, span) = (*stage.rng.pick(&nodes), stage.rng.between(5_000 * MS, CUT_OFF_FOR));
+    stage.pause_for(node, span);
 }
 
 /// Sometimes they still hear the others.

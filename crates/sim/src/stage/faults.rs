@@ -86,6 +86,12 @@ impl Stage {
 
     /// The process stops for a while, as by SIGSTOP; what comes for it waits in its sockets.
     pub fn pause(&mut self, node: NodeId) {
+        let longest = *self.rng.pick(&PAUSES_MAX);
+        let span = self.rng.between(PAUSE_MIN, longest);
+        self.pause_for(node, span);
+    }
+
+    pub fn pause_for(&mut self, node: NodeId, span: u64) {
         let host = self.host(node);
         if host.process.is_none() || host.paused {
             return;
@@ -93,8 +99,6 @@ impl Stage {
         host.paused = true;
         let life = host.life;
         self.tally.pauses += 1;
-        let longest = *self.rng.pick(&PAUSES_MAX);
-        let span = self.rng.between(PAUSE_MIN, longest);
         self.after(span, Event::Resume(node, life));
     }
 
