@@ -2,7 +2,7 @@
 
 use base::mutant::Mutant;
 use sim::ring;
-use sim::ring::scenario::{LATE_WRITES, STORM, Scenario};
+use sim::ring::scenario::{COUNTED_ONCE, LATE_WRITES, STORM, Scenario};
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
@@ -21,7 +21,7 @@ fn storms_over_real_files_lose_nothing_and_end_in_agreement() {
 }
 
 /// The worlds that judge one promise more and are lawful.
-const JUDGED: [&Scenario; 1] = [&LATE_WRITES];
+const JUDGED: [&Scenario; 2] = [&LATE_WRITES, &COUNTED_ONCE];
 
 #[test]
 fn worlds_that_judge_one_promise_more_are_lawful() {
