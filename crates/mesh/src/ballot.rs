@@ -20,8 +20,8 @@ pub struct Round {
     pub epoch: Epoch,
     pub number: u64,
     pub node: NodeId,
-    /// The start of the node, so that no two of its rounds are the same.
-    pub boot: u64,
+    /// What the node asks for, by a number that it never uses again, so that no two of its rounds are the same.
+    pub operation: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,14 +30,24 @@ pub struct Ballot {
     pub turn: u64,
 }
 
+/// The most by which a round may lie above what a replica has heard of: further than anybody comes by asking again, and so
+/// little that numbers never run out.
+const JUMP_MAX: u64 = 1 << 32;
+
 impl Round {
+    /// Whether it can be: numbers are taken one after the other within a term and an epoch.
+    pub fn may_follow(self, known: Option<Round>) -> bool {
+        let known = known.filter(|known| (known.term, known.epoch) == (self.term, self.epoch));
+        self.number <= known.map_or(0, |known| known.number).saturating_add(JUMP_MAX)
+    }
+
     pub fn first_ballot(self) -> Ballot {
         Ballot { round: self, turn: 0 }
     }
 
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Round { term, epoch, number, node, boot } = self;
-        [*term, epoch.0, *number, node.0, *boot].into_iter().for_each(|part| put_varint(out, part));
+        let Round { term, epoch, number, node, operation } = self;
+        [*term, epoch.0, *number, node.0, *operation].into_iter().for_each(|part| put_varint(out, part));
     }
 
     pub fn decode(reader: &mut Reader) -> Option<Round> {
@@ -46,7 +56,7 @@ impl Round {
             epoch: Epoch(reader.varint()?),
             number: reader.varint()?,
             node: NodeId(reader.varint()?),
-            boot: reader.varint()?,
+            operation: reader.varint()?,
         })
     }
 
@@ -85,7 +95,7 @@ mod tests {
     use super::*;
 
     fn round(term: u64, epoch: u64, number: u64, node: u64) -> Round {
-        Round { term, epoch: Epoch(epoch), number, node: NodeId(node), boot: 1 }
+        Round { term, epoch: Epoch(epoch), number, node: NodeId(node), operation: 1 }
     }
 
     #[test]
@@ -110,5 +120,15 @@ mod tests {
         let row = ballot.round.to_bytes();
         assert_eq!(Round::from_bytes(row), Some(ballot.round));
         assert_eq!(Round::from_bytes(bytes.into()), None, "nothing may follow");
+    }
+
+    #[test]
+    fn a_number_that_nobody_can_have_come_to_is_refused() {
+        assert!(round(1, 1, 9, 1).may_follow(None) && !round(1, 1, u64::MAX, 1).may_follow(None));
+        let known = Some(round(1, 1, JUMP_MAX, 1));
+        assert!(
+            round(1, 1, JUMP_MAX + 1, 2).may_follow(known) && !round(1, 1, 3 * JUMP_MAX, 2).may_follow(known)
+        );
+        assert!(!round(1, 2, 3 * JUMP_MAX, 2).may_follow(known), "each epoch counts anew");
     }
 }

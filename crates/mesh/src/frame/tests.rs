@@ -73,7 +73,7 @@ fn frames() -> Vec<Frame> {
     frames.push(Frame::FetchedFor { ask, record: None, attempts: Some(value.clone()) });
     frames.push(Frame::Behind { ask, stamp: Stamp(8) });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
-    let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), boot: 3 };
+    let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), operation: 3 };
     let promised = |record, prior: Option<Round>| {
         let (round, marks) = (Some(round), marks.clone());
         Frame::Promised { ask, round, granted: prior.is_none(), prior, record, marks }

@@ -40,6 +40,9 @@ impl Mesh {
         };
         let local = self.load(t, key);
         let said = self.said(t, key, shard, &local);
+        if round.is_some_and(|round| !round.may_follow(said.highest())) {
+            return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
+        }
         let granted = round.is_none_or(|round| said.permits(round));
         let is_news = granted && round.is_some() && round != said.promised;
         if is_news && !self.may_keep(t, key.bytes().len()) {
@@ -78,7 +81,8 @@ impl Mesh {
             return self.answer_ballot(t, from, Seq(0), Frame::Accepted { ask, ballot, passed });
         }
         let is_gone = local.record.is_none() && self.is_purged(shard, &record);
-        if is_gone || !self.may_take(t, key, &record, len) {
+        let is_lawful = ballot.round.may_follow(said.highest());
+        if !is_lawful || is_gone || !self.may_take(t, key, &record, len) {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
         }
         if said.promised < Some(ballot.round) {

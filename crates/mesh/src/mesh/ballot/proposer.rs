@@ -280,8 +280,10 @@ impl Mesh {
             }
             return self.go_on(t, ask, Basis { record: Some(record), is_settled: true }, ballot);
         }
-        let round = self.next_round(t, ask);
-        self.ask_replicas(t, ask, round);
+        match self.next_round(t, ask) {
+            Some(round) => self.ask_replicas(t, ask, Some(round)),
+            None => self.expire(t, ask),
+        }
     }
 
     fn route_of(&self, key: &Key) -> Arc<Route> {
@@ -306,9 +308,10 @@ impl Mesh {
         let shard = self.shard_of(&key)?;
         let local = self.load(t, &key);
         let seen = seen.max(self.said(t, &key, shard, &local).highest()).unwrap_or_default();
-        let number = seen.number.checked_add(1)?;
-        let (node, boot) = (self.me, self.params.boot);
-        Some(Round { term: term.max(seen.term), epoch: self.topology.epoch, number, node, boot })
+        let (term, epoch) = (term.max(seen.term), self.topology.epoch);
+        let is_new = (term, epoch) > (seen.term, seen.epoch);
+        let number = if is_new { 1 } else { seen.number.checked_add(1)? };
+        Some(Round { term, epoch, number, node: self.me, operation: ask.0 })
     }
 
     fn ask_replicas(&mut self, t: &mut Turn<'_>, ask: Ask, round: Option<Round>) {
@@ -421,7 +424,7 @@ impl Mesh {
         proposing.stage = Stage::Waiting;
         let is_settled = Basis::is_settled(&heard);
         if round.is_none() && !is_settled {
-            let round = self.next_round(t, ask).filter(|_| !self.wakening.is_guest());
+            let round = self.next_round(t, ask).filter(|_| self.is_serving());
             return match round {
                 Some(_) => self.ask_replicas(t, ask, round),
                 None => self.answer_proposing(t, ask, Reply::Refused(Code::NotInStep)),

@@ -17,6 +17,7 @@ use crate::topology::Epoch;
 use base::mutant::Mutant;
 use base::{NodeId, Token};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const CLIENTS: usize = 4;
 const KEYS: u64 = 3;
@@ -40,6 +41,46 @@ pub fn several_winners(seed: u64) -> Vec<(u64, usize)> {
         }
     }
     wrong
+}
+
+#[test]
+fn who_changed_a_key_last_changes_it_again_without_asking_for_promises() {
+    let mut world = awake(7, 3);
+    let mut seen = Context::default();
+    let mut asked = 0;
+    for n in 0..12 {
+        let reply = world.call(n % 3 + 1, Request::write(replace("k", &n.to_string(), &seen)));
+        let Reply::Written(record) = reply else { panic!("{n}: {reply:?}") };
+        seen = record.context;
+        if n == 0 {
+            asked = world.n_prepares;
+        }
+        let reply = world.call((n + 1) % 3 + 1, linear_read("k"));
+        assert!(
+            matches!(&reply, Reply::Got(got) if got.record.as_deref().and_then(text) == Some(n.to_string()))
+        );
+    }
+    assert_eq!(world.n_prepares, asked, "whichever node was asked, the same one has changed it");
+}
+
+#[test]
+fn a_key_that_was_deleted_by_a_ballot_is_plain_again_when_that_is_forgotten() {
+    let mut world = World::with_rounds(8, 3, Duration::from_secs(20));
+    world.run(SECOND);
+    let reply = world.call(1, Request::write(replace("k", "v", &Context::default())));
+    assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    let reply = world.call(2, Request::write(write("k", Kind::Register, Op::Delete)));
+    assert!(matches!(reply, Reply::Written(_)), "{reply:?}");
+    world.run(700 * SECOND);
+    assert_eq!((world.leftovers(1), world.leftovers(16), world.leftovers(17)), (0, 0, 0));
+    let before = world.n_prepares;
+    assert_eq!(super::value(&world.call(1, Request::write(put("k", "plain")))).as_deref(), Some("plain"));
+    assert_eq!(world.n_prepares, before, "a plain write asks for nothing");
+    world.run(SECOND);
+    let reply = world.call(2, linear_read("k"));
+    assert!(
+        matches!(&reply, Reply::Got(got) if got.record.as_deref().and_then(text).as_deref() == Some("plain"))
+    );
 }
 
 /// Found in 0.1.0, in 31 of 40 keys of the first seed.

@@ -107,6 +107,8 @@ pub struct World {
     pub n_hints: usize,
     /// Records that went to somebody who lacked them.
     pub n_repairs: usize,
+    /// Rounds that a replica was asked to promise.
+    pub n_prepares: usize,
     pub n_crossed: usize,
     /// Bytes of entries that went from region to region.
     pub replicated_bytes: usize,
@@ -157,6 +159,7 @@ impl World {
             n_purged: 0,
             n_hints: 0,
             n_repairs: 0,
+            n_prepares: 0,
             n_crossed: 0,
             replicated_bytes: 0,
             losers: BTreeSet::new(),
@@ -428,6 +431,7 @@ impl World {
         if to == OUTSIDE {
             return self.told_outside(&envelope.frame);
         }
+        self.n_prepares += usize::from(matches!(envelope.frame, Frame::Prepare { round: Some(_), .. }));
         self.n_repairs += usize::from(matches!(envelope.frame, Frame::Store { why: Why::Repair, .. }));
         let copies = if self.rng.chance(self.loss_per_million) {
             0
