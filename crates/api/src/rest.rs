@@ -14,6 +14,7 @@ mod explain;
 mod guard;
 mod handlers;
 mod home;
+mod json_text;
 mod namespaces;
 mod openapi;
 mod page;

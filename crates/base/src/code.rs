@@ -199,6 +199,8 @@ codes! {
     KeyDecided = 120, FailedPrecondition, "althing: the key is decided by ballots";
     /// Whether it was carried out is no longer known.
     RequestIdExpired = 131, FailedPrecondition, "althing: the request id is older than requests are remembered";
+    /// Forged, of another key, or from before everything about the key was forgotten.
+    UnknownContext = 124, InvalidArgument, "althing: the context names writes of the key that no replica knows";
     // Users, roles and permissions.
     RootUserMissing = 160, FailedPrecondition, "etcdserver: root user does not exist";
     RootRoleMissing = 161, FailedPrecondition, "etcdserver: root user does not have root role";

@@ -301,6 +301,8 @@ mutants! {
     TermJumpTaken = "term-jump-taken",
     /// Another snapshot is begun over the store that raft is being offered.
     StagedUnchecked = "staged-unchecked",
+    /// What a client says to have seen is believed without asking the replicas.
+    ForgedContextJoined = "forged-context-joined",
 }
 
 impl Mutant {
@@ -359,6 +361,7 @@ impl Mutant {
         Mutant::PromiseUnchecked,
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,
+        Mutant::ForgedContextJoined,
     ];
 
     /// Those of the mesh that show only over real files.

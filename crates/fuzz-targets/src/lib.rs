@@ -2,11 +2,15 @@
 //! A decoder target hands the bytes to the decoder as they are. A machine target reads a sequence of steps from them and
 //! steps a real machine, so that the fields of a forged frame meet the state on which they would do harm.
 
+mod decoders;
 mod driver;
+mod files;
 mod frames;
 mod input;
 mod member;
+mod mesh_node;
 pub mod mutate;
+mod wire;
 
 pub use input::Input;
 
@@ -17,8 +21,36 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-pub const TARGETS: &[Target] =
-    &[Target { name: "peer-frames", run: member::run_frames, seeds: member::frame_seeds }];
+const fn machine(name: &'static str, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {
+    Target { name, run, seeds }
+}
+
+const fn decoder(name: &'static str, run: fn(&[u8])) -> Target {
+    Target { name, run, seeds: Vec::new }
+}
+
+pub const TARGETS: &[Target] = &[
+    machine("peer-frames", member::run_frames, member::frame_seeds),
+    machine("mesh-node", mesh_node::run, mesh_node::seeds),
+    machine("log-files", files::log, files::seeds),
+    decoder("http2", wire::http2),
+    decoder("hpack", wire::hpack),
+    decoder("frame", decoders::frame),
+    decoder("raft-record", decoders::raft_record),
+    decoder("batch", decoders::batch),
+    decoder("command", decoders::command),
+    decoder("members", decoders::members),
+    decoder("mesh-frame", decoders::mesh_frame),
+    decoder("record", decoders::record),
+    decoder("two-records", decoders::two_records),
+    decoder("context", decoders::context),
+    decoder("session", decoders::session),
+    decoder("documents", decoders::documents),
+    decoder("region-frames", decoders::region_frames),
+    decoder("json-merge", decoders::json_merge),
+    decoder("snapshot-rows", decoders::snapshot_rows),
+    decoder("mesh-batch", decoders::mesh_batch),
+];
 
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

@@ -113,7 +113,7 @@ fn forged_part(input: &mut Input<'_>, peers: &[u64], known: &[u64]) -> Bytes {
     }
 }
 
-fn put(value: Bytes) -> Bytes {
+pub fn put(value: Bytes) -> Bytes {
     let put = Put {
         key: Bytes::from_static(b"key"),
         value: Some(value),

@@ -1,7 +1,8 @@
 //! Every target takes its seeds, its corpus and a few mutations of both, on every test run.
 
 use base::Rng;
-use fuzz_targets::{TARGETS, mutate};
+use base::mutant::{Mutant, plant};
+use fuzz_targets::{TARGETS, mutate, target};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -38,4 +39,16 @@ fn every_target_takes_its_corpus_and_mutations_of_it() {
             assert!(caught.is_ok(), "{} fails on {shown}", target.name);
         }
     }
+}
+
+/// The corpus is worth something: it comes across the bug that it was kept for, when that is planted.
+#[test]
+fn the_corpus_finds_a_planted_bug() {
+    let target = target("peer-frames").expect("it is in the table");
+    let inputs = corpus(target.name);
+    plant(Some(Mutant::AppendNotValidated));
+    let fails = |input: &Vec<u8>| std::panic::catch_unwind(|| (target.run)(input)).is_err();
+    let found = inputs.iter().any(fails);
+    plant(None);
+    assert!(found, "an append beyond the log would end the process");
 }

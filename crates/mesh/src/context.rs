@@ -101,6 +101,23 @@ impl Context {
         other.spans.iter().all(|(actor, span)| self.includes(*actor, *span))
     }
 
+    /// The actors of which something is in here and not in the other.
+    pub fn beyond<'a>(&'a self, other: &'a Context) -> impl Iterator<Item = Actor> + 'a {
+        self.spans.iter().filter(|(actor, span)| !other.includes(*actor, *span)).map(|(actor, _)| *actor)
+    }
+
+    /// Leaves out what is counted beyond `last` by an actor. Whether there was something.
+    pub fn clip(&mut self, actor: Actor, last: u64) -> bool {
+        if self.newest(actor) <= last {
+            return false;
+        }
+        self.spans.retain(|(other, span)| *other != actor || span.after < last);
+        for (_, span) in self.spans.iter_mut().filter(|(other, _)| *other == actor) {
+            span.upto = span.upto.min(last);
+        }
+        true
+    }
+
     pub fn compare(&self, other: &Context) -> Causality {
         match (self.dominates(other), other.dominates(self)) {
             (true, true) => Causality::Equal,

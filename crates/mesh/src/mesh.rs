@@ -8,6 +8,7 @@ mod adopt;
 mod alarms;
 mod ballot;
 mod bundle;
+mod claims;
 mod custom;
 mod exchange;
 mod forward;

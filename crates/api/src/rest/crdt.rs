@@ -5,12 +5,11 @@
 use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
 use super::value::{self, text_of};
-use super::write::{decimal_of, perform, plain};
+use super::write::{decimal_of, perform, plain, put_of};
 use super::{Rest, clock, data, json, sight};
 use axum::extract::State;
 use axum::response::Response;
 use base::Code;
-use bytes::Bytes;
 use mesh::key::Key;
 use mesh::record::{Body, Kind, Record};
 use mesh::{Decimal, Op};
@@ -89,10 +88,7 @@ fn parse_operation(kind: Kind, word: &str, body: &[u8]) -> Result<Operation, Ref
         (Kind::Set, "contains") => {
             return Ok(Operation::Contains(element(argument).ok_or_else(missing)?));
         }
-        (Kind::Register | Kind::Siblings, "set") => {
-            let value = argument.value.ok_or_else(missing)?;
-            Op::Put(Bytes::copy_from_slice(value.get().as_bytes()))
-        }
+        (Kind::Register | Kind::Siblings, "set") => put_of(argument.value.ok_or_else(missing)?)?,
         (Kind::Numeric, "set") => Op::Assign(decimal_of(argument.value.ok_or_else(missing)?)?.0),
         (Kind::Numeric, "add" | "subtract") => {
             let delta = decimal_of(argument.delta.or(argument.value).ok_or_else(missing)?)?.0;

@@ -116,6 +116,11 @@ impl From<Code> for Refusal {
                                 of its type"
                     .to_owned()
             }
+            Code::UnknownContext => {
+                "X-Vector-Clock or X-If-Vector-Clock names writes of this key that no replica knows; read the key, and \
+                 send the clock of that answer"
+                    .to_owned()
+            }
             Code::FencePassed => "a holder with a later token has written the key".to_owned(),
             Code::NoSpace => {
                 "the disks of the key's replicas have no room for it; deletes need less, and make room"

@@ -2,6 +2,7 @@
 //! JSON is kept as its text, so that what is read is what was written, digit for digit; bytes are kept as they are,
 //! and their content type lies in the record's metadata under a name that clients cannot use for themselves.
 
+use super::json_text;
 use super::refusal::Refusal;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -72,7 +73,9 @@ pub fn metadata(record: &Record) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
 pub enum Shown<'a> {
     Json(&'a RawValue),
     Text(Cow<'a, str>),
-    Whole(i128),
+    Whole(i64),
+    /// A number that needs more than 64 bits, as its digits.
+    Large(Box<RawValue>),
     Elements(Vec<Cow<'a, str>>),
     Nothing,
 }
@@ -85,7 +88,7 @@ pub fn show(record: &Record) -> (Shown<'_>, Option<&'static str>) {
         Body::Tally(tally) if record.kind == Kind::Numeric => {
             (Shown::Text(Decimal(tally.value()).to_string().into()), None)
         }
-        Body::Tally(tally) => (Shown::Whole(tally.value()), None),
+        Body::Tally(tally) => (show_whole(tally.value()), None),
         Body::Set(set) => (Shown::Elements(set.elements().map(|one| text_of(one)).collect()), None),
         Body::Siblings(siblings) => match newest(siblings.values()) {
             Some(sibling) => show_bytes(&sibling.value, content_type(record)),
@@ -94,20 +97,30 @@ pub fn show(record: &Record) -> (Shown<'_>, Option<&'static str>) {
     }
 }
 
-/// Bytes that are no JSON although nothing says so are shown all the same.
+fn show_whole<'a>(value: i128) -> Shown<'a> {
+    if let Ok(value) = i64::try_from(value) {
+        return Shown::Whole(value);
+    }
+    let digits = value.to_string();
+    RawValue::from_string(digits.clone()).map_or(Shown::Text(digits.into()), Shown::Large)
+}
+
+/// Bytes that are no JSON although nothing says so are shown all the same. So is JSON that nobody could read again: a node
+/// of 0.1.0 took it.
 pub fn show_bytes<'a>(bytes: &'a Bytes, content_type: Option<&str>) -> (Shown<'a>, Option<&'static str>) {
     let text = content_type.is_some_and(|kind| kind.starts_with("text/"));
     match std::str::from_utf8(bytes) {
-        Ok(json) if content_type.is_none() && is_json(bytes) => {
-            (Shown::Json(serde_json::from_str(json).expect("it was read just now")), None)
-        }
         Ok(plain) if text => (Shown::Text(plain.into()), None),
+        Ok(plain) if content_type.is_none() && is_json(bytes) => match serde_json::from_str(plain) {
+            Ok(json) => (Shown::Json(json), None),
+            Err(_) => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
+        },
         _ => (Shown::Text(STANDARD.encode(bytes).into()), Some("base64")),
     }
 }
 
 pub fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<&RawValue>(bytes).is_ok()
+    json_text::check(bytes).is_ok()
 }
 
 /// The one that was written last.
@@ -186,6 +199,16 @@ mod tests {
         assert_eq!(shown(b"plain", Some("text/plain")), (r#""plain""#.to_owned(), None));
         assert_eq!(shown(b"\xff\x00", Some("image/png")), (r#""/wA=""#.to_owned(), Some("base64")));
         assert_eq!(shown(b"{", None), (r#""ew==""#.to_owned(), Some("base64")));
+        assert_eq!(shown(b"1e400", None), (r#""MWU0MDA=""#.to_owned(), Some("base64")));
+    }
+
+    #[test]
+    fn numbers_of_any_size_can_be_part_of_a_list() {
+        for value in [0, -1, i128::from(i64::MIN), i128::from(u64::MAX), 1 << 116, -(1 << 116)] {
+            let shown = show_whole(value);
+            assert_eq!(serde_json::to_string(&shown).unwrap(), value.to_string());
+            assert!(serde_json::to_value(&shown).is_ok());
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::asked::Asked;
 use super::refusal::Refusal;
 use super::value::{self, CONTENT_TYPE_NAME, Content};
-use super::{Rest, clock, handlers};
+use super::{Rest, clock, handlers, json_text};
 use base::Code;
 use bytes::Bytes;
 use mesh::key::Key;
@@ -163,11 +163,18 @@ fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
     })
 }
 
+/// A value is kept as the text that it came as, if every reader can take it.
+pub fn put_of(given: &RawValue) -> Result<Op, Refusal> {
+    let text = given.get().as_bytes();
+    json_text::check(text).map_err(|what| {
+        Refusal::bad(format!("the value cannot be kept as JSON: {what}; send it as text or bytes"))
+    })?;
+    Ok(Op::Put(Bytes::copy_from_slice(text)))
+}
+
 fn op_of(kind: Kind, given: &RawValue) -> Result<Op, Refusal> {
     match kind {
-        Kind::Register | Kind::Siblings | Kind::Custom => {
-            Ok(Op::Put(Bytes::copy_from_slice(given.get().as_bytes())))
-        }
+        Kind::Register | Kind::Siblings | Kind::Custom => put_of(given),
         Kind::Numeric => Ok(Op::Assign(decimal_of(given)?.0)),
         Kind::GrowingCounter | Kind::Counter => Err(Refusal::bad(format!(
             "a {} is not put; POST /v1/crdt/{0}:KEY/increment {{\"amount\": 1}}",

@@ -93,3 +93,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_never_given_out_is_left_out() {
+    let mut context = Context::default();
+    context.add(dot(1, 0).actor, Span { after: 0, upto: 7 });
+    context.add(dot(1, 0).actor, Span { after: 9, upto: 90 });
+    context.add(dot(2, 0).actor, Span { after: 0, upto: 50 });
+    assert!(!context.clip(dot(1, 0).actor, 90));
+    assert!(context.clip(dot(1, 0).actor, 12));
+    assert_eq!((context.newest(dot(1, 0).actor), context.newest(dot(2, 0).actor)), (12, 50));
+    assert!(context.clip(dot(1, 0).actor, 7));
+    assert_eq!(context.spans().len(), 2);
+    let seen = Context::of_dot(dot(2, 60));
+    assert_eq!(seen.beyond(&context).collect::<Vec<_>>(), [dot(2, 60).actor]);
+}

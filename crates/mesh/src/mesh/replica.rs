@@ -59,8 +59,12 @@ impl Incoming<'_> {
 impl Mesh {
     pub(super) fn load(&self, t: &Turn<'_>, key: &Key) -> Local {
         let (bytes, seq) = self.overlay.get(t.rows, &rows::record(key));
-        let record =
+        let mut record =
             bytes.clone().map(|bytes| Record::decode(bytes).expect("a row that we wrote can be read"));
+        // A node of 0.1.0 kept what clients claimed.
+        record.iter_mut().for_each(|record| {
+            self.clip_claims(record);
+        });
         Local { bytes, record, seq }
     }
 
@@ -128,7 +132,11 @@ impl Mesh {
         incoming: impl Into<Incoming<'a>>,
         why: Why,
     ) -> (Outcome, Seq) {
-        let came = incoming.into();
+        let mut came = incoming.into();
+        let clipped = self.clip_incoming(t, came.record);
+        if let Some(clipped) = &clipped {
+            came = Incoming::from(clipped);
+        }
         let incoming = came.record;
         if !self.clock.observe(incoming.header.stamp, t.now.wall_ms) {
             let (actor, stamp) = (incoming.header.dot.actor, incoming.header.stamp);

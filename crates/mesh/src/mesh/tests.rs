@@ -444,7 +444,7 @@ fn tempests_over_three_regions_end_in_agreement() {
 type Scene = fn(u64) -> Option<String>;
 
 /// Scenes in which a rule matters, and the bug that breaks it.
-const SCENES: [(&str, Scene, Mutant); 19] = [
+const SCENES: [(&str, Scene, Mutant); 21] = [
     ("a restart counts on", scenes::a_restart_counts_on, Mutant::DotsReused),
     ("a disk without room", scenes::a_disk_without_room, Mutant::RoomIgnored),
     ("deletes without room", scenes::deletes_without_room, Mutant::DeletesUnbounded),
@@ -459,6 +459,8 @@ const SCENES: [(&str, Scene, Mutant); 19] = [
     ("away for too long", scenes::away_for_too_long, Mutant::PurgedReturns),
     ("a passed fence", scenes::a_passed_fence, Mutant::FenceIgnored),
     ("clocks disagree", scenes::clocks_disagree, Mutant::SkewKept),
+    ("a forged context", scenes::a_forged_context, Mutant::ForgedContextJoined),
+    ("a poisoned record", scenes::a_poisoned_record, Mutant::ForgedContextJoined),
     ("a first attempt comes late", scenes::a_first_attempt_comes_late, Mutant::RetryStampedAnew),
     ("a forwarded write comes late", scenes::a_forwarded_write_comes_late, Mutant::ForwardStampedLate),
     ("a request comes again later", scenes::a_request_comes_again_later, Mutant::RequestForgotten),

@@ -125,6 +125,10 @@ pub enum Note {
         actor: Actor,
         stamp: Stamp,
     },
+    /// A record claims writes of this node that it never made; they are left out of it.
+    ForgedClaim {
+        actor: Actor,
+    },
     Hinted(NodeId),
     /// Replicas of a shard hold the same again.
     Repaired {

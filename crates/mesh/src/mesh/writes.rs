@@ -172,7 +172,7 @@ impl Mesh {
         if !self.may_begin(t, &write) {
             return self.pass_on(t, client, write, Tried::by(self.me, Obstacle::FullDisk), deadline);
         }
-        let gathers = write.attributes.request.is_some();
+        let gathers = write.attributes.request.is_some() || self.unknown_claim(t, &write).is_some();
         let stage = if gathers { self.gathering_now(t, begun) } else { Stage::Waiting };
         let writing = Writing {
             client,
@@ -306,8 +306,18 @@ impl Mesh {
         }
         let Some(writing) = self.writing(ask) else { return };
         let Stage::Gathering { heard, stamp } = &writing.stage else { return };
-        let stamp = *stamp;
-        if heard.len() < majority(writing.route.read.len()) {
+        let (stamp, heard_count) = (*stamp, heard.len());
+        if heard_count < majority(writing.route.read.len()) {
+            return;
+        }
+        let (write, client) = (writing.write.clone(), writing.client);
+        let all_heard = heard_count == writing.route.read.len();
+        if let Some(code) = self.unknown_claim(t, &write) {
+            // Another replica may know of it.
+            if all_heard {
+                self.finish(ask);
+                self.reply(t, client, Reply::Refused(code));
+            }
             return;
         }
         let begun = self.writing(ask).and_then(|writing| writing.begun);
@@ -589,6 +599,10 @@ impl Mesh {
 
     pub(super) fn write_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
         let Some(writing) = self.writing(ask) else { return };
+        // Nothing was sent yet that could be stored.
+        if matches!(writing.stage, Stage::Gathering { .. }) {
+            return;
+        }
         let from = writing.prospect.target(from);
         if writing.prospect.is_acked(from) || !writing.route.contains(from) {
             return;

@@ -222,7 +222,10 @@ fn registered_gauges(registry: &mut Registry) -> Figures<Gauge, MeshStatus, i64>
 
 fn registered_counters(registry: &mut Registry) -> Figures<Counter, Counts, u64> {
     type Read = fn(&Counts) -> u64;
-    let all: [(&str, &str, Read); 5] = [
+    let all: [(&str, &str, Read); 6] = [
+        ("claims_refused", "Claims of records about this node's own writes that it never made", |counts| {
+            counts.claims_refused
+        }),
         ("hints", "Hints written for replicas that did not answer", |counts| counts.hinted),
         ("repaired_records", "Records brought from one replica to another", |counts| counts.repaired),
         ("conflicts", "Writes that lost against one that had not seen them", |counts| counts.conflicts),

@@ -12,6 +12,11 @@ pub(super) fn count(counts: &mut Counts, note: MachineNote) {
         MachineNote::Hinted(_) => counts.hinted += 1,
         MachineNote::Repaired { records, .. } => counts.repaired += records as u64,
         MachineNote::Purged(records) => counts.purged += records as u64,
+        MachineNote::ForgedClaim { actor } => {
+            counts.claims_refused += 1;
+            let node = actor.node.0;
+            tracing::warn!(node, "a record claims writes of this node that it never made: they are left out");
+        }
         MachineNote::ClockAhead { actor, stamp } => {
             counts.clocks_ahead += 1;
             let (node, wall_ms) = (actor.node.0, stamp.ms());

@@ -64,6 +64,8 @@ pub struct Counts {
     pub unavailable: u64,
     pub refused: u64,
     pub hinted: u64,
+    /// Claims of peers about this node's own writes that cannot be.
+    pub claims_refused: u64,
     /// Records that comparing trees brought from one replica to another.
     pub repaired: u64,
     pub conflicts: u64,

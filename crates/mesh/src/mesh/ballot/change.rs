@@ -74,6 +74,9 @@ impl Mesh {
             let reply = Reply::Conflict(Box::new(found.clone()));
             return confirmed(record, is_settled, ballot, reply);
         }
+        if let Some(code) = self.unknown_in(record.as_ref(), &write) {
+            return confirmed(record, is_settled, ballot, Reply::Refused(code));
+        }
         match self.change(t, &write, record.as_ref(), ballot) {
             Ok(changed) => {
                 let dot = Some(changed.header.dot);
@@ -92,6 +95,8 @@ impl Mesh {
         base: Option<&Record>,
         ballot: Ballot,
     ) -> Result<Record, Code> {
+        let clipped = base.and_then(|base| self.clipped(base));
+        let base = clipped.as_ref().or(base);
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
         let stamp = self.clock.tick(t.now.wall_ms).max(self.stamp_after(t, &write.attributes));
         let birth = birth(self.params.actor, counter, stamp, t.now.wall_ms);

@@ -3,6 +3,9 @@
 
 use super::world::{MS, World, member};
 use super::{SECOND, awake, key, put, read, tally, value, write};
+use crate::actor::Dot;
+use crate::context::Context;
+use crate::frame::{Ask, Envelope, Frame, Why};
 use crate::mesh::{Input, Request};
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Fence, Kind};
@@ -505,4 +508,66 @@ pub fn two_attempts_meet(seed: u64) -> Option<String> {
         }
     }
     (!world.differences().is_empty()).then(|| "replicas differ".into())
+}
+
+/// A client claims to have seen a write that node 1 never made; then everybody writes the key again, and node 1 starts again.
+pub fn a_forged_context(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.call(1, Request::write(put("k", "first")));
+    let Reply::Found(Some(seen)) = world.call(2, read("k")) else { return Some("it was written".to_owned()) };
+    let actor = seen.header.dot.actor;
+    for counter in [u64::MAX, 1 << 62, seen.header.dot.counter + 1_000_000] {
+        let mut context = seen.context.clone();
+        context.join(&Context::of_dot(Dot { actor, counter }));
+        let attributes = Attributes { context: Some(context.clone()), ..Attributes::default() };
+        let believes = Write { attributes, ..put("k", "forged") };
+        let conditional = Write { expect: Some(context), ..put("k", "forged") };
+        for (node, forged) in [(2, believes.clone()), (1, believes), (3, conditional)] {
+            let reply = world.call(node, Request::write(forged));
+            if reply != Reply::Refused(Code::UnknownContext) {
+                return Some(format!("{counter} is believed: {reply:?}"));
+            }
+        }
+    }
+    let context = Some(seen.context.clone());
+    let honest = Write { attributes: Attributes { context, ..Attributes::default() }, ..put("k", "second") };
+    for node in [3, 1, 2] {
+        let reply = world.call(node, Request::write(honest.clone()));
+        if !matches!(reply, Reply::Written(_)) {
+            return Some(format!("what was seen is not believed at {node}: {reply:?}"));
+        }
+    }
+    world.crash(NodeId(1));
+    world.start(NodeId(1));
+    world.run(SECOND);
+    world.call(1, Request::write(put("k", "third")));
+    expect(&mut world, 2, "k", Some("third"))
+}
+
+/// A record that a node of 0.1.0 kept: it claims a write of node 1 that never was.
+pub fn a_poisoned_record(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    world.call(1, Request::write(put("k", "first")));
+    let Reply::Found(Some(record)) = world.call(1, read("k")) else {
+        return Some("it was written".to_owned());
+    };
+    let mut poisoned = *record;
+    let actor = world.actor(NodeId(1));
+    poisoned.context.join(&Context::of_dot(Dot { actor, counter: u64::MAX }));
+    poisoned.header.stamp = poisoned.header.stamp.next();
+    for node in [1, 2, 3] {
+        let frame = Frame::Store { ask: Ask(7), key: key("k"), record: poisoned.encode(), why: Why::Repair };
+        let envelope = Envelope { epoch: world.topology.epoch, frame };
+        let from = NodeId(if node == 1 { 2 } else { 1 });
+        world.step(NodeId(node), Input::Received { from, envelope });
+    }
+    for round in ["second", "third"] {
+        for node in [1, 2, 3] {
+            world.call(node, Request::write(put("k", round)));
+        }
+        world.crash(NodeId(1));
+        world.start(NodeId(1));
+        world.run(SECOND);
+    }
+    expect(&mut world, 2, "k", Some("third"))
 }

@@ -255,6 +255,11 @@ impl World {
         }
     }
 
+    pub fn actor(&self, node: NodeId) -> Actor {
+        let host = &self.hosts[&node];
+        Actor { region: host.region, node, incarnation: host.incarnation }
+    }
+
     /// Loses what was not synced, and all that was on its way to and from the disk.
     pub fn crash(&mut self, node: NodeId) {
         let host = self.hosts.get_mut(&node).unwrap();
