@@ -149,6 +149,8 @@ pub struct Status {
     pub leader: Option<NodeId>,
     pub committed: Index,
     pub last: Index,
+    /// It may have forgotten what it acknowledged, and does not elect those who may lack it.
+    pub in_doubt: bool,
 }
 
 pub struct Raft {
@@ -254,6 +256,7 @@ impl Raft {
             leader: Some(raft.leader_id).filter(|id| *id != INVALID_ID).map(NodeId),
             committed: Index(raft.raft_log.committed),
             last: Index(raft.raft_log.last_index()),
+            in_doubt: self.is_in_doubt(),
         }
     }
 

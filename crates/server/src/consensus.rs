@@ -21,6 +21,8 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 2;
 /// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
 /// same instant, and no answer could come between them.
 const TICKS_AT_ONCE_MAX: u32 = 3;
+/// Before an operator is told that members are waited for.
+const WARN_WAITING_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) enum Mail {
     Request {
@@ -60,6 +62,8 @@ pub(crate) struct Loop {
     leader: Option<NodeId>,
     /// What was last said of it.
     waits_for: Vec<NodeId>,
+    /// When those are worth a warning.
+    warn_waiting_at: Option<Instant>,
     log: Arc<Mutex<Log>>,
     /// The last that the persist thread was given, until it is heard to be durable.
     handed_over: Option<u64>,
@@ -95,6 +99,7 @@ impl Loop {
             outgoing: Outgoing::default(),
             leader: None,
             waits_for: Vec::new(),
+            warn_waiting_at: None,
             log,
             handed_over: None,
         }
@@ -166,7 +171,7 @@ impl Loop {
             }
             self.next_tick = self.next_tick.after(self.tick);
             self.machine.step(now, Input::Tick, &mut self.out);
-            self.tell_waiting();
+            self.tell_waiting(now);
             self.core.metrics.tallies.set_reads(self.machine.read_counts());
         }
         self.next_tick = self.next_tick.max(now);
@@ -242,20 +247,21 @@ impl Loop {
         self.peers.close_from(from, reason);
     }
 
-    fn tell_waiting(&mut self) {
+    /// Members that start together wait for each other for a moment; that is not worth a warning.
+    fn tell_waiting(&mut self, now: Instant) {
         let waits_for = self.machine.waits_for();
-        if waits_for == self.waits_for {
-            return;
+        if waits_for != self.waits_for {
+            self.warn_waiting_at = (!waits_for.is_empty()).then(|| now.after(WARN_WAITING_AFTER));
+            self.core.board.set_waits_for(waits_for.clone());
+            self.waits_for = waits_for;
         }
-        if !waits_for.is_empty() {
+        if self.warn_waiting_at.take_if(|at| *at <= now).is_some() {
             tracing::warn!(
-                members = ?waits_for.iter().map(|id| format!("{:x}", id.0)).collect::<Vec<_>>(),
+                members = ?self.waits_for.iter().map(|id| format!("{:x}", id.0)).collect::<Vec<_>>(),
                 "waiting for members: this one may have lost acknowledged writes that only they have. Start them; if \
                  they are gone for good, `althing member accept-loss ID` goes on without them"
             );
         }
-        self.core.board.set_waits_for(waits_for.clone());
-        self.waits_for = waits_for;
     }
 
     fn tell(&mut self, note: Note) {
@@ -278,7 +284,9 @@ impl Loop {
                 self.core.metrics.snapshots_installed.inc();
                 tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
             }
-            Note::CaughtUp => tracing::info!("the log has everything again that may have been lost: voting"),
+            Note::CaughtUp => {
+                tracing::info!("the log has everything again that may have been lost: voting again")
+            }
         }
     }
 }

@@ -484,6 +484,9 @@ fn tell_recovery(identity: &Identity, member: &Member) {
             "in doubt of the last writes to the log: votes for nobody who may lack them until another member has them \
              or all have answered"
         ),
+        Doubt::Everything if recovery.records == 0 => tracing::info!(
+            "the data directory is empty: votes for nobody who has a log until this member has caught up with it"
+        ),
         Doubt::Everything => tracing::warn!(
             "in doubt of the whole log: votes for nobody who has one until it has caught up or all members have answered"
         ),

@@ -23,6 +23,8 @@ pub struct Status {
     pub term: Term,
     pub leader: Option<NodeId>,
     pub is_leader: bool,
+    /// Its log may have lost acknowledged writes, and has not caught up yet.
+    pub in_doubt: bool,
     pub committed: Index,
     pub applied: Index,
     pub revision: Revision,
@@ -52,6 +54,7 @@ pub(crate) struct Board {
     /// Zero means none.
     leader: AtomicU64,
     is_leader: AtomicBool,
+    in_doubt: AtomicBool,
     committed: AtomicU64,
     applied: AtomicU64,
     revision: AtomicI64,
@@ -94,6 +97,7 @@ impl Board {
         self.term.store(status.term.0, Relaxed);
         self.leader.store(status.leader.map_or(0, |leader| leader.0), Relaxed);
         self.is_leader.store(status.role == Role::Leader, Relaxed);
+        self.in_doubt.store(status.in_doubt, Relaxed);
         self.committed.store(status.committed.0, Relaxed);
     }
 
@@ -179,6 +183,7 @@ impl Board {
             term: Term(self.term.load(Relaxed)),
             leader: Some(self.leader.load(Relaxed)).filter(|id| *id != 0).map(NodeId),
             is_leader: self.is_leader.load(Relaxed),
+            in_doubt: self.in_doubt.load(Relaxed),
             committed: Index(self.committed.load(Relaxed)),
             applied: Index(self.applied.load(Relaxed)),
             revision: Revision(self.revision.load(Relaxed)),

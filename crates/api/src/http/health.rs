@@ -53,6 +53,9 @@ async fn judge(handle: &Handle, options: &Options) -> Result<(), String> {
     if !serializable && handle.status().leader.is_none() {
         return Err("RAFT NO LEADER".to_owned());
     }
+    if !serializable && handle.status().in_doubt {
+        return Err("RAFT LOG IN DOUBT".to_owned());
+    }
     read(handle, serializable).await.map_err(|code| format!("RANGE ERROR:{code}"))
 }
 
