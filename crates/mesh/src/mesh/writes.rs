@@ -7,13 +7,16 @@
 mod balloted;
 mod declined;
 mod prospect;
+mod repeated;
+mod route;
+
+pub(super) use route::Route;
 
 use super::forward::{Obstacle, RESTAMPS_MAX, Tried, is_ordered};
 use super::replica::Local;
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
-use crate::attempts::{Attempt, attempts_of, body_of};
 use crate::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
@@ -23,8 +26,7 @@ use crate::op::{self, Attributes, Birth, Op};
 use crate::overlay::Seq;
 use crate::record::{Kind, METADATA_MAX, Record};
 use crate::request::{Reply, Write};
-use crate::tally::Sums;
-use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, MESH_REQUEST_KEEP_MILLIS, REQUEST_BYTES_MAX};
+use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX, REQUEST_BYTES_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
@@ -34,13 +36,6 @@ use std::time::Duration;
 
 /// How far ahead of this node's clock a session's is believed: more than regions disagree, less than does harm.
 const SESSION_AHEAD_MAX: Duration = Duration::from_secs(3_600);
-
-/// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Route {
-    pub read: Vec<NodeId>,
-    pub also: Vec<NodeId>,
-}
 
 #[derive(Debug)]
 pub(super) struct Writing {
@@ -113,29 +108,6 @@ enum NotCreated {
 impl From<Code> for NotCreated {
     fn from(code: Code) -> NotCreated {
         NotCreated::Refused(code)
-    }
-}
-
-impl Route {
-    /// Everyone who must have a write.
-    pub fn everyone(&self) -> impl Iterator<Item = NodeId> {
-        self.read.iter().chain(self.also.iter().filter(|node| !self.read.contains(node))).copied()
-    }
-
-    pub fn contains(&self, node: NodeId) -> bool {
-        self.read.contains(&node) || self.also.contains(&node)
-    }
-
-    pub fn needed(&self, wanted: Option<u8>) -> usize {
-        wanted.map_or(majority(self.read.len()), usize::from)
-    }
-
-    /// Whether as many as were wanted have it, of the old list as of the new.
-    pub fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
-        let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
-        let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());
-        let met = |list: &[NodeId]| count(list) >= need(list);
-        met(&self.read) && (self.also.is_empty() || met(&self.also))
     }
 }
 
@@ -437,77 +409,6 @@ impl Mesh {
         let (before, after) = (before.map(sums).unwrap_or_default(), sums(&written.full));
         let attempts = self.note_attempt(t, noted, write, shard, birth, (before, after))?;
         Ok(Created { sent: delta, attempts, record: written.full, outcome: Outcome::Held, seq })
-    }
-
-    /// Where a write's request is remembered, and what is. A write under a condition is remembered with its key.
-    fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, Local)> {
-        let request = write.attributes.request.filter(|_| !write.is_decided())?;
-        let key = write.key.of_request(request);
-        let local = self.load(t, &key);
-        (!planted(Mutant::RequestForgotten)).then_some((key, local))
-    }
-
-    /// Whether a write's request was carried out, so that it is in the record. The same id for something else is refused, and
-    /// so is one whose work was deleted and is forgotten.
-    fn was_done(
-        &self,
-        t: &Turn<'_>,
-        write: &Write,
-        shard: Shard,
-        local: &Local,
-        remembered: Option<&(Key, Local)>,
-        stamped: Stamped,
-    ) -> Result<bool, Code> {
-        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Anew(_))) else {
-            return Ok(false);
-        };
-        let noted = remembered.and_then(|(_, local)| local.record.as_ref());
-        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
-        let attempts = noted.map(attempts_of).unwrap_or_default();
-        let body = body_of(write);
-        if attempts.iter().any(|attempt| attempt.body != body) {
-            return Err(Code::RequestIdReused);
-        }
-        let Some(record) = &local.record else {
-            return match noted.filter(|noted| !attempts.is_empty() && self.is_purged(shard, noted)) {
-                Some(_) => Err(Code::KeyDeleted),
-                None => Ok(false),
-            };
-        };
-        // Its own first attempt, which was beaten, does not count.
-        let again = matches!(stamped, Stamped::Begun(begun) if begun.restamps > 0);
-        let is_own = |actor| again && actor == self.params.actor;
-        let here = |attempt: &Attempt| record.context.covers(attempt.dot) && !is_own(attempt.dot.actor);
-        Ok(attempts.iter().any(here) || record.has_taken(request) && !again)
-    }
-
-    /// Remembers that a request was carried out, in the batch of the record.
-    fn note_attempt(
-        &mut self,
-        t: &mut Turn<'_>,
-        noted: Option<(Key, Local, u64)>,
-        write: &Write,
-        shard: Shard,
-        birth: Birth,
-        (before, after): (Sums, Sums),
-    ) -> Result<Option<(Key, Bytes)>, Code> {
-        let Some((key, local, counter)) = noted else { return Ok(None) };
-        let change = Sums { added: after.added - before.added, taken: after.taken - before.taken };
-        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change };
-        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
-        let attributes = Attributes { expires_ms, ..Attributes::default() };
-        let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
-        let written =
-            op::apply(local.record.as_ref(), Kind::Set, &Op::Insert(attempt.encode()), &attributes, birth)?;
-        let full = written.full.encode();
-        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
-        self.save(&key, shard, &local, &written.full, full);
-        let (before, after) = (local.record.as_ref(), &written.full);
-        self.append(t, &Change { key: &key, before, after, delta: &delta });
-        if let Some(request) = write.attributes.request {
-            self.count_once(t, &write.key, shard, request);
-        }
-        Ok(Some((key, delta)))
     }
 
     /// Whether a write that began elsewhere may be carried out here under the stamp that it has.

@@ -6,6 +6,8 @@
 //! The client is told of success when a majority has accepted, of a conflict when what it conflicts with is settled, and
 //! otherwise that the outcome is not known.
 
+mod queue;
+
 use super::change::{Basis, Verdict};
 use crate::ballot::{Ballot, Round};
 use crate::frame::{Ask, Frame, Why};
@@ -598,30 +600,6 @@ impl Mesh {
         }
         self.reply(t, client, reply);
         self.next_in_queue(t, &key, ask);
-    }
-
-    /// The change is over; the next one of the key begins.
-    fn next_in_queue(&mut self, t: &mut Turn<'_>, key: &Key, ask: Ask) {
-        let Some(queue) = self.ballots.queues.get_mut(key) else { return };
-        let was_first = queue.front() == Some(&ask);
-        queue.retain(|other| *other != ask);
-        let next = queue.front().copied();
-        if next.is_none() {
-            self.ballots.queues.remove(key);
-        }
-        self.ballots.ready.extend(next.filter(|_| was_first));
-        self.begin_ready(t);
-    }
-
-    /// One after the other and not one within the other: many may be waiting that end as soon as they begin.
-    fn begin_ready(&mut self, t: &mut Turn<'_>) {
-        if std::mem::replace(&mut self.ballots.is_beginning, true) {
-            return;
-        }
-        while let Some(ask) = self.ballots.ready.pop_front() {
-            self.propose(t, ask);
-        }
-        self.ballots.is_beginning = false;
     }
 
     pub(in crate::mesh) fn expire_proposing(&mut self, t: &mut Turn<'_>, ask: Ask, proposing: Proposing) {

@@ -1,0 +1,91 @@
+//! Writes under a request id: whether one was carried out before, and the note that it was (ADR 44).
+
+use super::Stamped;
+use crate::actor::Dot;
+use crate::attempts::{Attempt, attempts_of, body_of};
+use crate::frame::Shard;
+use crate::key::Key;
+use crate::mesh::replica::Local;
+use crate::mesh::streams::Change;
+use crate::mesh::{Mesh, Turn};
+use crate::op::{self, Attributes, Birth, Op};
+use crate::record::{Kind, Record};
+use crate::request::Write;
+use crate::tally::Sums;
+use base::Code;
+use base::limits::MESH_REQUEST_KEEP_MILLIS;
+use base::mutant::{Mutant, planted};
+use bytes::Bytes;
+
+impl Mesh {
+    /// Where a write's request is remembered, and what is. A write under a condition is remembered with its key.
+    pub(super) fn remembered(&self, t: &Turn<'_>, write: &Write) -> Option<(Key, Local)> {
+        let request = write.attributes.request.filter(|_| !write.is_decided())?;
+        let key = write.key.of_request(request);
+        let local = self.load(t, &key);
+        (!planted(Mutant::RequestForgotten)).then_some((key, local))
+    }
+
+    /// Whether a write's request was carried out, so that it is in the record. The same id for something else is refused, and
+    /// so is one whose work was deleted and is forgotten.
+    pub(super) fn was_done(
+        &self,
+        t: &Turn<'_>,
+        write: &Write,
+        shard: Shard,
+        local: &Local,
+        remembered: Option<&(Key, Local)>,
+        stamped: Stamped,
+    ) -> Result<bool, Code> {
+        let Some(request) = write.attributes.request.filter(|_| !matches!(stamped, Stamped::Anew(_))) else {
+            return Ok(false);
+        };
+        let noted = remembered.and_then(|(_, local)| local.record.as_ref());
+        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
+        let attempts = noted.map(attempts_of).unwrap_or_default();
+        let body = body_of(write);
+        if attempts.iter().any(|attempt| attempt.body != body) {
+            return Err(Code::RequestIdReused);
+        }
+        let Some(record) = &local.record else {
+            return match noted.filter(|noted| !attempts.is_empty() && self.is_purged(shard, noted)) {
+                Some(_) => Err(Code::KeyDeleted),
+                None => Ok(false),
+            };
+        };
+        // Its own first attempt, which was beaten, does not count.
+        let again = matches!(stamped, Stamped::Begun(begun) if begun.restamps > 0);
+        let is_own = |actor| again && actor == self.params.actor;
+        let here = |attempt: &Attempt| record.context.covers(attempt.dot) && !is_own(attempt.dot.actor);
+        Ok(attempts.iter().any(here) || record.has_taken(request) && !again)
+    }
+
+    /// Remembers that a request was carried out, in the batch of the record.
+    pub(super) fn note_attempt(
+        &mut self,
+        t: &mut Turn<'_>,
+        noted: Option<(Key, Local, u64)>,
+        write: &Write,
+        shard: Shard,
+        birth: Birth,
+        (before, after): (Sums, Sums),
+    ) -> Result<Option<(Key, Bytes)>, Code> {
+        let Some((key, local, counter)) = noted else { return Ok(None) };
+        let change = Sums { added: after.added - before.added, taken: after.taken - before.taken };
+        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change };
+        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
+        let attributes = Attributes { expires_ms, ..Attributes::default() };
+        let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
+        let written =
+            op::apply(local.record.as_ref(), Kind::Set, &Op::Insert(attempt.encode()), &attributes, birth)?;
+        let full = written.full.encode();
+        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
+        self.save(&key, shard, &local, &written.full, full);
+        let (before, after) = (local.record.as_ref(), &written.full);
+        self.append(t, &Change { key: &key, before, after, delta: &delta });
+        if let Some(request) = write.attributes.request {
+            self.count_once(t, &write.key, shard, request);
+        }
+        Ok(Some((key, delta)))
+    }
+}

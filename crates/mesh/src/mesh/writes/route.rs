@@ -1,0 +1,34 @@
+//! Which nodes keep a key, and when enough of them have answered.
+
+use crate::moves::majority;
+use base::NodeId;
+
+/// Who keeps a key now: whom reads ask, and who must have writes as well while a partition moves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::mesh) struct Route {
+    pub read: Vec<NodeId>,
+    pub also: Vec<NodeId>,
+}
+
+impl Route {
+    /// Everyone who must have a write.
+    pub fn everyone(&self) -> impl Iterator<Item = NodeId> {
+        self.read.iter().chain(self.also.iter().filter(|node| !self.read.contains(node))).copied()
+    }
+
+    pub fn contains(&self, node: NodeId) -> bool {
+        self.read.contains(&node) || self.also.contains(&node)
+    }
+
+    pub fn needed(&self, wanted: Option<u8>) -> usize {
+        wanted.map_or(majority(self.read.len()), usize::from)
+    }
+
+    /// Whether as many as were wanted have it, of the old list as of the new.
+    pub fn is_met(&self, acked: &[NodeId], wanted: Option<u8>) -> bool {
+        let count = |list: &[NodeId]| list.iter().filter(|node| acked.contains(node)).count();
+        let need = |list: &[NodeId]| wanted.map_or(majority(list.len()), usize::from).min(list.len());
+        let met = |list: &[NodeId]| count(list) >= need(list);
+        met(&self.read) && (self.also.is_empty() || met(&self.also))
+    }
+}
