@@ -87,7 +87,7 @@ fn host_triple() -> Option<String> {
 fn names(root: &Path) -> Vec<String> {
     let out = Command::new("cargo")
         .args(["run", "--quiet", "-p", "fuzz-targets", "--example", "write-seeds", "--"])
-        .arg(root.join("fuzz/work"))
+        .arg(root.join("fuzz/grown"))
         .current_dir(root)
         .output();
     let Ok(out) = out else { return Vec::new() };
@@ -110,7 +110,7 @@ fn build(root: &Path, triple: &str) -> bool {
 
 fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bool {
     let folder = |kind: &str| root.join("fuzz").join(kind).join(name);
-    let (work, corpus, crashes) = (folder("work"), folder("corpus"), folder("crashes"));
+    let (work, corpus, crashes) = (folder("grown"), folder("corpus"), folder("crashes"));
     for folder in [&work, &corpus, &crashes] {
         if let Err(error) = std::fs::create_dir_all(folder) {
             eprintln!("cannot create {}: {error}", folder.display());
