@@ -110,8 +110,8 @@ fn build(root: &Path, triple: &str) -> bool {
 
 fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bool {
     let folder = |kind: &str| root.join("fuzz").join(kind).join(name);
-    let (work, corpus, crashes) = (folder("grown"), folder("corpus"), folder("crashes"));
-    for folder in [&work, &corpus, &crashes] {
+    let (grown, corpus, crashes) = (folder("grown"), folder("corpus"), folder("crashes"));
+    for folder in [&grown, &corpus, &crashes] {
         if let Err(error) = std::fs::create_dir_all(folder) {
             eprintln!("cannot create {}: {error}", folder.display());
             return false;
@@ -129,6 +129,6 @@ fn fuzz(root: &Path, triple: &str, name: &str, share: Duration, jobs: u32) -> bo
     if jobs > 1 {
         command.arg(format!("-fork={jobs}"));
     }
-    command.arg(&work).arg(&corpus);
+    command.arg(&grown).arg(&corpus);
     command.status().is_ok_and(|status| status.success())
 }
