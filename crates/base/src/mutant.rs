@@ -63,7 +63,7 @@ mutants! {
     TailDoubtNotKept = "tail-doubt-not-kept",
     /// The log is not sealed behind votes and terms.
     VotesNotSealed = "votes-not-sealed",
-    /// A leader that hears nobody goes on until the library notices.
+    /// A leader that hears no other member goes on until the library notices.
     DeafLeaderStays = "deaf-leader-stays",
     /// What is staged goes by the number that its sender chose.
     StagedByForeignNumber = "staged-by-foreign-number",

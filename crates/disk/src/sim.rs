@@ -155,7 +155,7 @@ impl SimDisk {
         state.inodes.get_mut(&inode).expect("a named file has an inode").flip(offset, bit as u32);
     }
 
-    /// A file ends here from now on, durably, as if somebody had cut it.
+    /// A file ends here from now on, durably, as if an operator had cut it.
     pub fn cut_short(&self, name: &str, len: u64) {
         let mut state = self.state();
         let inode = state.names.get(name).copied().expect("the file to cut exists");
@@ -168,7 +168,7 @@ impl SimDisk {
         }
     }
 
-    /// A file is gone, durably, as if somebody had removed it; nothing happens if there is none.
+    /// A file is gone, durably, as if an operator had removed it; nothing happens if there is none.
     pub fn take_away(&self, name: &str) {
         let mut state = self.state();
         if state.names.remove(name).is_some() {

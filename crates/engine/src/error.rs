@@ -3,7 +3,7 @@
 /// What helps a member whose files cannot be trusted.
 const WHAT_TO_DO: &str = "Replace this member, unless files were moved and can be brought back: stop it and move its data \
     directory away; where the cluster has other members, start it empty and they bring it everything; a member that \
-    is alone is made anew from a backup (`althing snapshot restore`)";
+    is alone is restored from a backup (`althing snapshot restore`)";
 
 /// What helps a node of the mesh.
 const WHAT_TO_DO_IN_MESH: &str = "Move the directory `mesh` away, unless files were moved and can be brought back; the \

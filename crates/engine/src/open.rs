@@ -120,8 +120,8 @@ fn doubt_of(lost: Lost) -> Doubt {
     }
 }
 
-/// A member that is alone has nobody to ask for what it has lost. A torn end is not among that: it was acknowledged to
-/// nobody, unless the disk has damaged it since.
+/// A member that is alone has no other member to ask for what it has lost. A torn end is not among that: it was acknowledged to
+/// no client, unless the disk has damaged it since.
 fn check_trust(recovery: &Recovery, restored: &Restored, params: &raft::Params) -> Result<(), Error> {
     if !restored.is_alone(params) {
         return Ok(());

@@ -34,7 +34,7 @@ fn every_target_takes_its_corpus_and_mutations_of_it() {
         let mut rng = Rng::new(seed);
         for _ in 0..runs {
             let input = mutate::mutate(&mut rng, &inputs);
-            // Whoever looks for the input of a failure finds it beside the panic.
+            // The input of a failure stands beside its panic.
             let shown: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
             let caught = std::panic::catch_unwind(|| (target.run)(&input));
             assert!(caught.is_ok(), "{} fails on {shown}", target.name);

@@ -129,6 +129,6 @@ mod tests {
         assert!(
             round(1, 1, JUMP_MAX + 1, 2).may_follow(known) && !round(1, 1, 3 * JUMP_MAX, 2).may_follow(known)
         );
-        assert!(!round(1, 2, 3 * JUMP_MAX, 2).may_follow(known), "each epoch counts anew");
+        assert!(!round(1, 2, 3 * JUMP_MAX, 2).may_follow(known), "each epoch counts from zero");
     }
 }

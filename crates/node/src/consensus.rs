@@ -375,7 +375,7 @@ impl Consensus {
         }
     }
 
-    /// The origin repeats what is dropped here, so there is nobody to tell. False for what no member forwards.
+    /// The origin repeats what is dropped here, so no caller waits to be told. False for what no member forwards.
     fn on_forward(&mut self, batch: Bytes) -> bool {
         let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
         if !self.raft.is_leader() || !room {

@@ -64,7 +64,7 @@ pub(crate) enum Received {
 /// What became of a snapshot that was staged.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// Nobody waits for it any more, or it could not be built.
+    /// Its receiver does not wait for it any more, or it could not be built.
     Nothing,
     Complete(Message),
     /// The rows of this member are not what it announced.

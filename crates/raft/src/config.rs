@@ -29,7 +29,7 @@ impl Config {
         !self.outgoing.is_empty()
     }
 
-    /// What the library can be moved to: somebody votes, nobody is in it twice in one half, and whoever only learns has no
+    /// What the library can be moved to: there is a voter, no id is in it twice in one half, and a learner has no
     /// vote in either.
     pub fn is_lawful(&self) -> bool {
         let lists = [&self.voters, &self.learners, &self.outgoing];

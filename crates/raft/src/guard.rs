@@ -1,8 +1,8 @@
 //! Keeps from the library the messages on which it would panic.
 //! The library trusts its peers: a heartbeat that commits beyond our log, or an append that contradicts what
-//! is committed, ends the process. A message that no member sends is refused, and whoever sent it is not listened to any
+//! is committed, ends the process. A message that no member sends is refused, and its sender is not listened to any
 //! further. One that an honest member may send, from another configuration or after the loss of its disk, is ignored.
-//! Whoever answers must be known, for answers are counted; whoever asks or leads may be a member of a configuration that has
+//! A peer that answers must be known, for answers are counted; a peer that asks or leads may be a member of a configuration that has
 //! not reached us yet. Entries for which there is no room are ignored as well: the leader sends them again.
 //! ADR 47 lists what the library panics on and which line here keeps it away.
 

@@ -1,6 +1,6 @@
 //! Which terms of others are believed.
 //! A term grows by one with every election, so one far ahead of ours is forged, unless we were away for a very long time: then
-//! a majority of the voters stands there, and says so. One peer alone moves nobody.
+//! a majority of the voters stands there, and says so. One peer alone moves no member.
 
 use base::mutant::{Mutant, planted};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Claims {
         if term <= believed || planted(Mutant::TermJumpTaken) {
             return true;
         }
-        // A member that was never told who votes has nobody to compare with.
+        // A member that was never told who votes has no voters to compare with.
         if voters.is_empty() {
             return true;
         }

@@ -327,12 +327,12 @@ impl Handle {
         self.change_members(MemberChange::Remove(id)).await
     }
 
-    /// Members without whose answers this one cannot trust its log, and so elects nobody.
+    /// Members without whose answers this one cannot trust its log, and so elects no candidate.
     pub fn waits_for(&self) -> Vec<NodeId> {
         self.shared.core.board.waits_for()
     }
 
-    /// Goes on without a member that this one waits for. What only that one has is lost.
+    /// Goes on without a member that this one waits for. What only that member has is lost.
     pub fn accept_loss(&self, id: NodeId) -> Result<(), Code> {
         if !self.waits_for().contains(&id) {
             return Err(Code::MemberNotFound);

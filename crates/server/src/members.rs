@@ -88,7 +88,7 @@ impl Members {
         for member in told.iter().filter(|member| member.id != self.me) {
             let is_known = state.table.get(member.id).is_some() || state.table.is_removed(member.id);
             let is_known = is_known || state.table.is_empty() && state.configured.contains_key(&member.id);
-            // More than a cluster has are nobody's members: each would be dialled.
+            // A table of more members than a cluster has is forged: each would be dialled.
             let fits = state.heard.len() < MEMBERS_MAX || state.heard.contains_key(&member.id);
             if let (false, true, Some(url)) = (is_known, fits, member.peer_urls.first()) {
                 let address = place(url).to_owned();

@@ -481,14 +481,14 @@ fn tell_recovery(identity: &Identity, member: &Member) {
     match member.doubt {
         Doubt::None => {}
         Doubt::LastFrame => tracing::warn!(
-            "in doubt of the last writes to the log: votes for nobody who may lack them until another member has them \
+            "in doubt of the last writes to the log: votes for no candidate that may lack them until another member has them \
              or all have answered"
         ),
         Doubt::Everything if recovery.records == 0 => tracing::info!(
-            "the data directory is empty: votes for nobody who has a log until this member has caught up with it"
+            "the data directory is empty: votes for no candidate that has a log until this member has caught up"
         ),
         Doubt::Everything => tracing::warn!(
-            "in doubt of the whole log: votes for nobody who has one until it has caught up or all members have answered"
+            "in doubt of the whole log: votes for no candidate that has one until it has caught up or all members have answered"
         ),
     }
     if let Some(id) = member.accepted_loss {

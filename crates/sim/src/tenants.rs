@@ -317,7 +317,7 @@ impl World {
                 let all =
                     (0..self.hosts.len()).map(|host| self.standing(host)).collect::<Vec<_>>().join("; ");
                 let what = format!(
-                    "{left} leases live on although nobody keeps them, at {} and quiet since {}: {all}",
+                    "{left} leases live on although no client keeps them, at {} and quiet since {}: {all}",
                     self.agenda.now(),
                     self.quiet_since
                 );

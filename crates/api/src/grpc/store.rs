@@ -79,7 +79,7 @@ impl StoreService for Stores {
         Ok(Response::new(ReplaceMemberResponse { header, id: new.0 }))
     }
 
-    /// Permitted by what this member knows: without a leader nobody knows more.
+    /// Permitted by what this member knows: without a leader no member knows more.
     async fn accept_loss(
         &self,
         request: Request<AcceptLossRequest>,

@@ -105,7 +105,7 @@ fn show_whole<'a>(value: i128) -> Shown<'a> {
     RawValue::from_string(digits.clone()).map_or(Shown::Text(digits.into()), Shown::Large)
 }
 
-/// Bytes that are no JSON although nothing says so are shown all the same. So is JSON that nobody could read again: a node
+/// Bytes that are no JSON although nothing says so are shown all the same. So is JSON that no reader could read again: a node
 /// of 0.1.0 took it.
 pub fn show_bytes<'a>(bytes: &'a Bytes, content_type: Option<&str>) -> (Shown<'a>, Option<&'static str>) {
     let text = content_type.is_some_and(|kind| kind.starts_with("text/"));

@@ -1,5 +1,5 @@
 //! Members that have lost part of their files: what was acknowledged is served or waited for, never missed in silence, and
-//! whoever cannot go on says what to do.
+//! a process that cannot go on says what to do.
 
 use crate::etcd::{get, put};
 use crate::process::{Member, Plan, althing, until};
@@ -178,7 +178,7 @@ fn an_operator_can_go_on_without_a_member_that_is_gone() {
     }
     write(&scene.left[0], "after");
     assert!(scene.plans[1].log().contains("an operator accepts the loss of a member"));
-    until("nobody waits any more", || (!accept().status.success()).then_some(()));
+    until("no member waits any more", || (!accept().status.success()).then_some(()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What clients and peers claim to have seen, checked against what was given out.
 //! A context comes back from clients as it was handed to them, so everything in it is known to some replica of the key; one
 //! that names more is forged, foreign, or older than anything that is remembered. Of its own counting a node knows how far it
-//! is: whoever claims more of it lies. Such a claim in a record would cover writes that are not there yet.
+//! is: a peer that claims more of it lies. Such a claim in a record would cover writes that are not there yet.
 
 use super::{Mesh, Note, Turn};
 use crate::context::Context;
@@ -40,7 +40,7 @@ impl Mesh {
 
     /// Leaves out of a record what it claims of this node's own counting and was never counted.
     pub(super) fn clip_claims(&self, record: &mut Record) -> bool {
-        // Whoever counts from the beginning again does not know what it has counted.
+        // A node that counts from the beginning again does not know what it has counted.
         let blind = planted(Mutant::ForgedContextJoined) || planted(Mutant::DotsReused);
         !blind && record.context.clip(self.params.actor, self.dots.last())
     }

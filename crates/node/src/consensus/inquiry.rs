@@ -3,7 +3,7 @@
 //!
 //! What it lost may be committed as long as the leader that it was acknowledged to goes on counting that. So a first round
 //! must show that no other member leads; an answer to a later round then shows all that was committed by then, and a log
-//! that reaches as far as the longest of them lacks nothing. While somebody leads, its leader brings the member up to
+//! that reaches as far as the longest of them lacks nothing. While there is a leader, it brings the member up to
 //! date instead. If no more than the last frame was lost, the word of the leader that it was acknowledged to is enough.
 //! No round is given up: only an operator can say that a member will never answer.
 
@@ -23,7 +23,7 @@ const SETTLED_PAUSES: u32 = 64;
 pub(super) struct Inquiry {
     round: u64,
     asked_at: Option<Instant>,
-    /// Until then nobody is asked.
+    /// Until then no member is asked.
     rest_until: Instant,
     /// To the present round.
     answers: BTreeMap<NodeId, LogState>,
@@ -46,7 +46,7 @@ impl Inquiry {
 }
 
 impl Consensus {
-    /// Members without whose answers this one cannot trust its log; nobody unless it is in doubt and there is no leader.
+    /// Members without whose answers this one cannot trust its log; none unless it is in doubt and there is no leader.
     pub fn waits_for(&self) -> Vec<NodeId> {
         match self.raft.is_in_doubt() && self.target.1.is_none() {
             true => self.inquiry.silent.iter().copied().collect(),

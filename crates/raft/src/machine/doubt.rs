@@ -1,5 +1,5 @@
 //! Members that may have forgotten what they acknowledged, and what they keep from doing until they have it again: they
-//! elect nobody who may lack it, and do not stand for election themselves.
+//! elect no candidate that may lack it, and do not stand for election themselves.
 //! A doubt begins with a start and is in the log until it ends. No time ends it. It ends when
 //!
 //! 1. something that this very start proposed is committed here: everything that the lost part of the log can have
@@ -9,7 +9,7 @@
 //! 3. only the last frame was lost, and the log has an entry of a later term than this start began in: the leader of that
 //!    term was elected without this member, so it had everything that was committed before (ADR 46).
 //!
-//! Before that, from `Settled` on, the member elects whoever has a log at least as long as the longest.
+//! Before that, from `Settled` on, the member elects a candidate whose log is at least as long as the longest.
 
 use super::{Note, Output, Params, Raft};
 use crate::message::Message;
@@ -143,7 +143,7 @@ impl Raft {
     }
 
     /// A leader that has committed nothing, and whose log begins in its own term, was elected by a majority of empty
-    /// members: the cluster is being founded, and nobody has anything to forget.
+    /// members: the cluster is being founded, and no member has anything to forget.
     pub(super) fn hear_leader(&mut self, message: &Message) {
         let Some(abstention) = &mut self.abstention else { return };
         let m = &message.0;
@@ -182,7 +182,7 @@ impl Raft {
         }
     }
 
-    /// Whoever leads was elected by those who lack nothing.
+    /// A leader was elected by members that lack nothing.
     pub(super) fn end_doubt(&mut self, out: &mut Output) {
         let (leads, last) = (self.is_leader(), self.last());
         let ended = self.abstention.take_if(|abstention| {

@@ -1,5 +1,5 @@
-//! A leader that is not heard by a majority stops: it may be able to send and not to receive, and while it is heard nobody
-//! else stands. The library looks once per election timeout whether anybody answered since the last look, which takes
+//! A leader that is not heard by a majority stops: it may be able to send and not to receive, and while it is heard no other
+//! member stands. The library looks once per election timeout whether anybody answered since the last look, which takes
 //! up to two; here each tick is looked at, and the others are told, so that they need not wait for its silence.
 
 use super::{Note, Output, Raft};

@@ -98,7 +98,7 @@ fn others(names: &[String], here: usize) -> Regions {
     })
 }
 
-/// Somebody gives a place to a region, with a lease.
+/// An operator gives a place to a region, with a lease.
 fn give_home(stage: &mut Stage, region: RegionId) {
     let mut homes = Homes::default();
     let transfer = Transfer { to: region, epoch: None, lease_ms: Some(LEASE_MS_MIN) };

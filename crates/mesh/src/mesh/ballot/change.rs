@@ -41,7 +41,7 @@ impl Basis {
     }
 }
 
-/// Something is there that the writer has not seen. Whoever expects nothing finds nothing where something is deleted.
+/// Something is there that the writer has not seen. A writer that expects nothing finds nothing where the key is deleted.
 fn is_unexpected(expect: &Context, record: &Record, wall_ms: u64) -> bool {
     !expect.dominates(&record.context) && (!expect.is_empty() || record.is_live(wall_ms))
 }
@@ -129,7 +129,7 @@ fn birth(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> Birth {
     Birth { dot: Dot { actor, counter }, stamp, wall_ms }
 }
 
-/// What is there is proposed again, unless it is settled: then nobody is told of what may yet be lost.
+/// What is there is proposed again, unless it is settled: then no client is told of what may yet be lost.
 fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> Verdict {
     match record {
         Some(record) if !is_settled => {

@@ -618,7 +618,7 @@ impl Mesh {
         self.next_in_queue(t, &proposing.key, ask);
     }
 
-    /// After a change of topology: rounds of before are refused, so whoever is not done begins again.
+    /// After a change of topology: rounds of before are refused, so a proposal that is not done begins again.
     pub(in crate::mesh) fn reroute_proposals(&mut self, t: &mut Turn<'_>) {
         self.ballots.leads.clear();
         let asks = self.operations.iter().filter_map(|(ask, pending)| match &pending.operation {

@@ -107,7 +107,7 @@ fn linear(write: Write) -> Write {
 /// What a client saw last of a key.
 type Seen = Option<(String, Context)>;
 
-/// What somebody is doing.
+/// What a client is doing.
 struct Doing {
     token: Token,
     name: String,
@@ -392,7 +392,8 @@ fn a_promise_is_forgotten_in_a_crash(seed: u64) -> Option<String> {
     both_won(&mut world, [first, third])
 }
 
-/// What two of three have decided is with one of them, after the other's disk was lost. That one does not hear of it.
+/// What two of three have decided is with one of them, after the other's disk was lost. The replica that has it does not
+/// hear of that loss.
 fn a_voter_without_its_disk(seed: u64) -> Option<String> {
     let (mut world, base) = decided(seed);
     let (a, b, c) = (NodeId(1), NodeId(2), NodeId(3));

@@ -1,4 +1,4 @@
-//! Leaders that are not heard, and members that have just started: how many ticks pass until somebody leads.
+//! Leaders that are not heard, and members that have just started: how many ticks pass until there is a leader.
 
 use super::*;
 use base::mutant::{Mutant, plant};
@@ -21,7 +21,7 @@ fn ticks_until_followed(cluster: &mut Cluster) -> usize {
             return ticks;
         }
     }
-    panic!("nobody leads");
+    panic!("there is no leader");
 }
 
 #[test]
