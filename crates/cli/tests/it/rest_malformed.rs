@@ -2,6 +2,8 @@
 
 use crate::process::{Member, PATIENCE};
 use crate::rest::{Rest, single};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -24,6 +26,8 @@ fn whatever_is_wrong_is_said_with_what_would_be_right() {
     let long_path = format!("/v1/data/{long_key}");
     let long_body = format!(r#"{{"key": "{long_key}", "value": 1}}"#);
     let deep = format!(r#"{{"value": {}{}}}"#, "[".repeat(100_000), "]".repeat(99_999));
+    let nested = format!(r#"{{"value": {}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let long_number = format!(r#"{{"value": {}}}"#, "9".repeat(400));
     let many = format!(r#"{{"entries": [{}]}}"#, [r#"{"key": "a", "value": 1}"#; 1_001].join(","));
     let table: &[(&str, &str, &str, u16)] = &[
         ("POST", "/api/v1/store/keys", "", 400),
@@ -46,6 +50,10 @@ fn whatever_is_wrong_is_said_with_what_would_be_right() {
         ("POST", "/api/v1/store/keys", &long_body, 413),
         ("PUT", &long_path, r#"{"value": 1}"#, 413),
         ("PUT", "/v1/data/a", &deep, 400),
+        ("PUT", "/v1/data/a", r#"{"value": 1e999}"#, 400),
+        ("PUT", "/v1/data/a", r#"{"value": "\ud800"}"#, 400),
+        ("PUT", "/v1/data/a", &nested, 400),
+        ("PUT", "/v1/data/a", &long_number, 400),
         ("POST", "/api/v1/store/keys?w=4", r#"{"key": "a", "value": 1}"#, 400),
         ("POST", "/api/v1/store/keys?w=0", r#"{"key": "a", "value": 1}"#, 400),
         ("POST", "/api/v1/store/keys?w=2", r#"{"key": "a", "value": 1}"#, 400),
@@ -104,6 +112,32 @@ fn whatever_is_wrong_is_said_with_what_would_be_right() {
         );
     }
     assert_unharmed(&mut member, rest);
+}
+
+/// A clock that claims writes which no replica has made would cover the next one before it is there.
+#[test]
+fn a_clock_that_was_not_given_out_for_the_key_is_refused() {
+    let (mut member, rest) = single();
+    let clock_of = |key: &str| {
+        assert_eq!(rest.put(&format!("/v1/data/{key}"), r#"{"value": 1}"#).status, 200);
+        rest.get(&format!("/v1/data/{key}")).header("x-vector-clock").unwrap().to_owned()
+    };
+    let (own, foreign) = (clock_of("k"), clock_of("other"));
+    let mut bytes = STANDARD.decode(&own).unwrap();
+    // The counter is the last number, and is small in a new store.
+    bytes.pop();
+    bytes.extend([0xff; 8]);
+    bytes.push(1);
+    for clock in [STANDARD.encode(&bytes), foreign] {
+        for name in ["x-vector-clock", "x-if-vector-clock"] {
+            let headers = [("content-type", "application/json"), (name, clock.as_str())];
+            let answer = rest.call("PUT", "/v1/data/k", &headers, br#"{"value": 2}"#);
+            assert_eq!((answer.status, &answer.json()["error"]), (400, &"unknown_context".into()), "{name}");
+        }
+    }
+    assert_eq!(rest.put("/v1/data/k", r#"{"value": 3}"#).status, 200);
+    assert_eq!(rest.get("/v1/data").json()["entries"].as_array().unwrap().len(), 2);
+    assert!(member.is_running());
 }
 
 #[test]
