@@ -219,6 +219,8 @@ mutants! {
     RestampedAfterDeadline = "restamped-after-deadline",
     /// A request is remembered in the record of its key alone, among the last eight.
     RequestForgotten = "request-forgotten",
+    /// A change by ballot that leaves a request out of the record does not remember it beside the key.
+    DecidedRequestDropped = "decided-request-dropped",
     /// A request that two nodes carried out without knowing of each other stays carried out twice.
     RepeatCounted = "repeat-counted",
     /// An entry of the replication log leaves before it is durable.
@@ -338,6 +340,7 @@ impl Mutant {
         Mutant::ForwardStampedLate,
         Mutant::RestampedAfterDeadline,
         Mutant::RequestForgotten,
+        Mutant::DecidedRequestDropped,
         Mutant::RepeatCounted,
         Mutant::StreamedBeforePersist,
         Mutant::HolesAcknowledged,

@@ -20,6 +20,8 @@ pub struct Attempt {
     /// What the actor of the dot had counted, and what it counted for this attempt.
     pub before: Sums,
     pub change: Sums,
+    /// It is part of what was decided by ballots. Otherwise it was carried out if the record has seen its dot.
+    pub is_decided: bool,
 }
 
 impl Attempt {
@@ -29,6 +31,7 @@ impl Attempt {
             out.put_u128_le(sum);
         }
         self.dot.encode(&mut out);
+        out.push(u8::from(self.is_decided));
         out.into()
     }
 
@@ -39,7 +42,8 @@ impl Attempt {
         let before = Sums { added: sum()?, taken: sum()? };
         let change = Sums { added: sum()?, taken: sum()? };
         let dot = Dot::decode(&mut reader)?;
-        reader.is_empty().then_some(Attempt { body, dot, before, change })
+        let is_decided = reader.bool()?;
+        reader.is_empty().then_some(Attempt { body, dot, before, change, is_decided })
     }
 }
 

@@ -2,6 +2,7 @@
 //! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
 //! dropped by the receiver; nothing in one is believed beyond its form.
 
+mod ballot;
 pub mod page;
 pub mod pulse;
 #[cfg(test)]
@@ -199,6 +200,8 @@ pub enum Frame {
         ask: Ask,
         key: Key,
         round: Option<Round>,
+        /// What is remembered of this request is asked for, too.
+        request: Option<u64>,
     },
     /// With the round that was asked for.
     Promised {
@@ -211,12 +214,15 @@ pub enum Frame {
         record: Option<Bytes>,
         /// With nothing there, up to where what is missing was deleted everywhere.
         marks: Marks,
+        attempts: Option<Bytes>,
     },
     /// A proposal: a record under its ballot, to be made durable unless a higher round is promised.
     Accept {
         ask: Ask,
         key: Key,
         record: Bytes,
+        /// What is to be remembered of requests that the record leaves out.
+        notes: Vec<RequestNote>,
     },
     Accepted {
         ask: Ask,
@@ -225,6 +231,9 @@ pub enum Frame {
         passed: Option<Round>,
     },
 }
+
+/// A request by its hash, and the record of its attempts.
+pub type RequestNote = (u64, Bytes);
 
 /// How a write began, at the node that its client asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,11 +344,12 @@ impl Envelope {
     }
 }
 
+fn begin(out: &mut Vec<u8>, number: u8, ask: &Ask) {
+    out.push(number);
+    put_varint(out, ask.0);
+}
+
 fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
-    let begin = |out: &mut Vec<u8>, number: u8, ask: &Ask| {
-        out.push(number);
-        put_varint(out, ask.0);
-    };
     match frame {
         Frame::Forward { ask, begun: None, write } => {
             begin(out, 1, ask);
@@ -483,39 +493,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             conflicts.iter().for_each(|conflict| put_bytes(out, conflict));
             out.push(u8::from(*more));
         }
-        Frame::Prepare { ask, key, round } => {
-            begin(out, 50, ask);
-            put_bytes(out, key.bytes());
-            put_round(out, round.as_ref());
-        }
-        Frame::Promised { ask, round, granted, prior, record, marks } => {
-            begin(out, 51, ask);
-            put_round(out, round.as_ref());
-            out.push(u8::from(*granted));
-            put_round(out, prior.as_ref());
-            put_optional(out, record.as_ref());
-            marks.encode(out);
-        }
-        Frame::Accept { ask, key, record } => {
-            begin(out, 52, ask);
-            put_bytes(out, key.bytes());
-            put_bytes(out, record);
-        }
-        Frame::Accepted { ask, ballot, passed } => {
-            begin(out, 53, ask);
-            ballot.encode(out);
-            put_round(out, passed.as_ref());
+        Frame::Prepare { .. } | Frame::Promised { .. } | Frame::Accept { .. } | Frame::Accepted { .. } => {
+            ballot::encode(frame, out);
         }
     }
-}
-
-fn put_round(out: &mut Vec<u8>, round: Option<&Round>) {
-    out.push(u8::from(round.is_some()));
-    round.into_iter().for_each(|round| round.encode(out));
-}
-
-fn optional_round(reader: &mut Reader) -> Option<Option<Round>> {
-    if reader.bool()? { Round::decode(reader).map(Some) } else { Some(None) }
 }
 
 fn reached(reader: &mut Reader) -> Option<Vec<RegionId>> {
@@ -590,17 +571,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         42 => Frame::FetchFor { ask, key: key(reader)?, request: reader.varint()? },
         43 => Frame::FetchedFor { ask, record: optional(reader)?, attempts: optional(reader)? },
         41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
-        50 => Frame::Prepare { ask, key: key(reader)?, round: optional_round(reader)? },
-        51 => Frame::Promised {
-            ask,
-            round: optional_round(reader)?,
-            granted: reader.bool()?,
-            prior: optional_round(reader)?,
-            record: optional(reader)?,
-            marks: Marks::decode(reader)?,
-        },
-        52 => Frame::Accept { ask, key: key(reader)?, record: reader.bytes()? },
-        53 => Frame::Accepted { ask, ballot: Ballot::decode(reader)?, passed: optional_round(reader)? },
+        50..=53 => ballot::decode(number, ask, reader)?,
         _ => return None,
     })
 }

@@ -405,8 +405,12 @@ impl Mesh {
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
             Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
-            Frame::Prepare { ask, key, round } => self.step_prepare(t, from, ask, &key, round),
-            Frame::Accept { ask, key, record } => self.step_accept(t, from, ask, &key, record),
+            Frame::Prepare { ask, key, round, request } => {
+                self.step_prepare(t, from, ask, &key, round, request);
+            }
+            Frame::Accept { ask, key, record, notes } => {
+                self.step_accept(t, from, ask, &key, record, &notes);
+            }
             Frame::Promised { .. } | Frame::Accepted { .. } => self.step_ballot_answer(t, from, frame),
             // What regions say to each other.
             Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}

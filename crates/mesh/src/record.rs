@@ -61,6 +61,8 @@ pub struct Rare {
     pub handler: Option<Bytes>,
     /// The proposal that this record is, if the key is decided by ballots.
     pub ballot: Option<Ballot>,
+    /// The last requests whose changes are part of what was decided, oldest first.
+    pub requests: Vec<DecidedRequest>,
     /// Fields of a later format, by tag: kept as they are.
     pub unknown: Vec<(u64, Bytes)>,
 }
@@ -83,11 +85,25 @@ pub struct Recent {
     pub request: u64,
 }
 
+/// A request whose change is part of what was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecidedRequest {
+    /// The hash of the request id.
+    pub request: u64,
+    /// A hash of what was asked for.
+    pub body: u64,
+    pub stamp: Stamp,
+    pub dot: Dot,
+}
+
 /// The most pairs of metadata.
 pub const METADATA_MAX: usize = 64;
 
 /// How many requests a record remembers.
 pub const RECENT_MAX: usize = 8;
+
+/// How many requests a record that is decided by ballots holds at most.
+pub const REQUESTS_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -192,6 +208,18 @@ impl Record {
 
     pub fn ballot(&self) -> Option<Ballot> {
         self.header.rare.as_ref().and_then(|rare| rare.ballot)
+    }
+
+    /// The last requests whose changes are part of what was decided, oldest first.
+    pub fn requests(&self) -> &[DecidedRequest] {
+        self.header.rare.as_ref().map_or(&[], |rare| &rare.requests)
+    }
+
+    pub fn with_requests(mut self, requests: Vec<DecidedRequest>) -> Record {
+        if requests != self.requests() {
+            self.header.rare.get_or_insert_default().requests = requests;
+        }
+        self
     }
 
     /// The same value under another ballot.

@@ -120,23 +120,44 @@ fn a_read_without_its_quorum_says_so_before_its_deadline_and_names_the_missing()
 #[test]
 fn a_request_that_is_repeated_counts_once_whatever_came_in_between() {
     let nodes = Nodes::start(3);
-    let add = |node: usize, id: &str, amount: u64| {
-        let headers = [("content-type", "application/json"), ("x-request-id", id)];
-        let body = format!(r#"{{"amount": {amount}}}"#);
-        let target = format!("/v1/crdt/counter:visits/increment?{TIMEOUT}");
-        nodes.rest(node).call("POST", &target, &headers, body.as_bytes())
+    for level in ["LOCAL_QUORUM", "LINEARIZABLE"] {
+        let counter = format!("/v1/crdt/counter:visits-{level}");
+        let add = |node: usize, id: &str, amount: u64| {
+            let content = ("content-type", "application/json");
+            let headers = [content, ("x-request-id", id), ("x-consistency-level", level)];
+            let target = format!("{counter}/increment?{TIMEOUT}");
+            nodes.rest(node).call("POST", &target, &headers, format!(r#"{{"amount": {amount}}}"#).as_bytes())
+        };
+        assert_eq!(add(0, "first", 5).status, 200);
+        for n in 0..12 {
+            assert_eq!(add(n % 3, &format!("other-{n}"), 1).status, 200);
+        }
+        for node in 0..3 {
+            let again = add(node, "first", 5);
+            assert_eq!((again.status, again.json()["value"].as_u64()), (200, Some(17)));
+            let reused = add(node, "first", 6);
+            assert_eq!((reused.status, reused.json()["error"].as_str()), (422, Some("request_id_reused")));
+        }
+        let old = add(0, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", 1);
+        assert_eq!((old.status, old.json()["error"].as_str()), (422, Some("request_id_expired")));
+        assert_eq!(nodes.rest(1).get(&counter).json()["value"], 17);
+    }
+}
+
+#[test]
+fn a_condition_that_was_met_is_met_when_its_request_comes_again() {
+    let nodes = Nodes::start(3);
+    let create = |node: usize, id: &str, condition: (&str, &str)| {
+        let headers = [("content-type", "application/json"), ("x-request-id", id), condition];
+        let body = format!(r#"{{"value": "{id}"}}"#);
+        nodes.rest(node).call("PUT", &format!("/v1/data/once?{TIMEOUT}"), &headers, body.as_bytes()).status
     };
-    assert_eq!(add(0, "first", 5).status, 200);
-    for n in 0..12 {
-        assert_eq!(add(n % 3, &format!("other-{n}"), 1).status, 200);
+    let (absent, linearizable) = (("x-conflict-resolution", "FAIL"), ("x-consistency-level", "LINEARIZABLE"));
+    assert_eq!(create(0, "first", absent), 200);
+    for n in 0..10 {
+        assert_eq!(create(n % 3, &format!("other-{n}"), linearizable), 200);
     }
-    for node in 0..3 {
-        let again = add(node, "first", 5);
-        assert_eq!((again.status, again.json()["value"].as_u64()), (200, Some(17)));
-        let reused = add(node, "first", 6);
-        assert_eq!((reused.status, reused.json()["error"].as_str()), (422, Some("request_id_reused")));
-    }
-    let old = add(0, "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", 1);
-    assert_eq!((old.status, old.json()["error"].as_str()), (422, Some("request_id_expired")));
-    assert_eq!(nodes.rest(1).get("/v1/crdt/counter:visits").json()["value"], 17);
+    assert_eq!(create(1, "first", absent), 200);
+    assert_eq!(create(2, "second", absent), 409);
+    assert_eq!(value(nodes.rest(2), "once", "2"), "other-9");
 }

@@ -74,16 +74,17 @@ fn frames() -> Vec<Frame> {
     frames.push(Frame::Behind { ask, stamp: Stamp(8) });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), operation: 3 };
-    let promised = |record, prior: Option<Round>| {
+    let promised = |record: Option<Bytes>, prior: Option<Round>| {
         let (round, marks) = (Some(round), marks.clone());
-        Frame::Promised { ask, round, granted: prior.is_none(), prior, record, marks }
+        let attempts = record.clone();
+        Frame::Promised { ask, round, granted: prior.is_none(), prior, record, marks, attempts }
     };
     frames.extend([
-        Frame::Prepare { ask, key: key.clone(), round: None },
-        Frame::Prepare { ask, key: key.clone(), round: Some(round) },
+        Frame::Prepare { ask, key: key.clone(), round: None, request: None },
+        Frame::Prepare { ask, key: key.clone(), round: Some(round), request: Some(77) },
         promised(None, Some(round)),
         promised(Some(value.clone()), None),
-        Frame::Accept { ask, key: key.clone(), record: value.clone() },
+        Frame::Accept { ask, key: key.clone(), record: value.clone(), notes: vec![(77, value.clone())] },
         Frame::Accepted { ask, ballot: round.first_ballot(), passed: Some(round) },
         Frame::Stored { ask, outcome: Outcome::Balloted },
     ]);

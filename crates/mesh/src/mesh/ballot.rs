@@ -8,6 +8,7 @@
 mod acceptor;
 mod change;
 mod proposer;
+mod requests;
 
 pub(super) use proposer::Proposing;
 

@@ -3,7 +3,9 @@
 //! written in the oldest that can hold it, so that nodes of two releases have the same bytes for what both know.
 //! Fields that a version does not know are kept and written again.
 
-use super::{Body, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, Rare, Recent, Record};
+use super::{
+    Body, DecidedRequest, Fence, Header, Kind, METADATA_MAX, RECENT_MAX, REQUESTS_MAX, Rare, Recent, Record,
+};
 use crate::actor::{Dot, RegionId};
 use crate::ballot::Ballot;
 use crate::context::Context;
@@ -32,12 +34,13 @@ mod tag {
     pub const HANDLER: u64 = 8;
     /// In every version: a node that does not know it keeps it as it is.
     pub const BALLOT: u64 = 9;
+    pub const REQUESTS: u64 = 10;
 
     /// Whether a version has this tag.
     pub fn is_known(tag: u64, version: u8) -> bool {
         match tag {
             HANDLER => version >= super::WITH_HANDLER,
-            tag => tag <= BALLOT,
+            tag => tag <= REQUESTS,
         }
     }
 }
@@ -143,7 +146,19 @@ fn encode_late(header: &Header, out: &mut Vec<u8>) {
     if let Some(ballot) = header.rare.as_ref().and_then(|rare| rare.ballot) {
         put_field(out, tag::BALLOT, |field| ballot.encode(field));
     }
-    put_unknown(out, &|tag| tag > tag::BALLOT);
+    if let Some(rare) = header.rare.as_ref().filter(|rare| !rare.requests.is_empty()) {
+        put_field(out, tag::REQUESTS, |field| encode_requests(&rare.requests, field));
+    }
+    put_unknown(out, &|tag| tag > tag::REQUESTS);
+}
+
+fn encode_requests(requests: &[DecidedRequest], out: &mut Vec<u8>) {
+    for DecidedRequest { request, body, stamp, dot } in requests {
+        for number in [*request, *body, stamp.0] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        dot.encode(out);
+    }
 }
 
 fn put_field(out: &mut Vec<u8>, tag: u64, write: impl FnOnce(&mut Vec<u8>)) {
@@ -238,9 +253,19 @@ fn decode_rare(rare: &mut Rare, tag: u64, mut reader: Reader, field: Bytes) -> O
             return Some(());
         }
         tag::BALLOT => rare.ballot = Some(Ballot::decode(&mut reader)?),
+        tag::REQUESTS => rare.requests = decode_requests(&mut reader)?,
         _ => return None,
     }
     reader.is_empty().then_some(())
+}
+
+fn decode_requests(reader: &mut Reader) -> Option<Vec<DecidedRequest>> {
+    let mut requests = Vec::new();
+    while !reader.is_empty() && requests.len() < REQUESTS_MAX {
+        let (request, body, stamp) = (reader.u64()?, reader.u64()?, Stamp(reader.u64()?));
+        requests.push(DecidedRequest { request, body, stamp, dot: Dot::decode(reader)? });
+    }
+    Some(requests).filter(|requests| !requests.is_empty())
 }
 
 fn decode_recent(mut reader: Reader) -> Option<Vec<Recent>> {

@@ -13,6 +13,7 @@ fn record() -> Record {
         schema: 3,
         handler: None,
         ballot: Some(Ballot { turn: 4, ..Ballot::default() }),
+        requests: vec![DecidedRequest { request: 78, body: 79, stamp: Stamp::at_ms(4_500), dot }],
         unknown: Vec::new(),
     };
     let header = Header {

@@ -3,12 +3,13 @@
 //! no part. Everything that a peer says about a round is checked: it is of the peer, and of this epoch.
 
 use crate::ballot::Round;
-use crate::frame::{Ask, Frame, Shard, Why};
+use crate::frame::{Ask, Frame, RequestNote, Shard, Why};
 use crate::key::Key;
 use crate::marks::Marks;
 use crate::mesh::{Mesh, Then, Turn};
 use crate::overlay::Seq;
-use crate::record::Record;
+use crate::record::{Kind, Record};
+use crate::rows;
 use base::NodeId;
 use base::limits::MESH_OVERLAY_BYTES_MAX;
 use base::mutant::{Mutant, planted};
@@ -33,6 +34,7 @@ impl Mesh {
         ask: Ask,
         key: &Key,
         round: Option<Round>,
+        request: Option<u64>,
     ) {
         let lawful = round.is_none_or(|round| self.is_lawful(from, round));
         let Some(shard) = self.voter_of(key).filter(|_| lawful) else {
@@ -53,7 +55,9 @@ impl Mesh {
         }
         let prior = if granted { said.promised } else { said.highest() };
         let marks = if local.bytes.is_none() { self.shards.marks(shard) } else { Marks::default() };
-        let promised = Frame::Promised { ask, round, granted, prior, record: local.bytes, marks };
+        let attempts = |request| self.overlay.get(t.rows, &rows::record(&key.of_request(request))).0;
+        let attempts = request.and_then(attempts);
+        let promised = Frame::Promised { ask, round, granted, prior, record: local.bytes, marks, attempts };
         let seq = if planted(Mutant::PromiseNotDurable) { Seq(0) } else { self.horizon() };
         self.answer_ballot(t, from, seq, promised);
     }
@@ -65,11 +69,13 @@ impl Mesh {
         ask: Ask,
         key: &Key,
         bytes: Bytes,
+        notes: &[RequestNote],
     ) {
         let len = bytes.len();
         let proposal = Record::decode(bytes).and_then(|record| Some((record.ballot()?, record)));
         let proposal = proposal.filter(|(ballot, _)| self.is_lawful(from, ballot.round));
-        let (Some((ballot, record)), Some(shard)) = (proposal, self.voter_of(key)) else {
+        let notes: Option<Vec<(Key, Record)>> = notes.iter().map(|note| decode_note(key, note)).collect();
+        let (Some((ballot, record)), Some(notes), Some(shard)) = (proposal, notes, self.voter_of(key)) else {
             return self.answer_ballot(t, from, Seq(0), Frame::Declined { ask });
         };
         let local = self.load(t, key);
@@ -88,6 +94,9 @@ impl Mesh {
         if said.promised < Some(ballot.round) {
             self.write_promise(key, ballot.round, &local);
         }
+        for (key, note) in &notes {
+            self.absorb(t, key, shard, note, Why::Repair);
+        }
         self.absorb(t, key, shard, &record, Why::Repair);
         self.answer_ballot(t, from, self.horizon(), Frame::Accepted { ask, ballot, passed: None });
     }
@@ -97,4 +106,10 @@ impl Mesh {
         let then = if to == self.me { Then::Heard(frame) } else { Then::Send(to, frame) };
         self.after(t, seq, then);
     }
+}
+
+/// What is to be remembered of a request, and under which key.
+fn decode_note(key: &Key, (request, bytes): &RequestNote) -> Option<(Key, Record)> {
+    let note = Record::decode(bytes.clone()).filter(|note| note.kind == Kind::Set)?;
+    Some((key.of_request(*request), note))
 }

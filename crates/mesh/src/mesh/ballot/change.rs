@@ -4,12 +4,14 @@
 //! done twice and never refused because of itself.
 
 use super::proposer::{Goal, Heard, Proposing};
+use super::requests::{is_full, requests_after};
 use crate::ballot::Ballot;
 use crate::context::Context;
+use crate::frame::RequestNote;
 use crate::hlc::Stamp;
 use crate::mesh::streams::Change as Logged;
 use crate::mesh::{Mesh, Turn};
-use crate::op::{self, Birth};
+use crate::op::{self, Attributes, Birth};
 use crate::record::Record;
 use crate::request::{Got, Reply, Write};
 use crate::{Actor, Dot};
@@ -30,7 +32,16 @@ pub(super) enum Verdict {
     /// The client is told at once.
     Tell(Reply),
     /// It is told when this is accepted.
-    Propose { record: Box<Record>, reply: Reply, dot: Option<Dot> },
+    Propose(Box<Proposal>),
+}
+
+pub(super) struct Proposal {
+    pub record: Record,
+    /// What the client is told when it is accepted. None if its change is yet to be made.
+    pub reply: Option<Reply>,
+    /// That of the change, if it is one.
+    pub dot: Option<Dot>,
+    pub notes: Vec<RequestNote>,
 }
 
 impl Basis {
@@ -54,6 +65,7 @@ impl Mesh {
         basis: Basis,
         ballot: Ballot,
     ) -> Verdict {
+        let is_decided = self.is_decided(&proposing.key, &basis);
         let Basis { record, is_settled } = basis;
         let write = match &proposing.goal {
             Goal::Read => {
@@ -64,8 +76,11 @@ impl Mesh {
             Goal::Write(write) => write.clone(),
         };
         if let Some(done) = &record
-            && let Some(reply) = outcome_of_before(proposing, &write, done)
+            && let Some(reply) = outcome_of_before(proposing, done)
         {
+            return confirmed(record, is_settled, ballot, reply);
+        }
+        if let Some(reply) = self.outcome_of_request(t, proposing, &write, record.as_ref()) {
             return confirmed(record, is_settled, ballot, reply);
         }
         if let (Some(expect), Some(found)) = (&write.expect, &record)
@@ -77,11 +92,15 @@ impl Mesh {
         if let Some(code) = self.unknown_in(record.as_ref(), &write) {
             return confirmed(record, is_settled, ballot, Reply::Refused(code));
         }
-        match self.change(t, &write, record.as_ref(), ballot) {
-            Ok(changed) => {
-                let dot = Some(changed.header.dot);
-                let reply = Reply::Written(Box::new(changed.clone()));
-                Verdict::Propose { record: Box::new(changed), reply, dot }
+        if let Some(record) = record.as_ref().filter(|record| !is_decided && is_full(record)) {
+            let record = record.clone().with_ballot(ballot);
+            return Verdict::Propose(Box::new(Proposal { record, reply: None, dot: None, notes: vec![] }));
+        }
+        match self.change(t, &write, record.as_ref(), ballot, is_decided) {
+            Ok((record, notes)) => {
+                let dot = Some(record.header.dot);
+                let reply = Some(Reply::Written(Box::new(record.clone())));
+                Verdict::Propose(Box::new(Proposal { record, reply, dot, notes }))
             }
             Err(code) => confirmed(record, is_settled, ballot, Reply::Refused(code)),
         }
@@ -94,7 +113,8 @@ impl Mesh {
         write: &Write,
         base: Option<&Record>,
         ballot: Ballot,
-    ) -> Result<Record, Code> {
+        is_decided: bool,
+    ) -> Result<(Record, Vec<RequestNote>), Code> {
         let clipped = base.and_then(|base| self.clipped(base));
         let base = clipped.as_ref().or(base);
         let counter = self.dots.take().ok_or(Code::NotInStep)?;
@@ -102,15 +122,20 @@ impl Mesh {
         let birth = birth(self.params.actor, counter, stamp, t.now.wall_ms);
         let folded = self.with_handler(t, base, write);
         let done = folded.as_ref().unwrap_or(write);
-        let written = op::apply(base, done.kind, &done.op, &done.attributes, birth)?;
-        let changed = written.full.with_ballot(ballot);
+        // Among the requests of plain writes it has no place.
+        let attributes = Attributes { request: None, ..done.attributes.clone() };
+        let written = op::apply(base, done.kind, &done.op, &attributes, birth)?;
+        let (requests, left_out) =
+            requests_after(base, write, written.full.header.stamp, birth.dot, is_decided);
+        let changed = written.full.with_ballot(ballot).with_requests(requests);
         let bytes = changed.encode();
         let before = base.map_or(0, |base| base.encode().len());
         if bytes.len() > MESH_RECORD_BYTES_MAX && bytes.len() > before {
             return Err(Code::RequestTooLarge);
         }
+        let notes = self.note_requests(t, &write.key, &left_out, birth)?;
         self.log_change(t, write, base, &changed, &bytes);
-        Ok(changed)
+        Ok((changed, notes))
     }
 
     fn log_change(
@@ -133,16 +158,17 @@ fn birth(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> Birth {
 fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> Verdict {
     match record {
         Some(record) if !is_settled => {
-            Verdict::Propose { record: Box::new(record.with_ballot(ballot)), reply, dot: None }
+            let (record, reply) = (record.with_ballot(ballot), Some(reply));
+            Verdict::Propose(Box::new(Proposal { record, reply, dot: None, notes: vec![] }))
         }
         // Where nothing was accepted nothing is lost: what comes later is made of nothing, too.
         _ => Verdict::Tell(reply),
     }
 }
 
-/// What the client is told if the write is in what is there already: proposed before by this node and accepted somewhere,
-/// tried as a plain write, or another attempt at the same request.
-fn outcome_of_before(proposing: &Proposing, write: &Write, found: &Record) -> Option<Reply> {
+/// What the client is told if the write is in what is there already: proposed before by this node and accepted somewhere, or
+/// tried as a plain write.
+fn outcome_of_before(proposing: &Proposing, found: &Record) -> Option<Reply> {
     let written = || Some(Reply::Written(Box::new(found.clone())));
     let dot = found.header.dot;
     if let Some(last) = &proposing.result
@@ -153,9 +179,6 @@ fn outcome_of_before(proposing: &Proposing, write: &Write, found: &Record) -> Op
         } else {
             Some(Reply::Written(last.clone()))
         };
-    }
-    if write.attributes.request.is_some_and(|request| found.has_taken(request)) {
-        return written();
     }
     let plain = proposing.plain.filter(|plain| found.context.covers(*plain))?;
     if plain == dot { written() } else { Some(proposing.open()) }

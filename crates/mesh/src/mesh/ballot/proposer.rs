@@ -8,9 +8,9 @@
 
 mod queue;
 
-use super::change::{Basis, Verdict};
+use super::change::{Basis, Proposal, Verdict};
 use crate::ballot::{Ballot, Round};
-use crate::frame::{Ask, Frame, Why};
+use crate::frame::{Ask, Frame, RequestNote, Why};
 use crate::key::Key;
 use crate::marks::Marks;
 use crate::mesh::forward::{Obstacle, Tried};
@@ -44,7 +44,7 @@ pub(in crate::mesh) enum Goal {
 #[derive(Debug)]
 pub(in crate::mesh) struct Proposing {
     client: Client,
-    key: Key,
+    pub(super) key: Key,
     pub(super) goal: Goal,
     route: Arc<Route>,
     stage: Stage,
@@ -72,6 +72,8 @@ enum Stage {
     Accepting {
         ballot: Ballot,
         record: Bytes,
+        notes: Vec<RequestNote>,
+        /// None if the change itself is still to be made, of this.
         reply: Option<Reply>,
         acked: Vec<NodeId>,
         refused: Vec<NodeId>,
@@ -85,6 +87,7 @@ pub(super) struct Heard {
     pub prior: Option<Round>,
     pub record: Option<Record>,
     pub marks: Marks,
+    pub attempts: Option<Record>,
 }
 
 impl Proposing {
@@ -132,6 +135,12 @@ impl Proposing {
         self.is_met(&others)
     }
 
+    /// The request that a write is, if it has an id.
+    pub(super) fn request(&self) -> Option<u64> {
+        let Goal::Write(write) = &self.goal else { return None };
+        write.attributes.request
+    }
+
     /// How many must answer.
     pub(super) fn needed(&self) -> u8 {
         moves::majority(self.route.read.len()) as u8
@@ -148,14 +157,19 @@ impl Proposing {
 
     /// What the client is told of what too few have answered: whether a proposal is accepted is not known.
     pub(super) fn open(&self) -> Reply {
-        let (acks, needed) = (self.n_answers() as u8, self.needed());
-        let missing = Missing::nodes(self.silent());
         match &self.goal {
-            Goal::Write(_) if self.has_proposed || self.plain.is_some() => {
-                Reply::Indeterminate { acks, needed, missing }
+            Goal::Write(_) if self.has_proposed || self.plain.is_some() => self.unknown(),
+            _ => {
+                let (acks, needed) = (self.n_answers() as u8, self.needed());
+                Reply::Unavailable { acks, needed, missing: Missing::nodes(self.silent()) }
             }
-            _ => Reply::Unavailable { acks, needed, missing },
         }
+    }
+
+    /// It may have been carried out, and it may not.
+    pub(super) fn unknown(&self) -> Reply {
+        let (acks, needed) = (self.n_answers() as u8, self.needed());
+        Reply::Indeterminate { acks, needed, missing: Missing::nodes(self.silent()) }
     }
 
     /// Those who have not answered.
@@ -264,7 +278,7 @@ impl Mesh {
         }
     }
 
-    fn proposing(&mut self, ask: Ask) -> Option<&mut Proposing> {
+    pub(super) fn proposing(&mut self, ask: Ask) -> Option<&mut Proposing> {
         match self.operations.get_mut(&ask).map(|pending| &mut pending.operation) {
             Some(Operation::Propose(proposing)) => Some(proposing),
             _ => None,
@@ -274,7 +288,9 @@ impl Mesh {
     /// Begins, or begins again: with the next turn where this node has the promises, else by asking for them.
     fn propose(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(proposing) = self.proposing(ask) else { return };
-        let (key, is_first) = (proposing.key.clone(), !proposing.has_proposed && proposing.refusals == 0);
+        // Whether a request was carried out long ago only a majority knows.
+        let is_first = !proposing.has_proposed && proposing.refusals == 0 && proposing.request().is_none();
+        let key = proposing.key.clone();
         let route = self.route_of(&key);
         if let Some((ballot, record)) = self.next_turn(t, &key).filter(|_| is_first) {
             if let Some(proposing) = self.proposing(ask) {
@@ -334,12 +350,13 @@ impl Mesh {
         nodes.sort_by_key(|node| *node == me);
         enum Question {
             Prepare(Option<Round>),
-            Accept(Bytes),
+            Accept(Bytes, Vec<RequestNote>),
         }
+        let request = proposing.request();
         let question = match &proposing.stage {
             Stage::Waiting => return,
             Stage::Asking { round, .. } => Question::Prepare(*round),
-            Stage::Accepting { record, .. } => Question::Accept(record.clone()),
+            Stage::Accepting { record, notes, .. } => Question::Accept(record.clone(), notes.clone()),
         };
         proposing.wake_at = t.now.at.after(ASK_AGAIN_AFTER);
         let wake_at = proposing.wake_at;
@@ -347,11 +364,19 @@ impl Mesh {
         for node in nodes {
             let key = key.clone();
             match &question {
-                Question::Prepare(round) if node == me => self.step_prepare(t, me, ask, &key, *round),
-                Question::Accept(record) if node == me => self.step_accept(t, me, ask, &key, record.clone()),
-                Question::Prepare(round) => self.send(t, node, Frame::Prepare { ask, key, round: *round }),
-                Question::Accept(record) => {
-                    self.send(t, node, Frame::Accept { ask, key, record: record.clone() });
+                Question::Prepare(round) if node == me => {
+                    self.step_prepare(t, me, ask, &key, *round, request)
+                }
+                // What it is to remember it has remembered already.
+                Question::Accept(record, _) if node == me => {
+                    self.step_accept(t, me, ask, &key, record.clone(), &[]);
+                }
+                Question::Prepare(round) => {
+                    self.send(t, node, Frame::Prepare { ask, key, round: *round, request });
+                }
+                Question::Accept(record, notes) => {
+                    let (record, notes) = (record.clone(), notes.clone());
+                    self.send(t, node, Frame::Accept { ask, key, record, notes });
                 }
             }
         }
@@ -360,17 +385,17 @@ impl Mesh {
     /// An answer to a ballot, of another node or of this one.
     pub(in crate::mesh) fn step_ballot_answer(&mut self, t: &mut Turn<'_>, from: NodeId, frame: Frame) {
         match frame {
-            Frame::Promised { ask, round, granted, prior, record, marks } => {
+            Frame::Promised { ask, round, granted, prior, record, marks, attempts } => {
                 if !self.is_asking(ask, round) {
                     return;
                 }
                 self.time(t, from, ask);
-                let record = match record.map(Record::decode) {
-                    Some(None) => return,
-                    Some(Some(record)) => Some(record),
-                    None => None,
+                let decode = |bytes: Option<Bytes>| match bytes {
+                    Some(bytes) => Record::decode(bytes).map(Some),
+                    None => Some(None),
                 };
-                let heard = Heard { from, prior, record, marks };
+                let (Some(record), Some(attempts)) = (decode(record), decode(attempts)) else { return };
+                let heard = Heard { from, prior, record, marks, attempts };
                 if granted { self.promised(t, ask, heard) } else { self.refused(t, from, ask, prior) }
             }
             Frame::Accepted { ask, ballot, passed } if self.is_proposing(ask, ballot) => {
@@ -434,6 +459,8 @@ impl Mesh {
         }
         let key = self.proposing(ask).map(|proposing| proposing.key.clone());
         let Some(key) = key else { return };
+        let attempts = heard.iter().filter_map(|heard| heard.attempts.as_ref());
+        self.remember_heard(t, ask, &key, attempts);
         let mine = self.load(t, &key).record.filter(|_| self.keeps_key(&key) && !is_settled);
         let records = heard.iter().filter_map(|heard| heard.record.clone()).chain(mine);
         let (record, seq) = self.join(t, &key, records.collect::<Vec<_>>().into_iter());
@@ -482,21 +509,12 @@ impl Mesh {
         self.operations.insert(ask, Pending { operation, started, deadline });
         match verdict {
             Verdict::Tell(reply) => self.answer_proposing(t, ask, reply),
-            Verdict::Propose { record, reply, dot } => {
-                self.send_proposal(t, ask, &record, reply, dot, ballot)
-            }
+            Verdict::Propose(proposal) => self.send_proposal(t, ask, *proposal, ballot),
         }
     }
 
-    fn send_proposal(
-        &mut self,
-        t: &mut Turn<'_>,
-        ask: Ask,
-        record: &Record,
-        reply: Reply,
-        dot: Option<Dot>,
-        ballot: Ballot,
-    ) {
+    fn send_proposal(&mut self, t: &mut Turn<'_>, ask: Ask, proposal: Proposal, ballot: Ballot) {
+        let Proposal { record, reply, dot, notes } = proposal;
         let Some(proposing) = self.proposing(ask) else { return };
         proposing.has_proposed = true;
         let key = proposing.key.clone();
@@ -507,14 +525,15 @@ impl Mesh {
         proposing.stage = Stage::Accepting {
             ballot,
             record: record.encode(),
-            reply: Some(reply),
+            notes,
+            reply,
             acked: Vec::new(),
             refused: Vec::new(),
         };
         // This node has what it has written, whatever it has promised to others meanwhile: they rely on that when they
         // compare. It counts as accepted only if its own promise allows it.
         if let Some(shard) = self.shard_of(&key).filter(|shard| dot.is_some() && self.keeps(*shard)) {
-            self.absorb(t, &key, shard, record, Why::Repair);
+            self.absorb(t, &key, shard, &record, Why::Repair);
         }
         self.send_ballot(t, ask);
     }
@@ -540,8 +559,10 @@ impl Mesh {
             if leads {
                 self.ballots.lead(&key, ballot);
             }
-            if let Some(reply) = reply {
-                self.answer_proposing(t, ask, reply);
+            match reply {
+                Some(reply) => self.answer_proposing(t, ask, reply),
+                // What the change is made of is decided now.
+                None => return self.propose(t, ask),
             }
         }
         if self.proposing(ask).is_some_and(|proposing| proposing.answered && proposing.silent().is_empty()) {

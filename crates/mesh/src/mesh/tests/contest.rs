@@ -9,13 +9,13 @@ use crate::ballot::Round;
 use crate::context::Context;
 use crate::mesh::{Reply, Request};
 use crate::op::{Attributes, Op};
-use crate::record::{Kind, Record};
+use crate::record::{Body, Kind, Record};
 use crate::request::{Get, Level, Write};
 use crate::rows;
 use crate::session::Session;
 use crate::topology::Epoch;
 use base::mutant::Mutant;
-use base::{NodeId, Token};
+use base::{Code, NodeId, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -112,6 +112,10 @@ struct Doing {
     token: Token,
     name: String,
     entry: Entry,
+    /// What to ask again under the same id, if what came of it is not told.
+    again: Option<Request>,
+    /// It is asked for the second time, and the first may be under way still.
+    is_repeated: bool,
 }
 
 #[derive(Default)]
@@ -145,6 +149,15 @@ impl Contest {
             }
             _ => (Request::write(replace(&name, &new, &Context::default())), Deed::Replace(None, new)),
         };
+        let request = match request {
+            Request::Write(write) if write.is_decided() => {
+                let attributes = Attributes { request: Some(n as u64), ..write.attributes.clone() };
+                Request::write(Write { attributes, ..(*write).clone() })
+            }
+            request => request,
+        };
+        let again = Some(request.clone())
+            .filter(|request| matches!(request, Request::Write(write) if write.is_decided()));
         // Two in three through whichever node, so that several propose at once.
         let token = match request {
             Request::Write(write) if write.is_decided() && world.rng.chance(666_000) => {
@@ -152,11 +165,21 @@ impl Contest {
             }
             request => world.ask(node, request),
         };
-        Doing { token, name, entry: Entry::begun(deed, world.now) }
+        let entry = Entry::begun(deed, world.now);
+        Doing { token, name, entry, again, is_repeated: false }
+    }
+
+    /// The same request through any node.
+    fn repeat(world: &mut World, doing: Doing) -> Result<Doing, Doing> {
+        let Some(request) = doing.again.clone() else { return Err(doing) };
+        let nodes: Vec<NodeId> = world.topology.members().iter().map(|member| member.node).collect();
+        let node = *world.rng.pick(&nodes);
+        let token = world.ask(node, request);
+        Ok(Doing { token, again: None, is_repeated: true, ..doing })
     }
 
     fn end(&mut self, client: usize, doing: Doing, reply: Option<Reply>, now: u64) {
-        let Doing { name, mut entry, .. } = doing;
+        let Doing { name, mut entry, is_repeated, .. } = doing;
         let history = self.histories.entry(name.clone()).or_default();
         let mut saw = |record: Option<&Record>| {
             let seen = record.and_then(|record| Some((text(record)?, record.context.clone())));
@@ -170,6 +193,9 @@ impl Contest {
             Some(Reply::Written(record)) => {
                 saw(Some(&record));
                 entry.done(now);
+            }
+            Some(Reply::Conflict(_) | Reply::Refused(_) | Reply::Unavailable { .. }) if is_repeated => {
+                entry.open()
             }
             Some(Reply::Conflict(record)) => {
                 saw(Some(&record));
@@ -256,7 +282,11 @@ pub fn contest(seed: u64) -> (Vec<String>, usize) {
             let reply = world.replies.remove(&one.token);
             if reply.is_some() || world.now > world.asked_at[&one.token] + SECOND {
                 let one = doing.remove(&client).unwrap();
-                contest.end(client, one, reply, world.now);
+                let is_open = matches!(reply, None | Some(Reply::Indeterminate { .. }));
+                match if is_open { Contest::repeat(&mut world, one) } else { Err(one) } {
+                    Ok(again) => drop(doing.insert(client, again)),
+                    Err(one) => contest.end(client, one, reply, world.now),
+                }
             }
         }
     }
@@ -452,8 +482,50 @@ fn one_list_decides(seed: u64) -> Option<String> {
     both_won(&mut world, [first, second])
 }
 
+fn add_decided(nth: u64, amount: i128) -> Write {
+    let attributes = Attributes { request: Some(nth), level: Level::Linearizable, ..Attributes::default() };
+    Write { attributes, ..write("c", Kind::Counter, Op::Add(amount)) }
+}
+
+/// A request that was decided comes again through every node, when many others have come in between through other nodes, and
+/// then under another amount.
+fn a_decided_request_comes_again(seed: u64) -> Option<String> {
+    let mut world = awake(seed, 3);
+    let ask = |world: &mut World, node: u64, write: Write| {
+        let token = world.pass_on(NodeId(node), write);
+        world.run(SECOND);
+        world.replies.remove(&token)
+    };
+    ask(&mut world, 1, add_decided(100, 5));
+    for n in 0..12 {
+        ask(&mut world, 1 + n % 3, add_decided(n, 1));
+    }
+    world.wipe(NodeId(1));
+    world.start(NodeId(1));
+    world.run(10 * SECOND);
+    for n in 0..12 {
+        ask(&mut world, 1 + n % 3, add_decided(50 + n, 1));
+    }
+    for node in 1..=3 {
+        let reply = ask(&mut world, node, add_decided(100, 5));
+        if !matches!(reply, Some(Reply::Written(_))) {
+            return Some(format!("through node {node}: {reply:?}"));
+        }
+    }
+    let other = ask(&mut world, 2, add_decided(100, 6));
+    if !matches!(other, Some(Reply::Refused(Code::RequestIdReused))) {
+        return Some(format!("with another amount: {other:?}"));
+    }
+    let reply = world.call(3, linear_read("c"));
+    let Reply::Got(got) = &reply else { return Some(format!("{reply:?}")) };
+    let count = got.record.as_ref().map(|record| record.body.clone());
+    let Some(Body::Tally(tally)) = &count else { return Some(format!("{count:?}")) };
+    (tally.value() != 29).then(|| format!("counted {} of 29", tally.value()))
+}
+
 /// Scenes in which a rule matters, and the bug that breaks it.
-pub const SCENES: [(&str, super::Scene, Mutant); 5] = [
+pub const SCENES: [(&str, super::Scene, Mutant); 6] = [
+    ("a decided request comes again", a_decided_request_comes_again, Mutant::DecidedRequestDropped),
     ("plain writes among conditions", contested, Mutant::PlainMixedIn),
     ("a promise is forgotten in a crash", a_promise_is_forgotten_in_a_crash, Mutant::PromiseNotDurable),
     ("a promise is passed over", a_promise_is_passed_over, Mutant::PromiseUnchecked),

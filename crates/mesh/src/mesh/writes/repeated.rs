@@ -72,20 +72,33 @@ impl Mesh {
     ) -> Result<Option<(Key, Bytes)>, Code> {
         let Some((key, local, counter)) = noted else { return Ok(None) };
         let change = Sums { added: after.added - before.added, taken: after.taken - before.taken };
-        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change };
-        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
-        let attributes = Attributes { expires_ms, ..Attributes::default() };
+        let attempt = Attempt { body: body_of(write), dot: birth.dot, before, change, is_decided: false };
         let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
-        let written =
-            op::apply(local.record.as_ref(), Kind::Set, &Op::Insert(attempt.encode()), &attributes, birth)?;
-        let full = written.full.encode();
-        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
-        self.save(&key, shard, &local, &written.full, full);
-        let (before, after) = (local.record.as_ref(), &written.full);
-        self.append(t, &Change { key: &key, before, after, delta: &delta });
+        let delta = self.write_note(t, (&key, &local), shard, attempt, birth)?;
         if let Some(request) = write.attributes.request {
             self.count_once(t, &write.key, shard, request);
         }
         Ok(Some((key, delta)))
+    }
+
+    /// Adds an attempt to what is remembered of a request; what others are sent of it.
+    pub(in crate::mesh) fn write_note(
+        &mut self,
+        t: &mut Turn<'_>,
+        (key, local): (&Key, &Local),
+        shard: Shard,
+        attempt: Attempt,
+        birth: Birth,
+    ) -> Result<Bytes, Code> {
+        let expires_ms = Some(t.now.wall_ms.saturating_add(MESH_REQUEST_KEEP_MILLIS));
+        let attributes = Attributes { expires_ms, ..Attributes::default() };
+        let insert = Op::Insert(attempt.encode());
+        let written = op::apply(local.record.as_ref(), Kind::Set, &insert, &attributes, birth)?;
+        let full = written.full.encode();
+        let delta = written.delta.as_ref().map_or_else(|| full.clone(), Record::encode);
+        self.save(key, shard, local, &written.full, full);
+        let (before, after) = (local.record.as_ref(), &written.full);
+        self.append(t, &Change { key, before, after, delta: &delta });
+        Ok(delta)
     }
 }

@@ -1,0 +1,129 @@
+//! Request ids of changes that are decided by ballots. The last of them are part of the record, so the record itself tells
+//! whether a request was carried out. One that a change leaves out is noted beside the key (ADR 44), with the acceptance of that
+//! change and so on a majority; and only if what the change is made of is decided, so that nothing is noted that was not carried
+//! out. A dot would not tell it: a node's later change covers its earlier proposals, also those that were lost.
+
+use super::change::Basis;
+use super::proposer::Proposing;
+use crate::Dot;
+use crate::attempts::{Attempt, attempts_of, body_of};
+use crate::frame::{Ask, RequestNote, Why};
+use crate::hlc::Stamp;
+use crate::key::Key;
+use crate::mesh::{Mesh, Turn};
+use crate::op::Birth;
+use crate::record::{DecidedRequest, REQUESTS_MAX, Record};
+use crate::request::{Reply, Write};
+use crate::tally::Sums;
+use base::Code;
+use base::limits::MESH_REQUEST_KEEP_MILLIS;
+use base::mutant::{Mutant, planted};
+
+/// A change leaves out all but the last so many.
+const REQUESTS_KEPT: usize = 8;
+
+/// As many requests as a record may hold: nothing may be added before some are left out.
+pub(super) fn is_full(record: &Record) -> bool {
+    record.requests().len() >= REQUESTS_MAX
+}
+
+/// The requests of the record that a change makes, and those that it leaves out.
+pub(super) fn requests_after(
+    base: Option<&Record>,
+    write: &Write,
+    stamp: Stamp,
+    dot: Dot,
+    is_decided: bool,
+) -> (Vec<DecidedRequest>, Vec<DecidedRequest>) {
+    let mut requests = base.map_or_else(Vec::new, |base| base.requests().to_vec());
+    let body = body_of(write);
+    requests.extend(write.attributes.request.map(|request| DecidedRequest { request, body, stamp, dot }));
+    let surplus = requests.len().saturating_sub(REQUESTS_KEPT);
+    let left_out = requests.drain(..if is_decided { surplus } else { 0 }).collect();
+    (requests, left_out)
+}
+
+impl Mesh {
+    /// Whether what a change is made of is known to be decided: a majority has this very record, or it was accepted by one
+    /// when this node proposed it.
+    pub(super) fn is_decided(&self, key: &Key, basis: &Basis) -> bool {
+        let ballot = basis.record.as_ref().and_then(Record::ballot);
+        basis.is_settled || ballot.is_some() && self.ballots.leads.get(key).copied() == ballot
+    }
+
+    /// Takes in what replicas remember of the request that is proposed.
+    pub(super) fn remember_heard<'a>(
+        &mut self,
+        t: &mut Turn<'_>,
+        ask: Ask,
+        key: &Key,
+        attempts: impl Iterator<Item = &'a Record>,
+    ) {
+        let request = self.proposing(ask).and_then(|proposing| proposing.request());
+        let shard = self.shard_of(key).filter(|shard| self.keeps(*shard));
+        let (Some(request), Some(shard)) = (request, shard) else { return };
+        for record in attempts {
+            self.absorb(t, &key.of_request(request), shard, record, Why::Repair);
+        }
+    }
+
+    /// What the client is told if its request was carried out before, or its id was used for something else.
+    pub(super) fn outcome_of_request(
+        &self,
+        t: &Turn<'_>,
+        proposing: &Proposing,
+        write: &Write,
+        found: Option<&Record>,
+    ) -> Option<Reply> {
+        let request = write.attributes.request?;
+        let noted = self.load(t, &write.key.of_request(request)).record;
+        let noted = noted.filter(|noted| !noted.is_expired(t.now.wall_ms));
+        let attempts = noted.as_ref().map(attempts_of).unwrap_or_default();
+        let own = found.and_then(|found| found.requests().iter().find(|own| own.request == request));
+        let mut bodies = attempts.iter().map(|attempt| attempt.body).chain(own.map(|own| own.body));
+        if bodies.any(|body| body != body_of(write)) {
+            return Some(Reply::Refused(Code::RequestIdReused));
+        }
+        let is_decided = own.is_some() || attempts.iter().any(|attempt| attempt.is_decided);
+        let Some(found) = found else {
+            return is_decided.then_some(Reply::Refused(Code::KeyDeleted));
+        };
+        let last = found.header.dot;
+        let is_last = attempts.iter().any(|attempt| attempt.dot == last);
+        if is_decided || is_last || found.has_taken(request) {
+            return Some(Reply::Written(Box::new(found.clone())));
+        }
+        // A plain write of before: whether it was lost to a ballot cannot be told any more.
+        let is_plain = |attempt: &Attempt| Some(attempt.dot) != proposing.plain;
+        let covered = attempts.iter().any(|attempt| is_plain(attempt) && found.context.covers(attempt.dot));
+        covered.then(|| proposing.unknown())
+    }
+
+    /// Remembers beside the key that requests were carried out. Those that are too old to be asked for again are forgotten.
+    pub(super) fn note_requests(
+        &mut self,
+        t: &mut Turn<'_>,
+        key: &Key,
+        left_out: &[DecidedRequest],
+        birth: Birth,
+    ) -> Result<Vec<RequestNote>, Code> {
+        let is_recent = |one: &&DecidedRequest| one.stamp.ms() + MESH_REQUEST_KEEP_MILLIS > t.now.wall_ms;
+        let mut notes = Vec::new();
+        if planted(Mutant::DecidedRequestDropped) {
+            return Ok(notes);
+        }
+        for DecidedRequest { request, body, dot, .. } in
+            left_out.iter().filter(is_recent).copied().collect::<Vec<_>>()
+        {
+            let (before, change) = (Sums::default(), Sums::default());
+            let attempt = Attempt { body, dot, before, change, is_decided: true };
+            let shard = self.shard_of(key).ok_or(Code::UnknownSpace)?;
+            let counter = self.dots.take().ok_or(Code::NotInStep)?;
+            let birth = Birth { dot: Dot { counter, ..birth.dot }, ..birth };
+            let noted = key.of_request(request);
+            let local = self.load(t, &noted);
+            notes.push((request, self.write_note(t, (&noted, &local), shard, attempt, birth)?));
+        }
+        Ok(notes)
+    }
+}
