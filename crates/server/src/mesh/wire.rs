@@ -148,6 +148,7 @@ struct Partial {
 }
 
 /// What became of a frame.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation for every frame")]
 #[derive(Debug)]
 pub(crate) enum Assembled {
     Message(Message),
