@@ -65,8 +65,11 @@ impl Writer {
         std::mem::take(&mut self.pages)
     }
 
-    /// Begins a bucket. Names come in ascending order.
+    /// Begins a bucket, or goes on with the one that was begun last. Names come in ascending order.
     pub fn bucket(&mut self, name: &[u8]) {
+        if self.bucket.as_deref() == Some(name) {
+            return;
+        }
         self.end_bucket();
         let last = self.buckets.last().map(|(name, _)| name.as_slice());
         assert!(last.is_none_or(|last| last < name) && !name.is_empty(), "buckets come in order");

@@ -39,7 +39,10 @@ pub struct Taken {
 
 impl Taken {
     fn encode(&self) -> Vec<u8> {
-        [self.cluster.0, self.member.0, self.at_millis].iter().flat_map(|number| number.to_le_bytes()).collect()
+        [self.cluster.0, self.member.0, self.at_millis]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect()
     }
 
     fn decode(bytes: &[u8]) -> Option<Taken> {

@@ -51,7 +51,10 @@ pub fn small_buckets(view: &dyn View) -> Result<Vec<(&'static str, Vec<Row>)>, C
         (bucket::CLUSTER, vec![(row::CLUSTER_VERSION.to_vec(), CLUSTER_VERSION.into())]),
         (bucket::LEASE, lease_rows(view)?),
         (bucket::MEMBERS, sorted(members.iter().map(member_row))),
-        (bucket::MEMBERS_REMOVED, sorted(members.removed().iter().map(|id| (hex(id.0), b"removed".to_vec())))),
+        (
+            bucket::MEMBERS_REMOVED,
+            sorted(members.removed().iter().map(|id| (hex(id.0), b"removed".to_vec()))),
+        ),
         (bucket::META, meta_rows(view, &members)?),
     ])
 }
@@ -110,9 +113,7 @@ fn meta_rows(view: &dyn View, members: &Members) -> Result<Vec<Row>, Corrupt> {
 }
 
 fn conf_state(members: &Members) -> Vec<u8> {
-    let list = |ids: Vec<base::NodeId>| {
-        ids.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(",")
-    };
+    let list = |ids: Vec<base::NodeId>| ids.iter().map(|id| id.0.to_string()).collect::<Vec<_>>().join(",");
     let (voters, learners) = (list(members.voters()), list(members.learners()));
     let learners = if learners.is_empty() { String::new() } else { format!(r#""learners":[{learners}],"#) };
     format!(r#"{{"voters":[{voters}],{learners}"auto_leave":false}}"#).into()

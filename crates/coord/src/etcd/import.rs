@@ -27,11 +27,19 @@ pub struct Import {
 
 impl Import {
     /// Takes in a row of one of etcd's buckets. Those that mean nothing in another cluster are left out.
-    pub fn row(&mut self, name: &str, key: &[u8], value: Bytes, emit: &mut Emit<'_>) -> Result<(), &'static str> {
+    pub fn row(
+        &mut self,
+        name: &str,
+        key: &[u8],
+        value: Bytes,
+        emit: &mut Emit<'_>,
+    ) -> Result<(), &'static str> {
         let done = match name {
             bucket::KEY => return self.key(key, value, emit),
             bucket::LEASE => self.lease(key, value),
-            bucket::AUTH => self.auth.take_etcd_head(key == row::AUTH_ENABLED, key == row::AUTH_REVISION, &value),
+            bucket::AUTH => {
+                self.auth.take_etcd_head(key == row::AUTH_ENABLED, key == row::AUTH_REVISION, &value)
+            }
             bucket::USERS => self.auth.take_etcd_user(value),
             bucket::ROLES => self.auth.take_etcd_role(value),
             bucket::META => self.meta(key, &value),

@@ -32,7 +32,9 @@ fn rows_of_etcd_become_rows_of_ours() {
     }
     let lease = Message::default().number(1, 7).number(2, 60).0;
     import.row(bucket::LEASE, &7u64.to_be_bytes(), lease.into(), &mut emit).unwrap();
-    import.row(bucket::META, b"consistent_index", Bytes::copy_from_slice(&9u64.to_be_bytes()), &mut emit).unwrap();
+    import
+        .row(bucket::META, b"consistent_index", Bytes::copy_from_slice(&9u64.to_be_bytes()), &mut emit)
+        .unwrap();
     let meta = import.finish(&mut emit);
     assert_eq!((meta.revision, meta.compacted, meta.applied.index.0), (Revision(4), Revision::ZERO, 9));
     let count = |table| rows.iter().filter(|(other, ..)| *other == table).count();

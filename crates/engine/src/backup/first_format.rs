@@ -38,7 +38,15 @@ pub(super) fn read(source: &mut dyn Read, take: &mut Take<'_>) -> Result<Summary
     }
     input.end()?;
     let Head { taken, meta, total_bytes, .. } = head;
-    Ok(Summary { taken: Some(taken), meta, total_bytes, versions, leases, rows: n_rows, digest: Some(digest) })
+    Ok(Summary {
+        taken: Some(taken),
+        meta,
+        total_bytes,
+        versions,
+        leases,
+        rows: n_rows,
+        digest: Some(digest),
+    })
 }
 
 struct Input<'a> {
@@ -77,8 +85,7 @@ impl Input<'_> {
         let at = self.at;
         let damaged = BackupError::Damaged { at, what: "its end is not where its head says" };
         let len = head.total_bytes.checked_sub(at + DIGEST_BYTES as u64);
-        let Some(len) = len.filter(|len| (LENGTH_BYTES..LENGTH_BYTES + PAGE_BYTES).contains(len))
-        else {
+        let Some(len) = len.filter(|len| (LENGTH_BYTES..LENGTH_BYTES + PAGE_BYTES).contains(len)) else {
             return Err(damaged);
         };
         match self.bytes(len as usize)?.iter().all(|byte| *byte == 0) {

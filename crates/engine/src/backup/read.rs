@@ -168,7 +168,9 @@ fn read_database(
         outcome?;
     }
     if !is_own {
-        meta = Some(import.finish(&mut |table, key, value| gathering.add(table, key, value.unwrap_or_default())));
+        meta = Some(
+            import.finish(&mut |table, key, value| gathering.add(table, key, value.unwrap_or_default())),
+        );
     }
     Ok((taken, meta))
 }
