@@ -16,7 +16,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("http2", &["base", "bytes"]),
     ("bbolt", &[]),
     ("disk", &["base", "bytes", "redb", "rustix", "thiserror"]),
-    ("engine", &["base", "bbolt", "bytes", "coord", "disk", "mesh", "node", "raft", "thiserror"]),
+    ("engine", &["base", "bbolt", "bytes", "coord", "crc32c", "disk", "mesh", "node", "raft", "thiserror"]),
     ("proto", &["base", "bytes", "prost", "prost-reflect", "tonic", "tonic-prost"]),
     (
         "server",

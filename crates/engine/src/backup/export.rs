@@ -1,20 +1,16 @@
 //! The rows of a backup, bucket by bucket in the order of their names, as many at a time as fill some pages.
 
 use super::{OWN_BUCKET, TAKEN_ROW, Taken};
+use crate::changes::Changes;
 use crate::error::Error;
-use base::{Revision, Table, View};
+use base::{Table, View};
 use bbolt::Writer;
-use bytes::Bytes;
 use coord::etcd::{self, bucket};
 use coord::raised;
-use coord::rows::{Corrupt, Logged, parse_log_key, read_record};
 use disk::StoreView;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Changes that are read together.
-const CHANGES_AT_ONCE: usize = 256;
 
 pub(super) struct Export {
     view: Arc<StoreView>,
@@ -26,8 +22,8 @@ enum Part {
     Rows(&'static str, Vec<(Vec<u8>, Vec<u8>)>),
     /// Rows of a table that etcd has no place for, behind this key.
     Table(Table, Option<Vec<u8>>),
-    /// The keys and their past, behind this change.
-    Keys(Option<Vec<u8>>),
+    /// The keys and their past.
+    Keys(Changes),
 }
 
 impl Export {
@@ -39,7 +35,7 @@ impl Export {
                 parts.push_back(Part::Rows(OWN_BUCKET, vec![(vec![TAKEN_ROW], taken.encode())]));
             }
             if name > bucket::KEY && !parts.iter().any(|part| matches!(part, Part::Keys(_))) {
-                parts.push_back(Part::Keys(None));
+                parts.push_back(Part::Keys(Changes::new(view.clone())));
             }
             parts.push_back(Part::Rows(name, rows));
         }
@@ -69,9 +65,9 @@ impl Export {
                 writer.bucket(OWN_BUCKET.as_bytes());
                 Ok(self.add_table(table, after, writer, bytes).map(|last| Part::Table(table, Some(last))))
             }
-            Part::Keys(after) => {
+            Part::Keys(mut changes) => {
                 writer.bucket(bucket::KEY.as_bytes());
-                Ok(self.add_keys(after, writer)?.map(|last| Part::Keys(Some(last))))
+                Ok(Export::add_keys(&mut changes, writer)?.then_some(Part::Keys(changes)))
             }
         }
     }
@@ -96,30 +92,13 @@ impl Export {
         last
     }
 
-    fn add_keys(&self, after: Option<Vec<u8>>, writer: &mut Writer) -> Result<Option<Vec<u8>>, Corrupt> {
-        let mut changes = Vec::new();
-        let from = after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.view.scan(Table::Log, from, Bound::Unbounded, &mut |key, value| {
-            changes.push((key.to_vec(), Bytes::copy_from_slice(value)));
-            changes.len() < CHANGES_AT_ONCE
-        });
-        let last = changes.last().map(|(key, _)| key.clone()).filter(|_| changes.len() == CHANGES_AT_ONCE);
-        for (key, value) in changes {
-            let malformed = || Corrupt::malformed(Table::Log, &key);
-            let (revision, sub) = parse_log_key(&key).ok_or_else(malformed)?;
-            let logged = Logged::from_row(value).ok_or_else(malformed)?;
-            let (name, value) = self.key_row(revision, sub, &logged)?;
-            writer.row(&name, &value);
+    /// Whether there are more.
+    fn add_keys(changes: &mut Changes, writer: &mut Writer) -> Result<bool, Error> {
+        let some = changes.next()?;
+        for change in &some {
+            let (key, value) = changes.etcd_row(change)?;
+            writer.row(&key, &value);
         }
-        Ok(last)
-    }
-
-    fn key_row(&self, revision: Revision, sub: u32, logged: &Logged) -> Result<(Vec<u8>, Vec<u8>), Corrupt> {
-        if logged.put.is_none() {
-            return Ok(etcd::key_row(revision, sub, logged, None));
-        }
-        let missing = || Corrupt::new(Table::Versions, &logged.key, "a version of the log is missing");
-        let record = read_record(&*self.view, &logged.key, revision)?.ok_or_else(missing)?;
-        Ok(etcd::key_row(revision, sub, logged, Some(&record)))
+        Ok(!some.is_empty())
     }
 }
