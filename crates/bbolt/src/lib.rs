@@ -8,7 +8,7 @@ mod reader;
 mod writer;
 
 pub use layout::{HEAD_BYTES, PAGE_BYTES};
-pub use reader::{Damage, ReadError, Reader};
+pub use reader::{Damage, EachRow, ReadError, Reader};
 pub use writer::Writer;
 
 #[cfg(test)]

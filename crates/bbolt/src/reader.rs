@@ -100,11 +100,7 @@ impl<E, F: FnMut(u64, usize) -> Result<Vec<u8>, E>> Reader<F> {
     }
 
     /// Hands every row of a bucket over, in order, until the function breaks. A bucket that is not there has no rows.
-    pub fn rows(
-        &mut self,
-        name: &[u8],
-        each: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), ReadError<E>> {
+    pub fn rows(&mut self, name: &[u8], each: &mut EachRow<'_>) -> Result<(), ReadError<E>> {
         let Some((_, bucket)) = self.buckets.iter().find(|(other, _)| other == name) else { return Ok(()) };
         self.walk(&bucket.clone(), &mut |_, flags, key, value| {
             Ok(if flags & flag::BUCKET == 0 { each(key, value) } else { ControlFlow::Continue(()) })
@@ -166,6 +162,9 @@ impl<E, F: FnMut(u64, usize) -> Result<Vec<u8>, E>> Reader<F> {
         Ok(Page { id, header, bytes })
     }
 }
+
+/// Takes the key and the value of a row, and says whether to go on.
+pub type EachRow<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
 /// The number of the page, the element's flags, key and value.
 type Each<'a> = dyn FnMut(u64, u32, &[u8], &[u8]) -> Result<ControlFlow<()>, Damage> + 'a;
