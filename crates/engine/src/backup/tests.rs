@@ -4,7 +4,7 @@ use super::*;
 use crate::restore::restore;
 use crate::vault::{LIVE, VaultParams};
 use crate::verify::verify;
-use base::{Boot, Index, Position, ProposalId, Revision, Row, Term};
+use base::{Boot, Index, Position, ProposalId, Revision, Term};
 use coord::request::{Delete, Put};
 use coord::{Change, Command, Grant, Proposal, Record, Records, State, Unindexed, rows};
 use disk::store::chunk::Chunks;
