@@ -12,7 +12,6 @@ mod farewell;
 pub mod fence;
 pub mod follow;
 pub mod health;
-pub mod key_hash;
 pub mod kv;
 pub mod kv_service;
 pub mod lease;

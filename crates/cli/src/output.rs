@@ -66,13 +66,13 @@ pub struct BackupStatus {
 
 impl BackupStatus {
     pub fn of(summary: &Summary) -> BackupStatus {
-        let meta = summary.head.meta;
-        let hash = meta.map_or(0, |meta| meta.hash);
+        let meta = summary.meta;
+        let hash = summary.digest.map_or([0; 4], |digest| [digest[0], digest[1], digest[2], digest[3]]);
         BackupStatus {
-            hash: (hash ^ (hash >> 32)) as u32,
+            hash: u32::from_be_bytes(hash),
             revision: meta.map_or(1, |meta| meta.revision.0),
             total_key: summary.versions,
-            total_size: summary.head.total_bytes,
+            total_size: summary.total_bytes,
         }
     }
 }

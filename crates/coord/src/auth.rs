@@ -4,6 +4,7 @@
 //! is revoked for everything that comes later in the log. Rows in docs/formats/rows.md.
 
 mod command;
+mod etcd;
 mod intervals;
 mod permission;
 mod required;

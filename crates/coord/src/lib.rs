@@ -14,6 +14,7 @@ mod compare;
 pub mod documents;
 mod draft;
 mod entry;
+pub mod etcd;
 mod history;
 mod index;
 mod kept;

@@ -39,6 +39,12 @@ impl Raised {
     }
 }
 
+/// Whether a row goes along and is not made of etcd's rows of the keys.
+pub fn is_beside_keys(table: Table, key: &[u8]) -> bool {
+    let of_keys = matches!(table, Table::Versions | Table::Log | Table::Index);
+    goes_along(table, key) && !of_keys && (table, key) != (Table::Meta, INDEXED_KEY)
+}
+
 /// Whether a row of a backup belongs to the state itself. Which proposals were applied, and whatever else a
 /// member kept for its cluster, means nothing in another one.
 pub fn goes_along(table: Table, key: &[u8]) -> bool {
@@ -56,6 +62,14 @@ pub fn goes_along(table: Table, key: &[u8]) -> bool {
     }
 }
 
+/// The row that says why a log ends at `from` although the revision is `to`.
+pub(crate) fn explain(from: Revision, to: Revision, emit: &mut Emit<'_>) {
+    let mut value = vec![FORMAT];
+    put_signed(&mut value, from.0);
+    put_signed(&mut value, to.0);
+    emit(Table::Meta, RAISED_KEY, Some(&value));
+}
+
 /// The rows that raise the revision of a state by so many, and mark everything before as compacted; `None`
 /// if there are no such revisions.
 pub fn raise(meta: Meta, by: i64, emit: &mut Emit<'_>) -> Option<Revision> {
@@ -63,10 +77,7 @@ pub fn raise(meta: Meta, by: i64, emit: &mut Emit<'_>) -> Option<Revision> {
     let mut value = Vec::new();
     Meta { revision: to, compacted: to, ..meta }.encode(&mut value);
     emit(Table::Meta, META_KEY, Some(&value));
-    value = vec![FORMAT];
-    put_signed(&mut value, meta.revision.0);
-    put_signed(&mut value, to.0);
-    emit(Table::Meta, RAISED_KEY, Some(&value));
+    explain(meta.revision, to, emit);
     sweep_row((Revision::ZERO, 0), emit);
     Some(to)
 }

@@ -1,32 +1,35 @@
-//! A backup on its way out: a head, the rows of a pinned view in chunks, an end, and a SHA-256 over all of it.
-//! A view goes in; pieces of known total length come out as they are asked for, so whoever takes them slowly
-//! costs nothing but the pinned view. Laid out in docs/formats/backup.md, and padded so that etcd's tools,
-//! which know a backup by its length, take it for one.
+//! A backup on its way out: a database of bbolt with etcd's buckets and one of our own, and a SHA-256 over all of it, as etcd's
+//! tools take one. A view goes in; pieces of known total length come out as they are asked for, so a slow receiver costs
+//! nothing but the pinned view. Laid out in docs/formats/backup.md.
 
 mod error;
+mod export;
+mod first_format;
 mod head;
 mod read;
 
 pub use error::BackupError;
-pub use head::Head;
-pub use read::{Summary, read};
+pub use read::{Digest, Source, Summary, Take, read};
 
 use crate::error::Error;
 use base::sha256::{DIGEST_BYTES, Sha256};
 use base::{ClusterId, NodeId};
+use bbolt::Writer;
 use bytes::Bytes;
-use coord::rows::Meta;
 use disk::StoreView;
-use disk::store::chunk::Chunks;
+use export::Export;
 use std::sync::Arc;
 
-/// etcd's tools take a file for a backup with a digest if its length leaves this when divided by 512.
+/// etcd's tools take a file for a backup with a digest if its length leaves that of the digest when divided by this.
 const PAGE_BYTES: u64 = 512;
-/// Before each frame.
-const LENGTH_BYTES: u64 = 4;
+
+/// The bucket with what etcd has no place for.
+const OWN_BUCKET: &str = "althing";
+/// The first byte of its rows is that of a table, or this for the one about the backup itself.
+const TAKEN_ROW: u8 = 0xff;
 
 /// Who takes it, and when.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub cluster: ClusterId,
     pub member: NodeId,
@@ -34,39 +37,55 @@ pub struct Taken {
     pub at_millis: u64,
 }
 
+impl Taken {
+    fn encode(&self) -> Vec<u8> {
+        [self.cluster.0, self.member.0, self.at_millis]
+            .iter()
+            .flat_map(|number| number.to_le_bytes())
+            .collect()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Taken> {
+        let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        Some(Taken { cluster: ClusterId(number(0)?), member: NodeId(number(8)?), at_millis: number(16)? })
+    }
+}
+
 pub struct Backup {
-    head: Head,
-    chunks: Chunks,
+    export: Export,
+    writer: Writer,
+    piece_bytes: usize,
     digest: Sha256,
     step: Step,
     left_bytes: u64,
 }
 
 enum Step {
-    Head,
-    Chunks,
+    /// The first pages, which are known from the first walk.
+    Head(Vec<u8>),
+    Pages,
     Done,
 }
 
 impl Backup {
-    /// Walks the view once to know how long it will be, and may rest after each chunk.
+    /// Walks the view once to know how long it will be and how it begins, and may rest after each piece.
     pub fn begin(
         view: Arc<StoreView>,
         taken: Taken,
-        chunk_bytes: usize,
+        piece_bytes: usize,
         rest: &mut dyn FnMut(),
     ) -> Result<Backup, Error> {
-        let meta = Meta::read(&*view)?;
-        let chunks = Chunks::new(view, chunk_bytes);
-        let extent = chunks.measure(rest);
-        let frames = head::BYTES + extent.bytes + LENGTH_BYTES * (extent.chunks + 1);
-        let total_bytes = frames.next_multiple_of(PAGE_BYTES) + DIGEST_BYTES as u64;
-        let head = Head { taken, meta, chunks: extent.chunks, total_bytes };
-        Ok(Backup { head, chunks, digest: Sha256::default(), step: Step::Head, left_bytes: total_bytes })
-    }
-
-    pub fn head(&self) -> &Head {
-        &self.head
+        let (mut export, mut writer) = (Export::new(view.clone(), taken)?, Writer::default());
+        let mut bytes = 0;
+        while export.fill(&mut writer, piece_bytes)? {
+            bytes += writer.take().len();
+            rest();
+        }
+        let (last, head) = writer.finish();
+        let left_bytes = (head.len() + bytes + last.len() + DIGEST_BYTES) as u64;
+        let (export, writer) = (Export::new(view, taken)?, Writer::default());
+        let (digest, step) = (Sha256::default(), Step::Head(head));
+        Ok(Backup { export, writer, piece_bytes, digest, step, left_bytes })
     }
 
     /// What is still to come.
@@ -75,23 +94,20 @@ impl Backup {
     }
 
     fn piece(&mut self) -> Option<Vec<u8>> {
-        match self.step {
-            Step::Head => {
-                self.step = Step::Chunks;
-                Some(self.head.encode())
+        match std::mem::replace(&mut self.step, Step::Pages) {
+            Step::Head(head) => Some(head),
+            Step::Pages => {
+                let more = self.export.fill(&mut self.writer, self.piece_bytes);
+                if more.expect("the same view was read before") {
+                    return Some(self.writer.take());
+                }
+                self.step = Step::Done;
+                Some(std::mem::take(&mut self.writer).finish().0)
             }
-            Step::Chunks => match self.chunks.next() {
-                Some(chunk) => {
-                    let len = u32::try_from(chunk.len()).expect("a chunk is far below 4 GiB");
-                    Some([&len.to_le_bytes()[..], &chunk].concat())
-                }
-                None => {
-                    self.step = Step::Done;
-                    // The end is a frame without length; zeroes are both it and the padding.
-                    Some(vec![0; (self.left_bytes - DIGEST_BYTES as u64) as usize])
-                }
-            },
-            Step::Done => None,
+            Step::Done => {
+                self.step = Step::Done;
+                None
+            }
         }
     }
 }

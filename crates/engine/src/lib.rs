@@ -4,8 +4,10 @@
 //! simulator from its events, so both run the same code in the same order.
 
 pub mod backup;
+mod changes;
 mod error;
 mod journal;
+mod key_hash;
 mod mesh;
 mod open;
 mod restore;
@@ -20,6 +22,7 @@ pub use crate::mesh::{
 pub use backup::Backup;
 pub use error::Error;
 pub use journal::Journal;
+pub use key_hash::{KeyHash, hash_keys};
 pub use open::{Member, Params, open};
 pub use restore::{Restored, restore};
 pub use snapshot::SnapshotStream;

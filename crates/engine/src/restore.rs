@@ -2,14 +2,13 @@
 //! not, and the revision is raised. The store is built beside its place and put there when everything in the
 //! backup has been verified; until then a crash, a full disk or a damaged file leaves no store behind.
 
-use crate::backup::{self, Summary};
+use crate::backup::{self, Digest, Source, Summary};
 use crate::error::Error;
 use crate::vault::{LIVE, STAGED, VaultParams};
 use base::{Revision, Row};
 use coord::{State, raised};
 use disk::store::staging::{self, Staging};
 use disk::{Disk, Store};
-use std::io::Read;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +23,13 @@ pub struct Restored {
 pub fn restore(
     disk: Arc<dyn Disk>,
     params: VaultParams,
-    source: &mut dyn Read,
+    source: &mut dyn Source,
+    digest: Digest,
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Restored, Error> {
     let mut filling = Staging::begin(disk.clone(), STAGED, params.cache_bytes)?;
-    let summary = backup::read(source, &mut |rows, at| {
+    let summary = backup::read(source, digest, &mut |rows, at| {
         let kept: Vec<Row> =
             rows.iter().filter(|row| raised::goes_along(row.table, &row.key)).cloned().collect();
         progress(at);
@@ -39,8 +39,8 @@ pub fn restore(
         // What is left of it is thrown away by the next attempt as well.
         let _ = staging::discard(&*disk, STAGED);
     })?;
-    let mut revision = summary.head.meta.map_or(Revision::EMPTY_STORE, |meta| meta.revision);
-    if let Some(meta) = summary.head.meta.filter(|_| raise_by != 0) {
+    let mut revision = summary.meta.map_or(Revision::EMPTY_STORE, |meta| meta.revision);
+    if let Some(meta) = summary.meta.filter(|_| raise_by != 0) {
         let mut rows = Vec::new();
         let to = raised::raise(meta, raise_by, &mut |table, key, value| {
             let value = value.map(|value| value.to_vec().into());

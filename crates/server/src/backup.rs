@@ -5,13 +5,13 @@
 use crate::core::Core;
 use crate::handle::Handle;
 use crate::storage;
-use base::Code;
 use base::limits::{BACKUP_IDLE_MILLIS_MAX, BACKUPS_MAX, SNAPSHOT_CHUNK_BYTES};
+use base::{Code, Revision};
 use bytes::Bytes;
 use coord::rows::Meta;
 use disk::StoreView;
-use engine::Backup;
 use engine::backup::Taken;
+use engine::{Backup, KeyHash};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -72,6 +72,25 @@ impl Handle {
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
         tokio::spawn(send(backup, sender, seat));
         Ok(Pieces { pieces, left_bytes })
+    }
+}
+
+impl Handle {
+    /// The hash of all keys up to a revision, as etcd computes it, and the compacted revision that it was computed with.
+    pub async fn hash_keys(&self, revision: Revision) -> Result<KeyHash, Code> {
+        let core = self.core();
+        let seat = core.backups.clone().try_acquire_owned().map_err(|_| Code::TooManyRequests)?;
+        let view = flushed_view(core, self.status().applied.0).await?;
+        let hashing = tokio::task::spawn_blocking(move || {
+            let _seat = seat;
+            let mut start = Instant::now();
+            engine::hash_keys(view, revision, &mut || {
+                thread::sleep(rest_after(start));
+                start = Instant::now();
+            })
+        });
+        let hash = hashing.await.map_err(|_| Code::Stopped)?.map_err(|_| Code::Stopped)?;
+        if revision < hash.compacted { Err(Code::Compacted) } else { Ok(hash) }
     }
 }
 

@@ -49,6 +49,7 @@ pub use crate::mesh::lane::Lane;
 pub use crate::mesh::status::MeshStatus;
 pub use auth::{AuthConfig, Need, SignedTokens};
 pub use config::{Compaction, Config, Join, Member};
+pub use engine::KeyHash;
 pub use error::Error;
 pub use handle::{Answer, Handle};
 pub use lease_events::LeaseEvents;

@@ -9,11 +9,10 @@ use crate::status::Identity;
 use base::limits::SNAPSHOT_CHUNK_BYTES;
 use disk::RealDisk;
 use engine::VaultParams;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use engine::backup::{Summary, read as read_backup};
+pub use engine::backup::{Digest, Source, Summary, read as read_backup};
 pub use engine::{Faults, MeshReport, Report, Restored};
 
 /// The cluster that begins with a backup, as one of its members sees it.
@@ -25,11 +24,12 @@ pub struct NewMember {
     pub data_dir: PathBuf,
 }
 
-/// Makes a directory from a backup; `raise_by` of zero leaves the revision as it was. `progress` hears how many
+/// Makes a directory from a backup of ours or of etcd; `raise_by` of zero leaves the revision as it was. `progress` hears how many
 /// bytes were read.
 pub fn restore(
     member: &NewMember,
-    source: &mut dyn Read,
+    source: &mut dyn Source,
+    digest: Digest,
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Restored, Identity), Error> {
@@ -50,7 +50,7 @@ pub fn restore(
         chunk_bytes: SNAPSHOT_CHUNK_BYTES,
         unindexed_keys_max: UNINDEXED_KEYS_MAX,
     };
-    let restored = engine::restore(disk.clone(), vault, source, raise_by, progress)?;
+    let restored = engine::restore(disk.clone(), vault, source, digest, raise_by, progress)?;
     // Last: a directory with an identity is a whole one.
     identity::claim(&*disk, &member.data_dir, &roster.identity)?;
     drop(lock);

@@ -3,7 +3,7 @@
 //! leader.
 
 use crate::ETCD_VERSION;
-use crate::grpc::{alarm, key_hash, refusal, snapshot, who};
+use crate::grpc::{alarm, refusal, snapshot, who};
 use base::{Code, NodeId, Revision};
 use coord::AlarmCommand;
 use proto::etcdserverpb::maintenance_server::Maintenance;
@@ -12,7 +12,7 @@ use proto::etcdserverpb::{
     HashKvRequest, HashKvResponse, HashRequest, HashResponse, MoveLeaderRequest, MoveLeaderResponse,
     ResponseHeader, SnapshotRequest, SnapshotResponse, StatusRequest, StatusResponse,
 };
-use server::{Handle, Need};
+use server::{Handle, KeyHash, Need};
 use tonic::codegen::BoxStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
@@ -104,8 +104,7 @@ impl Maintenance for MaintenanceService {
     async fn hash_kv(&self, request: Request<HashKvRequest>) -> Result<Response<HashKvResponse>, Status> {
         self.check_root(request.metadata()).await?;
         let revision = self.hashed_revision(request.get_ref().revision).map_err(refusal::render)?;
-        let hash = key_hash::hash_keys(&self.handle.as_member(), revision).await.map_err(refusal::render)?;
-        let compacted = self.handle.status().compacted;
+        let KeyHash { hash, compacted } = self.handle.hash_keys(revision).await.map_err(refusal::render)?;
         Ok(Response::new(HashKvResponse {
             header: self.header(),
             hash,

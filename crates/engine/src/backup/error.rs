@@ -7,8 +7,20 @@ pub enum BackupError {
     #[error("the backup cannot be read: {0}")]
     Read(io::Error),
 
-    #[error("this is not a backup of Althing")]
+    #[error("this is not a backup of Althing or of etcd")]
     NotABackup,
+
+    #[error(
+        "there is no SHA-256 at its end: the file is cut off, or it was copied from a data directory of etcd and not saved \
+         as a snapshot; --skip-hash-check takes it as it is"
+    )]
+    NoDigest,
+
+    #[error("the database is {0}")]
+    Database(String),
+
+    #[error("bucket {bucket} holds {what}")]
+    Row { bucket: String, what: &'static str },
 
     #[error(
         "the backup has format version {found}, and this build knows version {known}: use a newer release"

@@ -1,4 +1,4 @@
-//! The head of a backup: what it is, whose, when it was taken, where the state stood, how long it is.
+//! The head of a backup of 0.1.0: what it is, whose, when it was taken, where the state stood, how long it is.
 //! It has a fixed length and a checksum of its own, so it can be believed before anything else is read.
 
 use super::{BackupError, Taken};
@@ -7,14 +7,14 @@ use base::{ClusterId, Index, NodeId, Position, Revision, Term, checksum};
 use bytes::Bytes;
 use coord::rows::Meta;
 
-pub const MAGIC: &[u8; 7] = b"ALTHBAK";
-pub const VERSION: u8 = 1;
+pub(super) const MAGIC: &[u8; 7] = b"ALTHBAK";
+const VERSION: u8 = 1;
 
 /// Magic and version, ten numbers, checksum.
-pub const BYTES: u64 = 8 + 10 * 8 + 4;
+pub(super) const BYTES: u64 = 8 + 10 * 8 + 4;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub(super) struct Head {
     pub taken: Taken,
     /// Missing when nothing had been written yet.
     pub meta: Option<Meta>,
@@ -24,6 +24,7 @@ pub struct Head {
 }
 
 impl Head {
+    #[cfg(test)]
     pub(super) fn encode(&self) -> Vec<u8> {
         let Head { taken, meta, chunks, total_bytes } = *self;
         let nothing =

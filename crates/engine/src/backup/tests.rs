@@ -4,10 +4,12 @@ use super::*;
 use crate::restore::restore;
 use crate::vault::{LIVE, VaultParams};
 use crate::verify::verify;
-use base::{Boot, Index, Position, ProposalId, Revision, Row, Term};
+use base::{Boot, Index, Position, ProposalId, Revision, Term};
 use coord::request::{Delete, Put};
 use coord::{Change, Command, Grant, Proposal, Record, Records, State, Unindexed, rows};
+use disk::store::chunk::Chunks;
 use disk::{Disk, SimDisk, Store};
+use std::io::Cursor;
 
 const CACHE: usize = 256 * 1024;
 const PARAMS: VaultParams = VaultParams { cache_bytes: CACHE, chunk_bytes: 600, unindexed_keys_max: 100 };
@@ -82,13 +84,21 @@ fn backup_of(disk: &SimDisk) -> Vec<u8> {
     bytes
 }
 
-fn nobody(_: &[Row], _: u64) -> Result<(), Error> {
-    Ok(())
+fn read_all(bytes: &[u8]) -> Result<Summary, Error> {
+    read(&mut Cursor::new(bytes), Digest::Required, &mut |_, _| Ok(()))
 }
 
 fn restored(bytes: &[u8], raise_by: i64) -> (SimDisk, Revision) {
     let disk = SimDisk::new(4);
-    let done = restore(Arc::new(disk.clone()), PARAMS, &mut &bytes[..], raise_by, &mut |_| {}).unwrap();
+    let done = restore(
+        Arc::new(disk.clone()),
+        PARAMS,
+        &mut Cursor::new(bytes),
+        Digest::Required,
+        raise_by,
+        &mut |_| {},
+    )
+    .unwrap();
     (disk, done.revision)
 }
 
@@ -109,24 +119,90 @@ fn etcds_tools_take_it_for_a_backup_with_a_digest() {
 fn a_backup_tells_what_it_holds() {
     let (disk, state) = filled();
     let bytes = backup_of(&disk);
-    let summary = read(&mut &bytes[..], &mut nobody).unwrap();
-    assert_eq!(summary.head.total_bytes, bytes.len() as u64);
-    assert_eq!(summary.head.taken.cluster, ClusterId(5));
-    assert_eq!(summary.head.meta.unwrap().revision, state.revision());
+    let summary = read_all(&bytes).unwrap();
+    assert_eq!(summary.total_bytes, bytes.len() as u64);
+    assert_eq!(summary.taken, Some(taken()));
+    assert_eq!(summary.meta.unwrap().revision, state.revision());
     assert_eq!((summary.versions, summary.leases), (40, 1));
 }
 
 #[test]
 fn no_flipped_bit_and_no_cut_passes() {
     let bytes = backup_of(&filled().0);
-    for at in (0..bytes.len()).step_by(7) {
+    for at in (0..bytes.len()).step_by(211) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
-        assert!(read(&mut &damaged[..], &mut nobody).is_err(), "byte {at}");
-        assert!(read(&mut &bytes[..at], &mut nobody).is_err(), "cut at {at}");
+        assert!(read_all(&damaged).is_err(), "byte {at}");
+        assert!(read_all(&bytes[..at]).is_err(), "cut at {at}");
     }
-    let longer = [&bytes[..], b"x"].concat();
-    assert!(matches!(read(&mut &longer[..], &mut nobody), Err(Error::Backup(BackupError::TooLong))));
+    assert!(read_all(&[&bytes[..], b"x"].concat()).is_err());
+}
+
+/// As 0.1.0 wrote them.
+fn first_format_of(disk: &SimDisk) -> Vec<u8> {
+    let view = Arc::new(Store::open(Arc::new(disk.clone()), LIVE, CACHE).unwrap().view().unwrap());
+    let meta = rows::Meta::read(&*view).unwrap();
+    let chunks: Vec<Bytes> = Chunks::new(view, 600).collect();
+    let frames = chunks.iter().map(|chunk| 4 + chunk.len() as u64).sum::<u64>() + head::BYTES + 4;
+    let total_bytes = frames.next_multiple_of(PAGE_BYTES) + DIGEST_BYTES as u64;
+    let head = head::Head { taken: taken(), meta, chunks: chunks.len() as u64, total_bytes };
+    let mut bytes = head.encode();
+    for chunk in &chunks {
+        bytes.extend((chunk.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(chunk);
+    }
+    bytes.resize(total_bytes as usize - DIGEST_BYTES, 0);
+    let digest = Sha256::of(&bytes);
+    [&bytes[..], &digest].concat()
+}
+
+#[test]
+fn a_backup_of_the_first_release_is_read() {
+    let (disk, before) = filled();
+    let bytes = first_format_of(&disk);
+    let summary = read_all(&bytes).unwrap();
+    assert_eq!((summary.taken, summary.versions), (Some(taken()), 40));
+    for at in (0..bytes.len()).step_by(97) {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        assert!(read_all(&damaged).is_err(), "byte {at}");
+    }
+    let after = load(&restored(&bytes, 0).0);
+    assert_eq!((after.revision(), after.key_count()), (before.revision(), before.key_count()));
+}
+
+/// A store of our own is read as etcd would read it, and as if etcd had written it.
+#[test]
+fn without_our_own_bucket_the_keys_leases_and_revisions_are_the_same() {
+    let (disk, before) = filled();
+    let bytes = backup_of(&disk);
+    let of_etcd = rewritten(&bytes[..bytes.len() - DIGEST_BYTES]);
+    let after = load(&restored(&of_etcd, 0).0);
+    assert_eq!((after.revision(), after.compacted()), (before.revision(), before.compacted()));
+    assert_eq!((after.key_count(), after.lease_count()), (before.key_count(), before.lease_count()));
+}
+
+/// The same database without our own bucket, with its digest.
+fn rewritten(database: &[u8]) -> Vec<u8> {
+    let mut reader = bbolt::Reader::open(|offset: u64, len: usize| {
+        let start = (offset as usize).min(database.len());
+        Ok::<_, std::convert::Infallible>(database[start..(start + len).min(database.len())].to_vec())
+    })
+    .unwrap();
+    let mut writer = Writer::default();
+    let names = ["alarm", "auth", "authRoles", "authUsers", "cluster", "key", "lease", "members", "meta"];
+    for name in names {
+        writer.bucket(name.as_bytes());
+        let each = &mut |key: &[u8], value: &[u8]| {
+            writer.row(key, value);
+            std::ops::ControlFlow::Continue(())
+        };
+        reader.rows(name.as_bytes(), each).unwrap();
+    }
+    let (pages, head) = writer.finish();
+    let bytes = [head, pages].concat();
+    let digest = Sha256::of(&bytes);
+    [&bytes[..], &digest].concat()
 }
 
 #[test]
@@ -135,7 +211,8 @@ fn a_damaged_backup_leaves_no_store_behind() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     let disk = SimDisk::new(4);
-    restore(Arc::new(disk.clone()), PARAMS, &mut &bytes[..], 5, &mut |_| {}).unwrap_err();
+    restore(Arc::new(disk.clone()), PARAMS, &mut Cursor::new(bytes), Digest::Required, 5, &mut |_| {})
+        .unwrap_err();
     assert_eq!(disk.list().unwrap(), Vec::<String>::new());
 }
 

@@ -7,7 +7,7 @@ use crate::config::gather::token_of;
 use crate::progress::Progress;
 use clap::Args;
 use server::Member;
-use server::offline::{self, NewMember};
+use server::offline::{self, Digest, NewMember};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -18,6 +18,9 @@ const EXAMPLE: &str = "\
 Example: a single node
   althing snapshot restore backup.db --data-dir new-data
   althing serve --data-dir new-data
+
+Example: what etcd has saved (etcdctl snapshot save etcd.db)
+  althing snapshot restore etcd.db --data-dir new-data
 
 Example: a cluster of three, once on each machine with its own name
   althing snapshot restore backup.db --name a --data-dir a --cluster-token restored \\
@@ -48,6 +51,9 @@ pub struct Restore {
     /// Everything before the raised revision counts as compacted; goes with --bump-revision, as in etcd
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mark_compacted: Option<bool>,
+    /// Takes a file without a SHA-256 at its end: a database copied from etcd's data directory
+    #[arg(long)]
+    skip_hash_check: bool,
 }
 
 impl Restore {
@@ -67,11 +73,12 @@ impl Restore {
         };
         let total = std::fs::metadata(&self.file).map_err(trouble(&self.file))?.len();
         let mut progress = Progress::new("restoring", "bytes", total);
+        let digest = if self.skip_hash_check { Digest::Optional } else { Digest::Required };
         let mut tell = |done| progress.tell(done);
         let (restored, identity) =
-            offline::restore(&member, &mut open(&self.file)?, self.bump_revision, &mut tell)?;
+            offline::restore(&member, &mut open(&self.file)?, digest, self.bump_revision, &mut tell)?;
         progress.end();
-        if restored.summary.head.taken.cluster == identity.cluster {
+        if restored.summary.taken.is_some_and(|taken| taken.cluster == identity.cluster) {
             let warning = "Warning: the new cluster has the identity of the one that was saved; if members of \
                            that one may still run, restore again with another --cluster-token\n";
             // The answer below is what matters.
