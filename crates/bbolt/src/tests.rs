@@ -20,13 +20,13 @@ fn write(buckets: &[(&str, Rows)]) -> Vec<u8> {
     [head, pages, rest].concat()
 }
 
-fn open(
-    file: &[u8],
-) -> Result<Reader<impl FnMut(u64, usize) -> Result<Vec<u8>, Infallible> + '_>, ReadError<Infallible>> {
-    Reader::open(move |offset, len| {
+type Opened<'a> = Reader<Box<dyn FnMut(u64, usize) -> Result<Vec<u8>, Infallible> + 'a>>;
+
+fn open(file: &[u8]) -> Result<Opened<'_>, ReadError<Infallible>> {
+    Reader::open(Box::new(move |offset, len| {
         let start = usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
         Ok(file[start..start.saturating_add(len).min(file.len())].to_vec())
-    })
+    }))
 }
 
 fn read(file: &[u8], bucket: &str) -> Result<Rows, ReadError<Infallible>> {
