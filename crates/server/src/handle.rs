@@ -231,7 +231,7 @@ impl Handle {
         self.wait_until(self.usual_deadline(), work).await
     }
 
-    fn usual_deadline(&self) -> Instant {
+    pub(crate) fn usual_deadline(&self) -> Instant {
         self.shared.core.clock.now().after(self.shared.request_timeout)
     }
 
