@@ -219,6 +219,15 @@ impl Handle {
         self.check(&need).await
     }
 
+    /// What a client without a token asks for would be refused where it is applied; it is not put into the log for that.
+    pub(crate) async fn refuse_strangers(&self, command: &Command) -> Result<(), Code> {
+        let for_users = command.is_judged() && *command != Command::Auth(AuthCommand::Status);
+        match self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
+            true => self.permit(Need::User).await,
+            false => Ok(()),
+        }
+    }
+
     /// The same caller, admitted now.
     pub async fn readmitted(&self) -> Result<Handle, Code> {
         match &self.asking.token {

@@ -152,6 +152,24 @@ async fn calls_of_users_go_straight_to_the_core_and_are_answered_as_the_services
 }
 
 #[tokio::test]
+async fn what_strangers_ask_for_is_not_put_into_the_log() {
+    let secured = Secured::start().await;
+    let index = async || {
+        let fields = [GRPC, ("token", secured.root.as_str())];
+        let body = framed(&wire::StatusRequest {});
+        let path = "/etcdserverpb.Maintenance/Status";
+        let answer = secured.client.post(path, &fields, body).await.unwrap();
+        answer.message::<wire::StatusResponse>().raft_index
+    };
+    let before = index().await;
+    for _ in 0..300 {
+        assert_eq!(code(&call(&secured.client, "Put", &[GRPC], framed(&put("a1"))).await), INVALID);
+    }
+    // The member itself writes down the time now and then.
+    assert!(index().await < before + 150);
+}
+
+#[tokio::test]
 async fn callers_take_turns_on_one_connection() {
     let secured = Secured::start().await;
     let ann = secured.log_in("ann", "apw").await;
