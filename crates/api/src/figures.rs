@@ -22,6 +22,8 @@ pub struct Figures {
     /// By path.
     methods: BTreeMap<String, Arc<Method>>,
     pub traffic: Traffic,
+    /// Calls that went from their connection straight to the core.
+    pub fast_calls: Counter,
     /// etcd's counters without the ending that ours would get.
     pub health_success: Gauge,
     pub health_failures: Gauge,
@@ -82,6 +84,7 @@ impl Figures {
         let figures = Figures {
             methods: methods.map(|method| Method::new(&method, &calls)).collect(),
             traffic: Traffic::default(),
+            fast_calls: Counter::default(),
             health_success: Gauge::default(),
             health_failures: Gauge::default(),
             check: Family::default(),
@@ -92,6 +95,7 @@ impl Figures {
         let counters = [
             (&figures.traffic.received, "etcd_network_client_grpc_received_bytes", "Bytes from clients"),
             (&figures.traffic.sent, "etcd_network_client_grpc_sent_bytes", "Bytes to clients"),
+            (&figures.fast_calls, "althing_grpc_fast_calls", "Calls that went straight to the core"),
         ];
         for (counter, name, help) in counters {
             registry.register(name, help, counter.clone());

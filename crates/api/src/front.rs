@@ -4,6 +4,7 @@
 //! After `shutdown` nothing new is accepted and what is under way is finished.
 
 mod bridge;
+mod callers;
 mod clock;
 mod connection;
 mod fast;

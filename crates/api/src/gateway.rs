@@ -20,9 +20,11 @@ use crate::grpc::lock::Locks;
 use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::store::Stores;
 use crate::grpc::watch::WatchService;
+use crate::grpc::who;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::http::Extensions;
 use axum::routing::{any, post};
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::etcdserverpb::auth_server::Auth;
@@ -35,6 +37,7 @@ use proto::v3electionpb::election_server::Election;
 use proto::v3lockpb::lock_server::Lock;
 use range::range;
 use std::sync::Arc;
+use tonic::Request;
 
 /// What the rows call.
 pub struct Services {
@@ -55,8 +58,12 @@ macro_rules! rows {
     ($router:expr, $transcoder:expr; $($path:literal $kind:ident $service:ident $call:path;)*) => {
         $router $(.route($path, {
             let (transcoder, service) = ($transcoder.clone(), $service.clone());
-            post(|headers, body| async move {
-                $kind(transcoder, headers, body, |request| $call(&*service, request)).await
+            post(|extensions: Extensions, headers, body| async move {
+                let call = |mut request: Request<_>| {
+                    who::set_address(request.extensions_mut(), &extensions);
+                    $call(&*service, request)
+                };
+                $kind(transcoder, headers, body, call).await
             })
             .fallback(refuse_method)
         }))*

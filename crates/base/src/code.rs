@@ -225,6 +225,8 @@ codes! {
     NoPasswordUser = 177, Unknown, "auth: authentication failed, password was given for no password user";
     /// Tokens are signed, and this member can read them only.
     VerifyOnly = 179, Unknown, "auth: token signing attempted with verify-only key";
+    /// A user without a password is added as such.
+    PasswordEmpty = 180, InvalidArgument, "althing: password is empty";
     AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }
 

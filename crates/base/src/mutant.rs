@@ -263,6 +263,8 @@ mutants! {
     PermissionByStartKey = "permission-by-start-key",
     /// A role that is deleted stays with the users who had it, with what it permitted.
     DeletedRoleStays = "deleted-role-stays",
+    /// A permission that is taken from a role is still one of those who have the role.
+    RevokedRangeStays = "revoked-range-stays",
     /// The tokens of a user whose password changes, or who is deleted, live on.
     TokenOutlivesUser = "token-outlives-user",
     /// A flush of the mesh says that it reaches further into the log than it does.

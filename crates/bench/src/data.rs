@@ -19,7 +19,8 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 pub struct Client {
     stream: Socket,
-    address: String,
+    /// And who asks, where that is said.
+    host: String,
     protocol: Protocol,
     kind: DataKind,
     /// What follows the key of a read.
@@ -45,18 +46,23 @@ pub struct Shape {
     pub seed: u64,
     pub nth: u64,
     pub of: u64,
+    /// Of the user that asks.
+    pub token: Option<String>,
 }
 
 impl Client {
     pub async fn connect(endpoint: &str, shape: Shape, tls: &TlsOptions) -> io::Result<Client> {
         let stream = Socket::connect(endpoint, b"http/1.1", tls).await?;
-        let Shape { protocol, kind, r, keys, value_size, seed, nth, of } = shape;
+        let Shape { protocol, kind, r, keys, value_size, seed, nth, of, token } = shape;
         let mut rng = Rng::new(seed.wrapping_add(nth));
         let letter = |rng: &mut Rng| char::from(b'a' + rng.between(0, 26) as u8);
         let value: String = (0..value_size).map(|_| letter(&mut rng)).collect();
         Ok(Client {
             stream,
-            address: address_of(endpoint).to_owned(),
+            host: match token {
+                None => address_of(endpoint).to_owned(),
+                Some(token) => format!("{}\r\nauthorization: Bearer {token}", address_of(endpoint)),
+            },
             protocol,
             kind,
             query: r.map_or_else(String::new, |r| format!("?r={r}")),
@@ -111,7 +117,7 @@ impl Client {
 
     /// The status of the answer.
     async fn ask(&mut self) -> io::Result<u16> {
-        let (key, host) = (self.key(), self.address.clone());
+        let (key, host) = (self.key(), self.host.clone());
         self.out.clear();
         let is_read = self.is_read();
         if self.protocol == Protocol::Redis {

@@ -29,12 +29,14 @@ use lane::Lane;
 use lock::Lockers;
 use lock_by_keys::Seekers;
 use process::usage;
+use prost::Message;
+use proto::etcdserverpb::{AuthenticateRequest, AuthenticateResponse};
 use stats::{Goal, Stats};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::{JoinSet, LocalSet};
-use wire::{Broken, Wire};
+use wire::{Broken, Event, Wire};
 
 const TOTAL_DEFAULT: u64 = 10_000;
 /// How long watchers are waited for after the last put.
@@ -52,6 +54,8 @@ pub enum Error {
     Broken(#[from] Broken),
     #[error("of {expected} events only {seen} came")]
     EventsMissing { expected: u64, seen: u64 },
+    #[error("cannot log in: {0}")]
+    Login(String),
     #[error("cannot start: {0}")]
     Start(#[from] std::io::Error),
 }
@@ -76,7 +80,8 @@ async fn run_load(
     };
     let goal = Goal { total, until: options.duration.map(|duration| started + duration) };
     let stats = Rc::new(RefCell::new(Stats::new(goal)));
-    let run = Run { options, stats: stats.clone() };
+    let mut run = Run { options, stats: stats.clone(), token: None };
+    run.token = run.log_in().await?;
     let prepared = match load {
         Load::Data { kind, http_endpoints, protocol, r } => {
             Prepared::of_data(run.connect_data(*kind, *protocol, *r, http_endpoints).await?)
@@ -115,6 +120,8 @@ fn usage_of(pids: &[u32]) -> Result<Option<process::Usage>, Error> {
 struct Run<'a> {
     options: &'a Options,
     stats: Rc<RefCell<Stats>>,
+    /// Of the user that the load is from.
+    token: Option<String>,
 }
 
 /// Connections, and on them what must be there before time counts.
@@ -155,7 +162,26 @@ impl Run<'_> {
         let endpoints = &self.options.endpoints;
         let endpoint = &endpoints[nth as usize % endpoints.len()];
         let broken = |broken| Error::Connect { endpoint: endpoint.clone(), broken };
-        Wire::connect(endpoint, &self.options.tls).await.map_err(broken)
+        Wire::connect(endpoint, &self.options.tls, self.token.clone()).await.map_err(broken)
+    }
+
+    /// The token of --user, if one is given.
+    async fn log_in(&self) -> Result<Option<String>, Error> {
+        let Some((name, password)) = self.options.login()? else { return Ok(None) };
+        let mut wire = self.connect(0).await?;
+        wire.call("/etcdserverpb.Auth/Authenticate", &AuthenticateRequest { name, password });
+        let (mut token, mut ended) = (None, None);
+        while ended.is_none() {
+            wire.turn(&mut |_, event| match event {
+                Event::Message { message, .. } => token = AuthenticateResponse::decode(message).ok(),
+                Event::End { outcome, .. } => ended = Some(outcome),
+            })
+            .await?;
+        }
+        match token {
+            Some(answer) => Ok(Some(answer.token)),
+            None => Err(Error::Login(ended.and_then(|outcome| outcome.message).unwrap_or_default())),
+        }
     }
 
     /// Answers how many events came, if that is what is counted.
@@ -209,7 +235,8 @@ impl Run<'_> {
             let endpoint = &endpoints[nth as usize % endpoints.len()];
             let keys = self.options.keys();
             let value_size = value_size as usize;
-            let shape = data::Shape { protocol, kind, r, keys, value_size, seed, nth, of: clients };
+            let token = self.token.clone();
+            let shape = data::Shape { protocol, kind, r, keys, value_size, seed, nth, of: clients, token };
             let client = data::Client::connect(endpoint, shape, &self.options.tls).await;
             connected.push(client.map_err(|error| Error::Reach { endpoint: endpoint.clone(), error })?);
         }

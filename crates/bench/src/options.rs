@@ -18,6 +18,12 @@ pub struct Options {
     pub endpoints: Vec<String>,
     #[command(flatten)]
     pub tls: TlsOptions,
+    /// Log in as this user, and call as it
+    #[arg(long, value_name = "NAME[:PASSWORD]", env = "ALTHING_USER", global = true)]
+    pub user: Option<String>,
+    /// The password, if it is not part of --user
+    #[arg(long, value_name = "PASSWORD", env = "ALTHING_PASSWORD", hide_env_values = true, global = true)]
+    pub password: Option<String>,
     /// Clients that each have one call under way
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), global = true)]
     pub clients: u64,
@@ -57,6 +63,20 @@ pub struct Options {
 }
 
 impl Options {
+    /// With the password of --password, the name is taken as it is, colons and all.
+    pub fn login(&self) -> Result<Option<(String, String)>, crate::Error> {
+        let missing =
+            || crate::Error::Login("the password of --user is not given: use --password".to_owned());
+        match (&self.user, &self.password) {
+            (None, _) => Ok(None),
+            (Some(user), Some(password)) => Ok(Some((user.clone(), password.clone()))),
+            (Some(user), None) => {
+                let (user, password) = user.split_once(':').ok_or_else(missing)?;
+                Ok(Some((user.to_owned(), password.to_owned())))
+            }
+        }
+    }
+
     pub fn keys(&self) -> Keys {
         Keys { size: self.key_size as usize, space: self.key_space, sequential: self.sequential }
     }

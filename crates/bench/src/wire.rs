@@ -71,6 +71,8 @@ pub enum Event {
 pub struct Wire {
     socket: Socket,
     authority: String,
+    /// Shown with every call.
+    token: Option<String>,
     input: BytesMut,
     output: Vec<u8>,
     /// How much of the output the socket has taken; what is under way when a `turn` is given up goes on in the next.
@@ -100,11 +102,12 @@ struct Held {
 }
 
 impl Wire {
-    pub async fn connect(endpoint: &str, tls: &TlsOptions) -> Result<Wire, Broken> {
+    pub async fn connect(endpoint: &str, tls: &TlsOptions, token: Option<String>) -> Result<Wire, Broken> {
         let socket = Socket::connect(endpoint, b"h2", tls).await?;
         let mut wire = Wire {
             socket,
             authority: address_of(endpoint).to_owned(),
+            token,
             input: BytesMut::with_capacity(READ_BYTES),
             output: PREFACE.to_vec(),
             taken: 0,
@@ -392,8 +395,14 @@ impl Wire {
             put_text(b"trailers", &mut self.output);
             self.output.push(0x5f);
             put_text(b"application/grpc", &mut self.output);
+            if let Some(token) = &self.token {
+                self.output.push(0x40);
+                put_text(b"token", &mut self.output);
+                put_text(token.as_bytes(), &mut self.output);
+            }
         } else {
-            self.output.extend_from_slice(&[0x80 | 64, 0x80 | 63, 0x80 | 62]);
+            let shared = 3 + u8::from(self.token.is_some());
+            self.output.extend((0..shared).map(|nth| 0x80 | (61 + shared - nth)));
         }
         let len = self.output.len() - head_at - FRAME_HEAD_BYTES;
         self.output[head_at + 1..head_at + 3].copy_from_slice(&(len as u16).to_be_bytes());
@@ -417,8 +426,8 @@ impl Wire {
     }
 }
 
-/// The three fields that calls share must fit.
-const HEADER_TABLE_BYTES_NEEDED: u32 = 512;
+/// The fields that calls share must fit.
+const HEADER_TABLE_BYTES_NEEDED: u32 = 4_096;
 
 #[derive(Clone, Copy, Debug)]
 struct Head {
@@ -465,9 +474,18 @@ fn put_message(message: &impl prost::Message, len: usize, out: &mut Vec<u8>) {
     message.encode_raw(out);
 }
 
-/// A plain string of the header block; none of ours is long.
+/// A plain string of the header block (RFC 7541, section 5).
 fn put_text(text: &[u8], out: &mut Vec<u8>) {
-    assert!(text.len() < 127, "paths and addresses are short");
-    out.push(text.len() as u8);
+    match text.len().checked_sub(127) {
+        None => out.push(text.len() as u8),
+        Some(mut rest) => {
+            out.push(127);
+            while rest >= 128 {
+                out.push(0x80 | rest as u8);
+                rest >>= 7;
+            }
+            out.push(rest as u8);
+        }
+    }
     out.extend_from_slice(text);
 }

@@ -4,6 +4,7 @@
 pub mod duration;
 mod error;
 mod options;
+pub mod prompt;
 mod tls;
 
 pub use ::client::Client;

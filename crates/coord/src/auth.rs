@@ -5,6 +5,7 @@
 
 mod command;
 mod etcd;
+mod grants;
 mod intervals;
 mod permission;
 mod required;
@@ -15,13 +16,13 @@ mod tests;
 pub use command::AuthCommand;
 pub use permission::{Access, Permission};
 pub(crate) use required::check_command;
-pub use required::check_request;
+pub use required::{LeaseNeed, check_leases, check_request};
 
 use base::limits::{AUTH_NAME_BYTES_MAX, AUTH_NAMES_MAX, AUTH_PERMISSIONS_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Index, KeyRange};
 use bytes::Bytes;
-use intervals::Intervals;
+use grants::Grants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -56,8 +57,8 @@ pub struct Auth {
     enabled: bool,
     revision: u64,
     users: BTreeMap<Arc<str>, User>,
-    roles: BTreeMap<Arc<str>, Role>,
-    /// What the roles of each user come to; made of the two above whenever they change.
+    roles: BTreeMap<Arc<str>, Arc<Role>>,
+    /// What the roles of each user come to; made of the two above whenever they change. Copies share what is the same.
     grants: BTreeMap<Arc<str>, Grants>,
     /// Not written yet.
     changed: BTreeSet<rows::RowId>,
@@ -73,12 +74,6 @@ struct User {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Role {
     permissions: BTreeMap<KeyRange, Access>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Grants {
-    read: Intervals,
-    write: Intervals,
 }
 
 /// What a caller may do, at this moment.
@@ -238,10 +233,13 @@ impl Auth {
         if role != ROOT && !self.roles.contains_key(role) {
             return Err(Code::RoleNotFound);
         }
-        match user.roles.insert(role.into()) {
-            true => self.user_changed(name),
-            false => Ok(AuthReply::Done),
+        if !user.roles.insert(role.into()) {
+            return Ok(AuthReply::Done);
         }
+        if let (Some(role), Some(grants)) = (self.roles.get(role), self.grants.get_mut(name)) {
+            grants.add(role);
+        }
+        self.mark_user(name)
     }
 
     fn revoke_role(&mut self, name: &str, role: &str) -> Result<AuthReply, Code> {
@@ -263,7 +261,7 @@ impl Auth {
             return Err(Code::RoleExists);
         }
         check_room(name, self.roles.len())?;
-        self.roles.insert(name.into(), Role::default());
+        self.roles.insert(name.into(), Arc::default());
         self.role_changed(name)
     }
 
@@ -291,14 +289,18 @@ impl Auth {
         if is_new && role.permissions.len() >= AUTH_PERMISSIONS_MAX {
             return Err(Code::AuthFull);
         }
-        role.permissions.insert(permission.keys.clone(), permission.access);
-        self.role_changed(name)
+        let Permission { keys, access } = permission;
+        let old = Arc::make_mut(role).permissions.insert(keys.clone(), *access);
+        self.permission_changed(name, keys, old, Some(*access))
     }
 
     fn revoke_permission(&mut self, name: &str, keys: &KeyRange) -> Result<AuthReply, Code> {
         let role = self.roles.get_mut(name).ok_or(Code::RoleNotFound)?;
-        role.permissions.remove(keys).ok_or(Code::PermissionNotGranted)?;
-        self.role_changed(name)
+        if !role.permissions.contains_key(keys) {
+            return Err(Code::PermissionNotGranted);
+        }
+        let old = Arc::make_mut(role).permissions.remove(keys);
+        self.permission_changed(name, keys, old, None)
     }
 
     /// The role `root` shows what it may do, whatever was granted to it.
@@ -313,18 +315,35 @@ impl Auth {
 
     fn user_changed(&mut self, name: &str) -> Result<AuthReply, Code> {
         self.regrant(name);
+        self.mark_user(name)
+    }
+
+    /// What the user may do is worked out already.
+    fn mark_user(&mut self, name: &str) -> Result<AuthReply, Code> {
         self.changed.insert(rows::RowId::User(name.into()));
         self.raise_revision();
         Ok(AuthReply::Done)
     }
 
-    fn role_changed(&mut self, name: &str) -> Result<AuthReply, Code> {
-        if !planted(Mutant::DeletedRoleStays) || self.roles.contains_key(name) {
-            let holders = self.users.iter().filter(|(_, user)| user.roles.contains(name));
-            for holder in holders.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-                self.regrant(&holder);
+    /// Only what hangs on these keys is worked out anew: users may have millions of others.
+    fn permission_changed(
+        &mut self,
+        name: &str,
+        keys: &KeyRange,
+        old: Option<Access>,
+        new: Option<Access>,
+    ) -> Result<AuthReply, Code> {
+        for (holder, user) in self.users.iter().filter(|(_, user)| user.roles.contains(name)) {
+            let roles: Vec<&Role> =
+                user.roles.iter().filter_map(|role| self.roles.get(role).map(|role| &**role)).collect();
+            if let Some(grants) = self.grants.get_mut(holder) {
+                grants.change(&roles, keys, old, new);
             }
         }
+        self.role_changed(name)
+    }
+
+    fn role_changed(&mut self, name: &str) -> Result<AuthReply, Code> {
         self.changed.insert(rows::RowId::Role(name.into()));
         self.raise_revision();
         Ok(AuthReply::Done)
@@ -341,13 +360,8 @@ impl Auth {
             self.grants.remove(name);
             return;
         };
-        let roles = user.roles.iter().filter_map(|role| self.roles.get(role));
-        let granted: Vec<(&KeyRange, Access)> =
-            roles.flat_map(|role| role.permissions.iter().map(|(keys, access)| (keys, *access))).collect();
-        let of = |wanted: fn(Access) -> bool| {
-            Intervals::union(granted.iter().filter(|(_, access)| wanted(*access)).map(|(keys, _)| *keys))
-        };
-        let grants = Grants { read: of(Access::reads), write: of(Access::writes) };
+        let grants =
+            Grants::of(user.roles.iter().filter_map(|role| self.roles.get(role).map(|role| &**role)));
         self.grants.insert(name.clone(), grants);
     }
 }

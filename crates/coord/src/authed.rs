@@ -54,7 +54,7 @@ impl Command {
     }
 
     /// Whether it depends on who asked for it.
-    fn is_judged(&self) -> bool {
+    pub fn is_judged(&self) -> bool {
         match self {
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Fenced(_) => true,
             Command::Once(_) | Command::Auth(_) | Command::LeaseGrant(_) => true,

@@ -47,7 +47,7 @@ mod versions;
 pub mod watch;
 
 pub use alarms::{Alarm, AlarmCommand, AlarmKind};
-pub use auth::{Access, Auth, AuthCommand, AuthReply, Caller, Permission};
+pub use auth::{Access, Auth, AuthCommand, AuthReply, Caller, LeaseNeed, Permission};
 pub use authed::Authed;
 pub use change::{Change, ChangeKind, Record, Records};
 pub use clock::Mark;

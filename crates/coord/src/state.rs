@@ -3,7 +3,7 @@
 //! trace. Two members that applied the same log have the same state, which equal hashes show.
 
 use crate::alarms::{Alarm, Alarms};
-use crate::auth::{self, Auth, AuthCommand, Caller};
+use crate::auth::{self, Auth, AuthCommand, Caller, LeaseNeed};
 use crate::change::{Change, ChangeKind, Records};
 use crate::clock::Clock;
 use crate::command::Command;
@@ -202,6 +202,11 @@ impl State {
     /// Why a read of this caller is not answered.
     pub fn check_read(&self, caller: &Caller, request: &Request) -> Result<(), Code> {
         auth::check_request(&self.auth, &self.leases, caller, request)
+    }
+
+    /// Why a call of this caller about leases is not answered.
+    pub fn check_leases(&self, caller: &Caller, need: LeaseNeed) -> Result<(), Code> {
+        auth::check_leases(&self.auth, &self.leases, caller, need)
     }
 
     pub fn documents(&self) -> &Documents {

@@ -20,6 +20,8 @@ pub struct Claims {
     pub user: String,
     /// The auth revision when it was signed; it is worth nothing when that has changed.
     pub revision: u64,
+    /// When it ends, counted from 1970, in whole seconds.
+    pub ends: Duration,
 }
 
 #[derive(Deserialize)]
@@ -40,16 +42,18 @@ struct Written<'a> {
 struct Read {
     username: String,
     revision: f64,
-    exp: Option<f64>,
+    /// A token without an end could never be taken back.
+    exp: f64,
     nbf: Option<f64>,
     iat: Option<f64>,
     aud: Option<IgnoredAny>,
 }
 
 impl Keys {
-    /// The token, as etcd writes it; it ends at `ends`, counted from 1970.
-    pub fn sign(&self, claims: &Claims, ends: Duration) -> Result<String, Error> {
-        let written = Written { exp: ends.as_secs(), revision: claims.revision, username: &claims.user };
+    /// The token, as etcd writes it.
+    pub fn sign(&self, claims: &Claims) -> Result<String, Error> {
+        let written =
+            Written { exp: claims.ends.as_secs(), revision: claims.revision, username: &claims.user };
         let written = serde_json::to_vec(&written).expect("names and numbers can be written");
         let header = format!(r#"{{"alg":"{}","typ":"JWT"}}"#, self.method().name());
         let mut token = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(written));
@@ -82,14 +86,15 @@ impl Keys {
 
 impl Read {
     fn at(self, now: f64) -> Option<Claims> {
-        let ended = self.exp.is_some_and(|end| now >= end);
+        let ended = now >= self.exp;
         let not_begun = [self.nbf, self.iat].into_iter().flatten().any(|begin| now < begin);
         // An audience is somebody who goes by a name, and we have none.
         if ended || not_begun || self.aud.is_some() {
             return None;
         }
         let whole = self.revision.fract() == 0.0 && (0.0..WHOLE_MAX).contains(&self.revision);
-        whole.then_some(Claims { user: self.username, revision: self.revision as u64 })
+        let ends = Duration::from_secs(self.exp as u64);
+        whole.then_some(Claims { user: self.username, revision: self.revision as u64, ends })
     }
 }
 

@@ -9,10 +9,10 @@ use crate::seat::{Machine, Next};
 use crate::space::Space;
 use crate::watch::{Outlet, Outlets, WINDOW};
 use crate::{consensus, mesh, pieces, storage};
-use base::{Index, Instant, NodeId, Position, Term};
+use base::{Code, Index, Instant, NodeId, Position, Term};
 use bytes::Bytes;
 use coord::watch::{self, StreamId};
-use coord::{Claim, Command};
+use coord::{Caller, Claim, Command, LeaseNeed};
 use disk::StoreView;
 use node::apply::{Input, Output};
 use node::member::config_of;
@@ -55,6 +55,12 @@ pub(crate) enum Mail {
     Claims {
         keys: Vec<Bytes>,
         asker: oneshot::Sender<Vec<Option<Claim>>>,
+    },
+    /// May this caller do this with leases?
+    CheckLeases {
+        caller: Caller,
+        need: LeaseNeed,
+        asker: oneshot::Sender<Result<(), Code>>,
     },
     /// A large range is read in pieces.
     Pieces(pieces::Ask),
@@ -169,6 +175,10 @@ impl Loop {
                 Mail::LockWait { id, wait, listener } => self.begin_wait(now, id, wait, listener),
                 Mail::LockEnd(id) => self.end_wait(now, id),
                 Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
+                Mail::CheckLeases { caller, need, asker } => {
+                    // Who asked may have gone away.
+                    let _ = asker.send(self.machine.check_leases(&caller, need));
+                }
                 Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
                 Mail::Flushed { .. } => unreachable!("handled as it came"),
                 Mail::Install { at, done } => self.install(at, &done),

@@ -2,29 +2,37 @@
 //! passwords. A token goes in with a call and a handle comes out that asks as its user; what the user may do is decided
 //! where the request is applied. While auth is off, all of this is one look at a number.
 
+mod admission;
 mod badge;
+mod fair_queue;
 mod password;
 mod signed;
+mod verified;
 
+pub use admission::Admission;
 pub use signed::SignedTokens;
 
+use crate::apply::Mail;
 use crate::handle::Handle;
 use base::{Code, Instant, KeyRange};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Range, Request};
-use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document, LeaseNeed};
+use fair_queue::Source;
 use node::{TokenNews, Tokens, Work};
-use password::Hashing;
+use password::{Hashing, Known};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Under this name a note about auth goes to nodes that keep data alone. It is no document of the cluster's.
 pub(crate) const AUTH_NOTE: &str = "auth";
 const AUTH_ON: &[u8] = b"on";
-/// How often a request is admitted anew because something about auth has changed meanwhile.
-const ADMISSIONS_MAX: usize = 16;
+/// How often a password is compared again because something about auth has changed meanwhile.
+const LOGINS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
@@ -51,6 +59,7 @@ pub enum Need {
     /// One that may do everything.
     Root,
     Read(Vec<KeyRange>),
+    Leases(LeaseNeed),
 }
 
 /// What the apply thread tells of auth, and what everybody asks.
@@ -59,6 +68,7 @@ pub(crate) struct AuthDesk {
     revision: AtomicU64,
     auth: RwLock<Arc<Auth>>,
     tokens: Mutex<Tokens>,
+    token_ttl: Duration,
     signed: Option<SignedTokens>,
     hashing: Hashing,
 }
@@ -69,6 +79,7 @@ impl AuthDesk {
             revision: AtomicU64::new(0),
             auth: RwLock::default(),
             tokens: Mutex::new(Tokens::new(config.token_ttl)),
+            token_ttl: config.token_ttl,
             signed: config.signed,
             hashing: Hashing::new(config.bcrypt_cost),
         }
@@ -128,6 +139,11 @@ impl Handle {
         self.asking_as(Asking { caller: Caller::Member, token: None })
     }
 
+    /// It asks for a user, who was admitted at some auth revision.
+    pub fn is_of_user(&self) -> bool {
+        matches!(self.asking.caller, Caller::User { .. })
+    }
+
     pub fn caller(&self) -> &Caller {
         &self.asking.caller
     }
@@ -161,22 +177,25 @@ impl Handle {
         Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
     }
 
-    /// Asks as the caller, and is admitted anew if something about auth has changed since it was.
+    /// Asks as the caller, and is admitted anew if something about auth has changed since it was. Where changes follow each
+    /// other quickly that may be needed many times, so only time bounds it.
     pub(crate) async fn admitted<T, F: Future<Output = Result<T, Code>>>(
         &self,
         ask: impl Fn(Handle) -> F,
     ) -> Result<T, Code> {
         let mut handle = self.clone();
-        for _ in 0..ADMISSIONS_MAX {
+        let deadline = self.usual_deadline();
+        loop {
             match (ask(handle.clone()).await, &handle.asking.token) {
                 // What a signed token says does not change.
-                (Err(Code::AuthOldRevision), Some(token)) if self.desk().signed.is_none() => {
+                (Err(Code::AuthOldRevision), Some(token))
+                    if self.desk().signed.is_none() && self.shared.core.clock.now() < deadline =>
+                {
                     handle = self.admit(Some(token)).await?;
                 }
                 (answer, _) => return answer,
             }
         }
-        Err(Code::AuthOldRevision)
     }
 
     /// Whether the caller may do what no command of the log decides. What was revoked before is known here: if auth is
@@ -200,6 +219,15 @@ impl Handle {
         self.check(&need).await
     }
 
+    /// What a client without a token asks for would be refused where it is applied; it is not put into the log for that.
+    pub(crate) async fn refuse_strangers(&self, command: &Command) -> Result<(), Code> {
+        let for_users = command.is_judged() && *command != Command::Auth(AuthCommand::Status);
+        match self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
+            true => self.permit(Need::User).await,
+            false => Ok(()),
+        }
+    }
+
     /// The same caller, admitted now.
     pub async fn readmitted(&self) -> Result<Handle, Code> {
         match &self.asking.token {
@@ -216,9 +244,19 @@ impl Handle {
                 Need::User => Ok(()),
                 Need::Root => rights.root(),
                 Need::Read(ranges) => ranges.iter().try_for_each(|keys| rights.read(keys)),
+                Need::Leases(_) if rights.root().is_ok() => Ok(()),
+                Need::Leases(need) => handle.check_leases(*need).await,
             }
         })
         .await
+    }
+
+    /// The apply thread knows which keys hang on a lease.
+    async fn check_leases(&self, need: LeaseNeed) -> Result<(), Code> {
+        let (asker, told) = oneshot::channel();
+        let caller = self.caller().clone();
+        self.shared.core.apply.queue.push(Mail::CheckLeases { caller, need, asker });
+        told.await.unwrap_or(Err(Code::Stopped))
     }
 
     /// Users, roles, permissions: changes, and questions, which go through the log as well.
@@ -232,18 +270,35 @@ impl Handle {
 
     /// The hash under which a password is kept.
     pub async fn hash_password(&self, password: String) -> Result<Bytes, Code> {
-        self.desk().hashing.hash(password, self.shared.request_timeout).await
+        self.desk().hashing.hash(Source::default(), password, self.shared.request_timeout).await
     }
 
     /// A token for whoever knows the password of a user.
     pub async fn authenticate(&self, user: String, password: String) -> Result<(Reply, String), Code> {
+        self.authenticate_from(None, user, password).await
+    }
+
+    /// The same for a client at this address, whose logins take turns with those of others.
+    pub async fn authenticate_from(
+        &self,
+        address: Option<IpAddr>,
+        user: String,
+        password: String,
+    ) -> Result<(Reply, String), Code> {
         let member = self.as_member();
-        for _ in 0..ADMISSIONS_MAX {
+        for _ in 0..LOGINS_MAX {
             let agreed = self.agreed().await?;
             let auth = self.desk().current();
-            let hash = auth.password_of(&user)?.clone();
-            if !self.desk().hashing.fits(password.clone(), hash, self.shared.request_timeout).await? {
-                return Err(Code::AuthFailed);
+            let (known, refusal) = match auth.password_of(&user) {
+                Ok(hash) => (Known::Hash(hash.clone()), Code::AuthFailed),
+                Err(Code::AuthNotEnabled) => return Err(Code::AuthNotEnabled),
+                Err(code) => (Known::Nothing, code),
+            };
+            let source = Source::new(address, &user);
+            let now = self.shared.core.clock.now();
+            let patience = self.shared.request_timeout;
+            if !self.desk().hashing.fits(now, source, password.clone(), known, patience).await? {
+                return Err(refusal);
             }
             if let Some(signed) = &self.desk().signed {
                 return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));

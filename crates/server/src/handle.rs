@@ -117,6 +117,7 @@ impl Handle {
 
     /// Proposes a command and waits for its answer.
     pub(crate) async fn carry_out(&self, command: &Command) -> Result<Reply, Code> {
+        self.refuse_strangers(command).await?;
         self.admitted(|handle| async move { handle.wait_for(handle.propose(command)?).await }).await
     }
 
@@ -231,7 +232,7 @@ impl Handle {
         self.wait_until(self.usual_deadline(), work).await
     }
 
-    fn usual_deadline(&self) -> Instant {
+    pub(crate) fn usual_deadline(&self) -> Instant {
         self.shared.core.clock.now().after(self.shared.request_timeout)
     }
 

@@ -436,6 +436,7 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
         Mutant::AuthRevisionUnchecked
         | Mutant::PermissionByStartKey
         | Mutant::DeletedRoleStays
+        | Mutant::RevokedRangeStays
         | Mutant::TokenOutlivesUser => &AUTH,
         _ => &STORM,
     }

@@ -14,6 +14,7 @@ use http2::{Field, Head, StreamId};
 use server::Mailbox;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -51,6 +52,15 @@ pub enum Part {
     },
 }
 
+/// Where a call comes from.
+pub struct Origin {
+    pub stream: StreamId,
+    /// Of the client, while it has one.
+    pub address: Option<SocketAddr>,
+    /// Its count, if it was counted before.
+    pub counted: Option<calls::Call>,
+}
+
 /// A call under way on the long way. Its task ends with it.
 pub struct Bridged {
     /// Until the request's body has ended.
@@ -74,17 +84,14 @@ impl Drop for Bridged {
 }
 
 impl Bridged {
-    /// Begins the call, which may have been counted before. `None` if its head is no HTTP.
-    pub fn begin(
-        router: &Router,
-        stream: StreamId,
-        head: Head,
-        counted: Option<calls::Call>,
-        parts: &Arc<Mailbox<Part>>,
-    ) -> Option<Bridged> {
+    /// Begins the call. `None` if its head is no HTTP.
+    pub fn begin(router: &Router, from: Origin, head: Head, parts: &Arc<Mailbox<Part>>) -> Option<Bridged> {
+        let Origin { stream, address, counted } = from;
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RequestBody { receiver, stream, parts: parts.clone() };
         let mut request = request_of(head, Body::new(body))?;
+        // As connections of HTTP/1 have it.
+        request.extensions_mut().insert(address);
         if let Some(call) = counted {
             request.extensions_mut().insert(calls::Counted::new(call));
         }

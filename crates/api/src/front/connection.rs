@@ -5,12 +5,14 @@
 
 use crate::door::Guest;
 use crate::figures::Method;
-use crate::front::bridge::{Bridged, Part};
+use crate::front::bridge::{Bridged, Origin, Part};
+use crate::front::callers::Callers;
 use crate::front::clock::{Clock, Due};
 use crate::front::fast::{self, Asked};
 use crate::front::{Front, LIMITS, told};
-use crate::grpc::{calls, refusal, who};
+use crate::grpc::{calls, refusal};
 use axum::http::HeaderMap;
+use base::Code;
 use bytes::{Bytes, BytesMut};
 use coord::reply::Body;
 use coord::request::Request;
@@ -18,6 +20,7 @@ use http2::{ErrorCode, Event, Field, Head, StreamId};
 use server::{Answer, Mailbox};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -26,6 +29,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tonic::Status;
+use tonic::transport::server::Connected;
 use tracing::trace;
 
 /// How much is read at once.
@@ -40,8 +44,8 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Connection {
     guest: Guest,
     front: Arc<Front>,
-    /// What the client is, if its certificate says so.
-    badge: Option<Bytes>,
+    callers: Callers,
+    address: Option<SocketAddr>,
     machine: http2::Connection,
     input: BytesMut,
     /// How much of the machine's output the socket has taken.
@@ -70,7 +74,8 @@ struct Waiting {
     call: fast::Call,
     count: calls::Call,
     deadline: Option<Instant>,
-    /// What was asked, if the answer may turn out to be one for the router.
+    /// What was asked, if the answer may turn out to be one for the router: too large, or for the same caller admitted
+    /// anew.
     again: Option<Box<(Head, Bytes)>>,
 }
 
@@ -102,7 +107,8 @@ impl Connection {
         stopping: watch::Receiver<bool>,
     ) -> Connection {
         Connection {
-            badge: front.badge_of(&guest),
+            callers: Callers::new(front.badge_of(&guest)),
+            address: guest.connect_info(),
             guest,
             front,
             machine: http2::Connection::new(LIMITS),
@@ -234,9 +240,7 @@ impl Connection {
     fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
         let call = fast::recognise(&head).filter(|_| !last);
-        // Who asks is the services' business.
-        let fast = self.front.fast.as_ref().filter(|fast| !fast.handle.is_auth_on());
-        match call.zip(fast) {
+        match call.zip(self.front.fast.as_ref()) {
             Some((call, fast)) => {
                 let method = Some(fast.method(call).clone());
                 let begun = self.clock.heard();
@@ -259,10 +263,9 @@ impl Connection {
         mut head: Head,
         counted: Option<calls::Call>,
     ) -> Option<&mut Bridged> {
-        if let Some(badge) = self.badge.as_ref().filter(|_| who::may_wear_badge(&head)) {
-            head.fields.push(Field { name: Bytes::from_static(who::TOKEN.as_bytes()), value: badge.clone() });
-        }
-        let Some(bridged) = Bridged::begin(&self.front.router, stream, head, counted, &self.parts) else {
+        self.callers.show(&mut head);
+        let from = Origin { stream, address: self.address, counted };
+        let Some(bridged) = Bridged::begin(&self.front.router, from, head, &self.parts) else {
             self.machine.reset(stream, ErrorCode::Protocol);
             self.calls.remove(&stream);
             return None;
@@ -336,13 +339,19 @@ impl Connection {
         body: Bytes,
     ) {
         let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
+        // Who must wait, or is refused, is the services' business.
+        let Some(handle) = self.callers.handle(&fast.handle, &head) else {
+            return self.hand_over(stream, head, body, count);
+        };
         let may_be_large = matches!(ask, Request::Range(_));
-        if let Err(code) = fast.handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
+        let may_be_stale = handle.is_of_user();
+        if let Err(code) = handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
             return self.refuse(stream, count, &refusal::render(code));
         }
+        fast.calls.inc();
         let patience = head.get(calls::TIMEOUT).and_then(|value| calls::parse_timeout(value));
         let deadline = patience.and_then(|patience| self.clock.add(stream, patience));
-        let again = may_be_large.then(|| Box::new((head, body)));
+        let again = (may_be_large || may_be_stale).then(|| Box::new((head, body)));
         self.calls.insert(stream, Call::Waiting(Waiting { call, count, deadline, again }));
     }
 
@@ -359,6 +368,8 @@ impl Connection {
                 let Some(mut waiting) = self.end_waiting(stream) else { continue };
                 match outcome {
                     Ok(reply) if matches!(reply.body, Body::Large(_)) => self.ask_again(stream, waiting),
+                    // Nothing was done: something about auth has changed since the caller was admitted.
+                    Err(Code::AuthOldRevision) if waiting.again.is_some() => self.ask_again(stream, waiting),
                     Ok(reply) => {
                         waiting.count.end(tonic::Code::Ok);
                         fast.answer(&mut self.machine, (stream, waiting.call), reply, term);
@@ -382,10 +393,15 @@ impl Connection {
         }
     }
 
-    /// A large answer is read in pieces, and that is the service's business.
+    /// A large answer is read in pieces, and a caller is admitted anew: both are the services' business.
     fn ask_again(&mut self, stream: StreamId, waiting: Waiting) {
-        let (head, body) = *waiting.again.expect("only ranges have large answers");
-        if let Some(bridged) = self.bridge(stream, head, Some(waiting.count)) {
+        let (head, body) = *waiting.again.expect("what may have to be asked again is kept");
+        self.hand_over(stream, head, body, waiting.count);
+    }
+
+    /// Hands a whole call to the router.
+    fn hand_over(&mut self, stream: StreamId, head: Head, body: Bytes, count: calls::Call) {
+        if let Some(bridged) = self.bridge(stream, head, Some(count)) {
             bridged.push_credited(body);
             bridged.end_body();
         }

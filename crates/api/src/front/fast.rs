@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes};
 use coord::reply::{Body, Reply};
 use coord::request::{Limits, Range, Request as Ask};
 use http2::{Connection, Field, Head, StreamId};
+use prometheus_client::metrics::counter::Counter;
 use prost::Message;
 use proto::Frugal;
 use proto::etcdserverpb::{DeleteRangeRequest, PutRequest, RangeRequest, TxnRequest};
@@ -28,6 +29,8 @@ pub struct Fast {
     limits: Limits,
     message_bytes_max: usize,
     methods: [Arc<Method>; PATHS.len()],
+    /// How many calls went this way.
+    pub calls: Counter,
 }
 
 /// How metadata begins that asks for more than etcd's clients can ask for.
@@ -63,7 +66,7 @@ pub enum Asked {
 impl Fast {
     pub fn new(handle: Handle, limits: Limits, message_bytes_max: usize, figures: &Figures) -> Fast {
         let methods = PATHS.map(|(path, _)| figures.method(path).expect("the API has these methods"));
-        Fast { handle, limits, message_bytes_max, methods }
+        Fast { handle, limits, message_bytes_max, methods, calls: figures.fast_calls.clone() }
     }
 
     /// The counters of a call.

@@ -57,6 +57,9 @@ impl AuthService {
     /// Only for those who may set one: hashing takes long.
     async fn hash(&self, metadata: &MetadataMap, password: String) -> Result<bytes::Bytes, Status> {
         let handle = self.admit_root(metadata).await?;
+        if password.is_empty() {
+            return Err(refusal::render(Code::PasswordEmpty));
+        }
         handle.hash_password(password).await.map_err(refusal::render)
     }
 
@@ -101,8 +104,10 @@ impl Auth for AuthService {
         &self,
         request: Request<AuthenticateRequest>,
     ) -> Result<Response<AuthenticateResponse>, Status> {
+        let address = who::address(request.extensions());
         let AuthenticateRequest { name, password } = request.into_inner();
-        let (reply, token) = self.handle.authenticate(name, password).await.map_err(refusal::render)?;
+        let login = self.handle.authenticate_from(address, name, password);
+        let (reply, token) = login.await.map_err(refusal::render)?;
         Ok(Response::new(AuthenticateResponse { header: self.header(&reply), token }))
     }
 

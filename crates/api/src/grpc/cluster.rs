@@ -28,7 +28,7 @@ impl ClusterService {
         Some(who::header(&self.handle, Revision::ZERO))
     }
 
-    /// Only root changes who belongs to the cluster. As in etcd, anybody may ask.
+    /// Only root changes who belongs to the cluster.
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let handle = who::admit(&self.handle, metadata).await?;
         handle.permit_agreed(Need::Root).await.map_err(refusal::render)
@@ -48,6 +48,7 @@ impl Cluster for ClusterService {
         if request.get_ref().linearizable {
             self.handle.catch_up().await.map_err(refusal::render)?;
         }
+        who::require_user(&self.handle, request.metadata()).await?;
         Ok(Response::new(MemberListResponse { header: self.header(), members: self.members() }))
     }
 

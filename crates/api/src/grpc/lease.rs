@@ -6,7 +6,7 @@ use crate::grpc::farewell::Farewell;
 use crate::grpc::{once, refusal, who};
 use base::{Code, KeyRange, LeaseId};
 use coord::reply::{Body, LeaseTime, Reply};
-use coord::{Command, Grant, Revoke};
+use coord::{Command, Grant, LeaseNeed, Revoke};
 use proto::etcdserverpb::lease_server::Lease;
 use proto::etcdserverpb::{
     LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseLeasesRequest,
@@ -132,8 +132,9 @@ impl Lease for LeaseService {
         request: Request<LeaseLeasesRequest>,
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let handle = self.admit(request.metadata()).await?;
-        handle.permit(Need::User).await.map_err(refusal::render)?;
         let reply = handle.ask(Question::Leases).await.map_err(refusal::render)?;
+        // The answer waited for everything agreed before, and so did what the caller may read.
+        handle.permit_here(Need::Leases(LeaseNeed::List)).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
             Body::Leases(ids) => {
@@ -175,7 +176,8 @@ async fn renew(
     id: i64,
     farewell: &mut Option<Farewell>,
 ) -> Result<LeaseKeepAliveResponse, Status> {
-    handle.permit_here(Need::User).await.map_err(refusal::render)?;
+    let need = Need::Leases(LeaseNeed::Renew(LeaseId(id)));
+    handle.permit_here(need).await.map_err(refusal::render)?;
     let answer = handle.ask(Question::KeepAlive(LeaseId(id))).await;
     let Reply { revision, body } = answer.map_err(|code: Code| refusal::render(code))?;
     let header = Some(who::header(handle, revision));

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use coord::request::{Range, Request};
 use http2::Head;
 use proto::etcdserverpb::ResponseHeader;
-use server::Handle;
+use server::{Handle, Need};
+use std::net::{IpAddr, SocketAddr};
+use tonic::Extensions;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
@@ -47,11 +49,33 @@ pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, St
     handle.admit(token(metadata)).await.map_err(refusal::render)
 }
 
+/// For what any user may ask. It is judged by what this member knows, so that it is answered also without a leader.
+pub async fn require_user(handle: &Handle, metadata: &MetadataMap) -> Result<(), Status> {
+    let handle = admit(handle, metadata).await?;
+    handle.permit_here(Need::User).await.map_err(refusal::render)
+}
+
 /// Of several, the first; one that is no text belongs to nobody.
 pub fn token(metadata: &MetadataMap) -> Option<&str> {
     let value = metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION))?;
     let text = value.to_str().unwrap_or_default();
     Some(text.strip_prefix(BEARER).unwrap_or(text))
+}
+
+/// Where a call comes from, as far as that is known.
+pub fn address(extensions: &Extensions) -> Option<IpAddr> {
+    extensions.get::<Option<SocketAddr>>().copied().flatten().map(|address| address.ip())
+}
+
+/// Says of a call of the gateway where its request came from.
+pub fn set_address(extensions: &mut Extensions, of: &Extensions) {
+    extensions.insert(of.get::<Option<SocketAddr>>().copied().flatten());
+}
+
+/// The same for a call that was not turned into a request for the services.
+pub fn token_in(head: &Head) -> Option<&[u8]> {
+    let value = head.get(TOKEN).or_else(|| head.get(AUTHORIZATION))?;
+    Some(value.strip_prefix(BEARER.as_bytes()).unwrap_or(value))
 }
 
 /// Whether the name on a client's certificate says who asks: only of calls that do not say it themselves, and never of
@@ -81,6 +105,27 @@ pub fn check_leader_if(required: bool, handle: &Handle) -> Result<(), Code> {
 mod tests {
     use super::*;
     use http2::Field;
+
+    #[test]
+    fn a_token_is_found_in_the_head_of_a_call_as_it_is_in_a_request() {
+        let given: [&[(&'static str, &'static str)]; 6] = [
+            &[],
+            &[("token", "t")],
+            &[("authorization", "Bearer t")],
+            &[("authorization", "other"), ("token", "Bearer t")],
+            &[("token", "first"), ("token", "second")],
+            &[("authorization", "bearer t")],
+        ];
+        for fields in given {
+            let mut metadata = MetadataMap::new();
+            for (name, value) in fields {
+                metadata.append(*name, value.parse().unwrap());
+            }
+            let fields = fields.iter().map(|(name, value)| Field::from_static(name, value)).collect();
+            let head = Head { fields, ..Head::default() };
+            assert_eq!(token_in(&head), token(&metadata).map(str::as_bytes), "{metadata:?}");
+        }
+    }
 
     #[test]
     fn a_certificate_speaks_for_calls_that_do_not_speak_for_themselves() {

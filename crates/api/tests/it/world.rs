@@ -1,7 +1,7 @@
 //! One member and its client port.
 
 use api::Settings;
-use server::{Config, Member, Server};
+use server::{AuthConfig, Config, Member, Server};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -10,6 +10,11 @@ use tokio::task::JoinHandle;
 
 /// Far longer than anything here takes; only a failure waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Passwords are hashed cheaply: most tests are not about that.
+pub fn cheap() -> AuthConfig {
+    AuthConfig { bcrypt_cost: 4, ..AuthConfig::default() }
+}
 
 pub struct World {
     pub address: SocketAddr,
@@ -21,15 +26,19 @@ pub struct World {
 
 impl World {
     pub async fn start() -> World {
-        World::start_of(1).await
+        World::start_of(1, cheap()).await
+    }
+
+    pub async fn start_with(auth: AuthConfig) -> World {
+        World::start_of(1, auth).await
     }
 
     /// A member whose two peers never come: it has no leader, so nothing that it is asked is answered.
     pub async fn start_lonely() -> World {
-        World::start_of(3).await
+        World::start_of(3, cheap()).await
     }
 
-    async fn start_of(members: usize) -> World {
+    async fn start_of(members: usize, auth: AuthConfig) -> World {
         let dir = tempfile::tempdir().unwrap();
         let peers: Vec<_> = (0..members).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let address = |listener: &TcpListener| listener.local_addr().unwrap();
@@ -65,7 +74,7 @@ impl World {
             client_tls: false,
             peer_tls: None,
             drain_timeout: Duration::from_secs(5),
-            auth: Default::default(),
+            auth,
             mesh: server::config::Mesh::default(),
         };
         let settings = Settings {

@@ -1,8 +1,9 @@
 //! The options that every client verb has: whom to ask, how long to wait, how to print.
 
-use super::{Client, Error, TlsOptions, duration};
+use super::{Client, Error, TlsOptions, duration, prompt};
 use ::client::{Config, Login, Tls};
 use clap::{Args, ValueEnum};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -15,6 +16,9 @@ const ENDPOINT_VARIABLES: [&str; 2] = ["ALTHING_ENDPOINTS", "ETCDCTL_ENDPOINTS"]
 const USER_VARIABLES: [&str; 2] = ["ALTHING_USER", "ETCDCTL_USER"];
 const PASSWORD_VARIABLES: [&str; 2] = ["ALTHING_PASSWORD", "ETCDCTL_PASSWORD"];
 
+/// The password of --user, once it was typed: a verb may ask several members.
+static TYPED: OnceLock<String> = OnceLock::new();
+
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection and output")]
 pub struct Options {
@@ -24,7 +28,7 @@ pub struct Options {
     /// Who asks, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
     #[arg(long, value_name = "NAME[:PASSWORD]")]
     user: Option<String>,
-    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
+    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD; else it is asked for]
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
     #[command(flatten)]
@@ -93,6 +97,16 @@ impl Options {
         match user.split_once(':') {
             Some((user, password)) => {
                 Ok(Some(Login { user: user.to_owned(), password: password.to_owned() }))
+            }
+            None if prompt::is_possible() => {
+                let password = match TYPED.get() {
+                    Some(password) => password.clone(),
+                    None => {
+                        let password = prompt::ask(&user)?;
+                        TYPED.get_or_init(|| password).clone()
+                    }
+                };
+                Ok(Some(Login { user, password }))
             }
             None => Err(Error::Usage(format!("the password of \"{user}\" is not given: use --password"))),
         }

@@ -1,6 +1,7 @@
 //! `althing user`: who there is, their passwords and their roles.
 
 use super::{Error, Options, With, print};
+use crate::client::prompt;
 use crate::output::Printer;
 use clap::{Args, Subcommand};
 use proto::authpb::UserAddOptions;
@@ -14,7 +15,7 @@ const ADD_EXAMPLE: &str = "\
 Example:
   althing user add ann:secret
   althing user add ann --new-user-password secret
-  althing user add ann                 reads the password from standard input
+  althing user add ann                 asks for the password, or reads it from standard input
   althing user add robot --no-password can only be told apart by other means";
 const PASSWD_EXAMPLE: &str = "\
 Example:
@@ -31,7 +32,7 @@ pub enum User {
     Get(With<Name>),
     /// Lists all users
     List(Options),
-    /// Sets the password of a user, read from standard input; its tokens end at once
+    /// Sets the password of a user, typed or read from standard input; its tokens end at once
     #[command(after_help = PASSWD_EXAMPLE)]
     Passwd(With<Name>),
     /// Gives a role to a user
@@ -51,7 +52,7 @@ pub struct Add {
     /// A user that cannot log in with a password
     #[arg(long)]
     no_password: bool,
-    /// Read the password without asking for it; it is never asked for
+    /// With `false`, the password is read from standard input and not asked for
     #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     interactive: Option<bool>,
 }
@@ -60,7 +61,7 @@ pub struct Add {
 pub struct Name {
     #[arg(value_name = "USER")]
     name: String,
-    /// Read the password without asking for it; it is never asked for
+    /// With `false`, the password is read from standard input and not asked for
     #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     interactive: Option<bool>,
 }
@@ -96,7 +97,7 @@ impl User {
                 print(&Printer::new(options).names(list.header, "users", &list.users))
             }
             User::Passwd(With { verb, options }) => {
-                let (name, password) = (verb.name.clone(), read_password()?);
+                let (name, password) = (verb.name.clone(), new_password(&verb.name, verb.interactive)?);
                 let request = AuthUserChangePasswordRequest { name, password };
                 let done = options.client()?.user_change_password(request).await?;
                 print(&Printer::new(options).done(done.header, "Password updated"))
@@ -124,19 +125,26 @@ impl Add {
         if self.no_password {
             return Ok((self.name.clone(), String::new()));
         }
-        if let Some(password) = &self.new_user_password {
-            return Ok((self.name.clone(), password.clone()));
-        }
-        match self.name.split_once(':') {
-            Some((name, password)) => Ok((name.to_owned(), password.to_owned())),
-            None => Ok((self.name.clone(), read_password()?)),
+        let (name, password) = match (&self.new_user_password, self.name.split_once(':')) {
+            (Some(password), _) => (self.name.clone(), password.clone()),
+            (None, Some((name, password))) => (name.to_owned(), password.to_owned()),
+            (None, None) => (self.name.clone(), new_password(&self.name, self.interactive)?),
+        };
+        match password.is_empty() {
+            true => Err(Error::Usage("the password is empty: give one, or --no-password".to_owned())),
+            false => Ok((name, password)),
         }
     }
 }
 
-/// A line of standard input.
-fn read_password() -> Result<String, Error> {
+/// Typed at the terminal, or a line of standard input, which must be there.
+fn new_password(user: &str, interactive: Option<bool>) -> Result<String, Error> {
+    if interactive != Some(false) && prompt::is_possible() {
+        return prompt::ask_twice(user);
+    }
     let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line).map_err(Error::Output)?;
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+    match std::io::stdin().lock().read_line(&mut line).map_err(Error::Input)? {
+        0 => Err(prompt::end_of_input()),
+        _ => Ok(line.trim_end_matches(['\r', '\n']).to_owned()),
+    }
 }

@@ -274,11 +274,13 @@ fn nobody_gets_in_by_another_door_and_a_restart_closes_none() {
         assert_eq!(v3(server, "", path, body).status, 400, "{path}");
         assert_eq!(v3(server, &u1, path, body).status, 403, "{path}");
     }
-    // Others stay open, as in etcd.
+    // These are for every user, as in etcd since 3.5.28 and 3.6.9.
     for (path, body) in
         [("maintenance/status", "{}"), ("cluster/member/list", "{}"), ("maintenance/alarm", "{}")]
     {
-        assert_eq!(v3(server, "", path, body).status, 200, "{path}");
+        assert_eq!(v3(server, "", path, body).status, 400, "{path}");
+        assert_eq!(v3(server, "nonsense", path, body).status, 401, "{path}");
+        assert_eq!(v3(server, &u1, path, body).status, 200, "{path}");
     }
     for (token, status) in [("", 400), (u1.as_str(), 403)] {
         for (path, body) in [

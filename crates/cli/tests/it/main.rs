@@ -29,6 +29,7 @@ mod lock_fight;
 mod lock_verbs;
 mod locks;
 mod log;
+mod login;
 mod lost_log;
 mod malformed;
 mod membership;

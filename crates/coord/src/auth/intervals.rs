@@ -1,56 +1,197 @@
 //! A set of keys as intervals that do not touch, in order.
-//! Ranges go in, however they overlap; whether all keys of another range are in the set comes out. Two ranges that
-//! meet are one: whoever may read `a` to `b` and `b` to `c` may read `a` to `c`.
+//! Ranges go in, however they overlap, one by one or all together; whether all keys of another range are in the set
+//! comes out. Two ranges that meet are one: who may read `a` to `b` and `b` to `c` may read `a` to `c`.
+//! Both questions and changes cost what a search costs, however many intervals there are: the list is cut into chunks,
+//! and copies of it share those that are the same.
 
 use base::mutant::{Mutant, planted};
 use base::{KeyRange, RangeEnd};
 use bytes::Bytes;
+use std::sync::Arc;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A chunk holds at most this many intervals.
+const CHUNK_LEN_MAX: usize = 256;
+
+/// From a key to another; `None` is an open end.
+type Interval = (Bytes, Option<Bytes>);
+
+#[derive(Clone, Debug, Default)]
 pub(super) struct Intervals {
-    /// With `None` for an end that is open.
-    list: Vec<(Bytes, Option<Bytes>)>,
+    /// None is empty.
+    chunks: Vec<Arc<[Interval]>>,
+}
+
+/// Where an interval is: in which chunk, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    chunk: usize,
+    idx: usize,
 }
 
 impl Intervals {
     pub fn union<'k>(ranges: impl Iterator<Item = &'k KeyRange>) -> Intervals {
-        let mut list: Vec<_> = ranges.filter(|range| !range.is_empty()).map(interval_of).collect();
-        list.sort();
-        let mut merged: Vec<(Bytes, Option<Bytes>)> = Vec::new();
-        for (start, end) in list {
-            match merged.last_mut() {
-                Some((_, last)) if last.as_ref().is_none_or(|last| start <= *last) => {
-                    if is_before(last, &end) {
-                        *last = end;
-                    }
-                }
-                _ => merged.push((start, end)),
-            }
-        }
-        Intervals { list: merged }
+        let mut intervals = Intervals::default();
+        intervals.chunks.extend(cut(merged(ranges)));
+        intervals
     }
 
     /// A range without any key is judged by where it would begin.
     pub fn contain(&self, keys: &KeyRange) -> bool {
-        let begin_only = keys.is_empty() || planted(Mutant::PermissionByStartKey);
-        let (start, end) = match begin_only {
-            true => interval_of(&KeyRange::single(keys.start.clone())),
-            false => interval_of(keys),
+        let Some((_, covered)) = self.place_before(&keys.start).map(|place| self.at(place)) else {
+            return false;
         };
-        let behind = self.list.partition_point(|(from, _)| *from <= start);
-        let Some((_, covered)) = behind.checked_sub(1).map(|at| &self.list[at]) else { return false };
-        covered.as_ref().is_none_or(|covered| start < *covered) && !is_before(covered, &end)
+        let Some(covered) = covered else { return true };
+        let begin_only = keys.is_empty() || planted(Mutant::PermissionByStartKey);
+        let ends_within = match &keys.end {
+            _ if begin_only => true,
+            RangeEnd::Single => true,
+            RangeEnd::Before(end) => end <= covered,
+            RangeEnd::Open => false,
+        };
+        // A key is within if the end is behind it, and so is its successor.
+        keys.start < *covered && ends_within
+    }
+
+    /// The keys of these ranges are in the set from now on. Only what lies between the first and the last is touched.
+    pub fn add<'k>(&mut self, ranges: impl Iterator<Item = &'k KeyRange>) {
+        let mut list = merged(ranges);
+        let (Some((start, _)), Some((_, end))) = (list.first().cloned(), list.last().cloned()) else {
+            return;
+        };
+        let meets = |place: &Place| !ends_before(&self.at(*place).1, &start);
+        let from = self.place_before(&start).filter(meets).unwrap_or_else(|| self.place_behind(&start));
+        let (mut place, mut count) = (from, 0);
+        while let Some(interval) = self.get(place).filter(|(start, _)| !ends_before(&end, start)) {
+            list.push(interval.clone());
+            count += 1;
+            place = self.next(place);
+        }
+        self.replace(from, count, merge(list));
+    }
+
+    /// The interval that this range is part of, if it is in the set.
+    pub fn around(&self, range: &KeyRange) -> Option<KeyRange> {
+        let (start, end) = self.at(self.place_before(&range.start).filter(|_| self.contain(range))?);
+        let end = end.clone().map_or(RangeEnd::Open, RangeEnd::Before);
+        Some(KeyRange { start: start.clone(), end })
+    }
+
+    /// Of the interval that begins here, only what these ranges cover stays in the set.
+    pub fn reduce<'k>(&mut self, start: &Bytes, ranges: impl Iterator<Item = &'k KeyRange>) {
+        let place = self.place_before(start).expect("the interval is in the set");
+        assert_eq!(self.at(place).0, *start, "an interval is reduced as a whole");
+        self.replace(place, 1, merged(ranges));
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Interval> {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    fn at(&self, place: Place) -> &Interval {
+        &self.chunks[place.chunk][place.idx]
+    }
+
+    fn get(&self, place: Place) -> Option<&Interval> {
+        self.chunks.get(place.chunk)?.get(place.idx)
+    }
+
+    /// The place behind this one, which may be behind all intervals.
+    fn next(&self, place: Place) -> Place {
+        match place.idx + 1 < self.chunks[place.chunk].len() {
+            true => Place { idx: place.idx + 1, ..place },
+            false => Place { chunk: place.chunk + 1, idx: 0 },
+        }
+    }
+
+    /// The last interval that begins at this key or before it.
+    fn place_before(&self, key: &Bytes) -> Option<Place> {
+        let chunk = self.chunks.partition_point(|chunk| chunk[0].0 <= *key).checked_sub(1)?;
+        let behind = self.chunks[chunk].partition_point(|(start, _)| start <= key);
+        Some(Place { chunk, idx: behind - 1 })
+    }
+
+    /// The first interval that begins behind this key.
+    fn place_behind(&self, key: &Bytes) -> Place {
+        self.place_before(key).map_or(Place { chunk: 0, idx: 0 }, |place| self.next(place))
+    }
+
+    /// Puts others in the place of so many intervals.
+    fn replace(&mut self, mut from: Place, count: usize, new: Vec<Interval>) {
+        // What comes behind a chunk is added to it: else intervals that come in order would each have one of its own.
+        if from.idx == 0 && from.chunk > 0 {
+            from = Place { chunk: from.chunk - 1, idx: self.chunks[from.chunk - 1].len() };
+        }
+        let mut last = from.chunk;
+        let kept: &[Interval] = self.chunks.get(from.chunk).map_or(&[], |chunk| &chunk[..from.idx]);
+        let mut list = kept.to_vec();
+        list.extend(new);
+        let mut gone = from.idx + count;
+        while let Some(chunk) = self.chunks.get(last) {
+            last += 1;
+            if let Some(kept) = chunk.get(gone..) {
+                list.extend_from_slice(kept);
+                break;
+            }
+            gone -= chunk.len();
+        }
+        self.chunks.splice(from.chunk..last, cut(list));
     }
 }
 
+impl PartialEq for Intervals {
+    /// However they are cut.
+    fn eq(&self, other: &Intervals) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Intervals {}
+
+/// Into chunks of nearly the same length, so that one that is cut has room to grow.
+fn cut(list: Vec<Interval>) -> impl Iterator<Item = Arc<[Interval]>> {
+    let mut chunks = list.len().div_ceil(CHUNK_LEN_MAX);
+    let mut rest = list.into_iter();
+    std::iter::from_fn(move || {
+        let len = rest.len().div_ceil(chunks.max(1));
+        chunks = chunks.saturating_sub(1);
+        (len > 0).then(|| rest.by_ref().take(len).collect())
+    })
+}
+
+fn merged<'k>(ranges: impl Iterator<Item = &'k KeyRange>) -> Vec<Interval> {
+    merge(ranges.filter(|range| !range.is_empty()).map(interval_of).collect())
+}
+
+fn merge(mut list: Vec<Interval>) -> Vec<Interval> {
+    // Lists that are nearly in order are usual, and cheap for this way of sorting.
+    list.sort();
+    let mut merged: Vec<Interval> = Vec::with_capacity(list.len());
+    for (start, end) in list {
+        match merged.last_mut() {
+            Some((_, last)) if !ends_before(last, &start) => {
+                if is_before(last, &end) {
+                    *last = end;
+                }
+            }
+            _ => merged.push((start, end)),
+        }
+    }
+    merged
+}
+
 /// One key is the interval from it to its successor.
-fn interval_of(keys: &KeyRange) -> (Bytes, Option<Bytes>) {
+fn interval_of(keys: &KeyRange) -> Interval {
     let end = match &keys.end {
         RangeEnd::Single => Some([&keys.start, &b"\0"[..]].concat().into()),
         RangeEnd::Before(end) => Some(end.clone()),
         RangeEnd::Open => None,
     };
     (keys.start.clone(), end)
+}
+
+/// There is something between this end and the key.
+fn ends_before(end: &Option<Bytes>, key: &Bytes) -> bool {
+    end.as_ref().is_some_and(|end| end < key)
 }
 
 fn is_before(end: &Option<Bytes>, other: &Option<Bytes>) -> bool {
@@ -116,5 +257,52 @@ mod tests {
         assert!(covered(&[range("a", "z")], range("d", "b")));
         assert!(!covered(&[range("a", "c")], range("d", "b")));
         assert!(!covered(&[], range("a", "")));
+    }
+
+    /// Whatever is granted and taken back in whichever order, the set is the union of what is left.
+    #[test]
+    fn changes_lead_where_a_union_of_everything_would() {
+        for seed in 0..200 {
+            let mut rng = base::Rng::new(seed);
+            let key = |rng: &mut base::Rng| Bytes::from(format!("{:03}", rng.between(0, 400)));
+            let (mut set, mut granted) = (Intervals::default(), Vec::<KeyRange>::new());
+            for _ in 0..600 {
+                if rng.chance(400_000) && !granted.is_empty() {
+                    let gone = granted.swap_remove(rng.between(0, granted.len() as u64) as usize);
+                    if let Some(around) = set.around(&gone).filter(|_| !gone.is_empty()) {
+                        let left = granted.iter().filter(|range| around.contains(&range.start));
+                        set.reduce(&around.start, left);
+                    }
+                } else {
+                    let end = match rng.between(0, 20) {
+                        0 if granted.is_empty() => RangeEnd::Open,
+                        0..8 => RangeEnd::Single,
+                        _ => RangeEnd::Before(key(&mut rng)),
+                    };
+                    let range = KeyRange { start: key(&mut rng), end };
+                    set.add(std::iter::once(&range));
+                    granted.push(range);
+                }
+                assert_eq!(set, Intervals::union(granted.iter()), "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_cut_into_chunks_and_a_copy_shares_them() {
+        let singles: Vec<KeyRange> =
+            (0..5_000).map(|nth| KeyRange::single(Bytes::from(format!("{nth:06}")))).collect();
+        let mut set = Intervals::union(singles.iter());
+        let copy = set.clone();
+        set.add([KeyRange::single(Bytes::from_static(b"002500x"))].iter());
+        assert!(set.contain(&KeyRange::single(Bytes::from_static(b"002500x"))));
+        assert!(!copy.contain(&KeyRange::single(Bytes::from_static(b"002500x"))));
+        let shared = |chunk: &&Arc<[Interval]>| copy.chunks.iter().any(|other| Arc::ptr_eq(chunk, other));
+        assert_eq!(set.chunks.iter().filter(shared).count() + 1, copy.chunks.len());
+        assert!(set.chunks.iter().all(|chunk| chunk.len() <= CHUNK_LEN_MAX));
+        let mut grown = Intervals::default();
+        singles.chunks(7).for_each(|ranges| grown.add(ranges.iter()));
+        assert_eq!(grown, copy);
+        assert!(grown.chunks.len() <= 2 * copy.chunks.len(), "{} chunks", grown.chunks.len());
     }
 }

@@ -47,6 +47,15 @@ pub fn check_request(auth: &Auth, leases: &Leases, caller: &Caller, request: &Re
     Desk { rights: auth.rights(caller)?, leases }.request(request)
 }
 
+/// The same for a call about leases that is no command.
+pub fn check_leases(auth: &Auth, leases: &Leases, caller: &Caller, need: LeaseNeed) -> Result<(), Code> {
+    let desk = Desk { rights: auth.rights(caller)?, leases };
+    match need {
+        LeaseNeed::Renew(id) => desk.lease(id),
+        LeaseNeed::List => desk.read_leases(),
+    }
+}
+
 /// Users may ask about themselves and their roles; everything else about auth is for root. As in etcd 3.7, whether it
 /// is enabled may be asked by anybody, and so may a token.
 fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(), Code> {
@@ -59,6 +68,15 @@ fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(),
         (AuthCommand::RoleGet { role }, Caller::User { name, .. }) if auth.has_role(name, role) => Ok(()),
         _ => rights.root(),
     }
+}
+
+/// What a caller wants with leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseNeed {
+    /// Keeping a lease keeps its keys, so each of them must be one that the caller may write.
+    Renew(LeaseId),
+    /// As in etcd, leases are listed for those who may read the keys of all.
+    List,
 }
 
 struct Desk<'a> {
@@ -112,7 +130,14 @@ impl Desk<'_> {
 
     /// Whoever attaches a key to a lease, or revokes it, decides over all its keys.
     fn lease(&self, id: LeaseId) -> Result<(), Code> {
-        let Some(lease) = self.leases.get(id) else { return Ok(()) };
+        let Some(lease) = self.leases.get(id).filter(|_| self.rights.root().is_err()) else { return Ok(()) };
         lease.keys().try_for_each(|key| self.write_one(&Bytes::copy_from_slice(key)))
+    }
+    fn read_leases(&self) -> Result<(), Code> {
+        if self.rights.root().is_ok() {
+            return Ok(());
+        }
+        let mut keys = self.leases.iter().flat_map(|(_, lease)| lease.keys());
+        keys.try_for_each(|key| self.rights.read(&KeyRange::single(Bytes::copy_from_slice(key))))
     }
 }

@@ -52,7 +52,7 @@ impl Auth {
             let value = match &row {
                 RowId::Head => Some(self.head()),
                 RowId::User(name) => self.users.get(name).map(User::encode),
-                RowId::Role(name) => self.roles.get(name).map(Role::encode),
+                RowId::Role(name) => self.roles.get(name).map(|role| role.encode()),
             };
             emit(Table::Auth, &row.key(), value.as_deref());
         }
@@ -89,7 +89,7 @@ impl Auth {
                 reader.is_empty().then_some(())
             }
             RowId::User(name) => User::decode(value).map(|user| drop(self.users.insert(name, user))),
-            RowId::Role(name) => Role::decode(value).map(|role| drop(self.roles.insert(name, role))),
+            RowId::Role(name) => Role::decode(value).map(|role| drop(self.roles.insert(name, role.into()))),
         }
     }
 }

@@ -8,7 +8,7 @@ fn rsa() -> Keys {
 }
 
 fn ann() -> Claims {
-    Claims { user: "ann".to_owned(), revision: 7 }
+    Claims { user: "ann".to_owned(), revision: 7, ends: NOW * 2 }
 }
 
 /// A token with this header and these claims, signed as it should be.
@@ -23,18 +23,19 @@ const HEADER: &str = r#"{"alg":"RS256","typ":"JWT"}"#;
 #[test]
 fn what_is_signed_is_read_until_it_ends() {
     let keys = rsa();
-    let token = keys.sign(&ann(), NOW + Duration::from_secs(300)).unwrap();
-    assert_eq!(keys.read(&token, NOW), Some(ann()));
-    assert_eq!(keys.read(&token, NOW + Duration::from_secs(299)), Some(ann()));
+    let short = Claims { ends: NOW + Duration::from_secs(300), ..ann() };
+    let token = keys.sign(&short).unwrap();
+    assert_eq!(keys.read(&token, NOW), Some(short.clone()));
+    assert_eq!(keys.read(&token, NOW + Duration::from_secs(299)), Some(short));
     assert_eq!(keys.read(&token, NOW + Duration::from_secs(300)), None, "ended");
-    let odd = Claims { user: "an\"n\\é".to_owned(), revision: 1 };
-    assert_eq!(keys.read(&keys.sign(&odd, NOW * 2).unwrap(), NOW), Some(odd));
+    let odd = Claims { user: "an\"n\\é".to_owned(), revision: 1, ..ann() };
+    assert_eq!(keys.read(&keys.sign(&odd).unwrap(), NOW), Some(odd));
 }
 
 #[test]
 fn a_token_does_not_choose_how_it_is_checked() {
     let keys = rsa();
-    let claims = r#"{"username":"root","revision":7}"#;
+    let claims = r#"{"username":"root","revision":7,"exp":2000000}"#;
     assert!(keys.read(&forge(&keys, HEADER, claims), NOW).is_some());
     // Unsigned, by any spelling; and with the public key, which everybody knows, taken for a secret.
     let public = include_bytes!("../../keys/rs256.pub.pem");
@@ -58,17 +59,24 @@ fn every_claim_that_is_there_is_honoured() {
     let keys = rsa();
     let read = |claims: &str| keys.read(&forge(&keys, HEADER, claims), NOW);
     let with = |more: &str| read(&format!(r#"{{"username":"ann","revision":7{more}}}"#));
-    for fine in ["", r#","exp":1000000.5"#, r#","nbf":1000000"#, r#","iat":999999,"sub":"x","extra":{}"#] {
-        assert_eq!(with(fine), Some(ann()), "{fine}");
+    for fine in ["", r#","nbf":1000000"#, r#","iat":999999,"sub":"x","extra":{}"#] {
+        let told = with(&format!(r#","exp":2000000{fine}"#));
+        assert_eq!(told, Some(ann()), "{fine}");
+        assert_eq!(with(fine), None, "without an end: {fine}");
     }
+    let soon = Claims { ends: NOW, ..ann() };
+    assert_eq!(with(r#","exp":1000000.5"#), Some(soon));
+    let late = Claims { ends: Duration::from_secs(u64::MAX), ..ann() };
+    assert_eq!(with(r#","exp":1e300"#), Some(late));
     for bad in [
+        r#","exp":null"#,
         r#","exp":1000000"#,
         r#","exp":"1000001""#,
         r#","exp":-1"#,
-        r#","nbf":1000001"#,
-        r#","nbf":"0""#,
-        r#","iat":1000001"#,
-        r#","aud":"somebody else""#,
+        r#","exp":2000000,"nbf":1000001"#,
+        r#","exp":2000000,"nbf":"0""#,
+        r#","exp":2000000,"iat":1000001"#,
+        r#","exp":2000000,"aud":"somebody else""#,
         r#","exp":1,"exp":2000000"#,
     ] {
         assert_eq!(with(bad), None, "{bad}");
@@ -77,13 +85,13 @@ fn every_claim_that_is_there_is_honoured() {
         "{}",
         "",
         "[]",
-        r#"{"username":"ann"}"#,
-        r#"{"revision":7}"#,
-        r#"{"username":7,"revision":7}"#,
-        r#"{"username":"ann","revision":"7"}"#,
-        r#"{"username":"ann","revision":-7}"#,
-        r#"{"username":"ann","revision":7.5}"#,
-        r#"{"username":"ann","revision":1e300}"#,
+        r#"{"username":"ann","exp":2000000}"#,
+        r#"{"revision":7,"exp":2000000}"#,
+        r#"{"username":7,"revision":7,"exp":2000000}"#,
+        r#"{"username":"ann","revision":"7","exp":2000000}"#,
+        r#"{"username":"ann","revision":-7,"exp":2000000}"#,
+        r#"{"username":"ann","revision":7.5,"exp":2000000}"#,
+        r#"{"username":"ann","revision":1e300,"exp":2000000}"#,
     ] {
         assert_eq!(read(bad), None, "{bad}");
     }
@@ -92,13 +100,13 @@ fn every_claim_that_is_there_is_honoured() {
 #[test]
 fn whatever_is_changed_or_cut_is_refused() {
     let keys = rsa();
-    let token = keys.sign(&ann(), NOW * 2).unwrap();
+    let token = keys.sign(&ann()).unwrap();
     for at in 0..token.len() {
         assert_eq!(keys.read(&token[..at], NOW), None, "cut at {at}");
         let mut changed = token.clone().into_bytes();
         changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
         let changed = String::from_utf8(changed).unwrap();
-        assert_ne!(keys.read(&changed, NOW), Some(Claims { user: "root".to_owned(), revision: 7 }));
+        assert_ne!(keys.read(&changed, NOW), Some(Claims { user: "root".to_owned(), ..ann() }));
         // The last letter has bits that say nothing; they must be zero.
         assert_eq!(keys.read(&changed, NOW), None, "changed at {at}");
     }
@@ -110,9 +118,9 @@ fn whatever_is_changed_or_cut_is_refused() {
 
 #[test]
 fn other_keys_say_nothing_about_a_token() {
-    let token = rsa().sign(&ann(), NOW * 2).unwrap();
+    let token = rsa().sign(&ann()).unwrap();
     let secret = |text: &[u8]| Keys::load(Method::Hs256, None, Some(text)).unwrap();
-    let shared = secret(b"one").sign(&ann(), NOW * 2).unwrap();
+    let shared = secret(b"one").sign(&ann()).unwrap();
     assert_eq!(secret(b"one").read(&shared, NOW), Some(ann()));
     assert_eq!(secret(b"other").read(&shared, NOW), None);
     assert_eq!(secret(b"one").read(&token, NOW), None);

@@ -4,14 +4,20 @@
 
 use super::{Apply, Output};
 use crate::tokens::TokenNews;
+use base::Code;
 use coord::reply::{Body, Reply};
 use coord::watch::{self, Refusal};
-use coord::{Auth, AuthCommand, AuthReply, Caller, Command};
+use coord::{Auth, AuthCommand, AuthReply, Caller, Command, LeaseNeed};
 
 impl Apply {
     /// Who may do what, as far as this member has applied.
     pub fn auth(&self) -> &Auth {
         self.state.auth()
+    }
+
+    /// Whether the caller may do this with leases, as far as this member has applied.
+    pub fn check_leases(&self, caller: &Caller, need: LeaseNeed) -> Result<(), Code> {
+        self.state.check_leases(caller, need)
     }
 
     /// After a command was carried out.

@@ -1,71 +1,192 @@
 //! Passwords and secrets: bcrypt on threads of its own, and letters that nobody can guess.
-//! Hashing takes long on purpose. Only a few run at a time, away from everything else, and who waits for its turn waits
-//! no longer than for any request.
+//! Hashing takes long on purpose. A few threads do it, which exist while there is something to hash; what waits for them
+//! takes turns by where it comes from (`fair_queue`), no longer than any request waits.
+//! A password is kept as etcd keeps it. One that bcrypt would cut is hashed by SHA-256 first, and marked so.
 
-use base::Code;
+use super::fair_queue::{FairQueue, Source};
+use super::verified::{KEY_BYTES, Verified};
+use crate::thread::Thread;
 use base::limits::PASSWORD_HASH_BYTES_MAX;
+use base::{Code, Instant};
 use bytes::Bytes;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 
 /// At one time: a machine has other things to do.
-const HASHINGS_MAX: usize = 2;
-/// Whoever comes while so many wait is told at once that they are too many.
-const WAITING_MAX: usize = 256;
+const THREADS_MAX: usize = 2;
 /// As many letters as etcd's tokens have.
 const SECRET_LETTERS: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+/// So much of a password bcrypt looks at; its own mark of the end included.
+const BCRYPT_BYTES_MAX: usize = 72;
+/// Before the hash of a password that was hashed before.
+const HASHED_BEFORE: &str = "sha256";
 
 pub(super) struct Hashing {
     cost: u32,
-    seats: Arc<Semaphore>,
-    waiting: Arc<Semaphore>,
+    work: Arc<Mutex<Work>>,
+    verified: Mutex<Verified>,
+}
+
+struct Work {
+    queue: FairQueue<Job>,
+    threads: usize,
+}
+
+struct Job {
+    run: Box<dyn FnOnce() + Send>,
+    /// Its caller still waits.
+    wanted: Weak<()>,
+}
+
+/// What a password is compared with.
+pub(super) enum Known {
+    Hash(Bytes),
+    /// There is no such user, or one without a password. It takes as long to find that nothing fits.
+    Nothing,
 }
 
 impl Hashing {
     pub fn new(cost: u32) -> Hashing {
-        let seats = |count| Arc::new(Semaphore::new(count));
-        Hashing { cost, seats: seats(HASHINGS_MAX), waiting: seats(WAITING_MAX) }
+        let mut key = [0; KEY_BYTES];
+        let key = fill(&mut key).ok().map(|()| key);
+        Hashing {
+            cost,
+            work: Arc::new(Mutex::new(Work { queue: FairQueue::new(), threads: 0 })),
+            verified: Mutex::new(Verified::new(key)),
+        }
     }
 
-    pub async fn hash(&self, password: String, patience: Duration) -> Result<Bytes, Code> {
+    pub async fn hash(&self, source: Source, password: String, patience: Duration) -> Result<Bytes, Code> {
         let mut salt = [0; 16];
         fill(&mut salt)?;
         let cost = self.cost;
-        let hashed = self.run(patience, move || bcrypt::hash_with_salt(password, cost, salt)).await?;
-        let parts = hashed.expect("the cost was checked with the configuration");
-        // The version that etcd's library writes.
-        let text = parts.format_for_version(bcrypt::Version::TwoA);
-        assert!(text.len() <= PASSWORD_HASH_BYTES_MAX, "a hash has one size");
-        Ok(text.into())
+        self.run(source, patience, move || hash_of(&password, cost, salt)).await
     }
 
     /// Whether the hash is that of the password. One that cannot be read is nobody's.
-    pub async fn fits(&self, password: String, hash: Bytes, patience: Duration) -> Result<bool, Code> {
-        let fits = move || {
-            let hash = std::str::from_utf8(&hash).unwrap_or_default();
-            bcrypt::verify(password, hash).unwrap_or(false)
+    pub async fn fits(
+        &self,
+        now: Instant,
+        source: Source,
+        password: String,
+        known: Known,
+        patience: Duration,
+    ) -> Result<bool, Code> {
+        let Known::Hash(hash) = known else {
+            let cost = self.cost;
+            // The same work for the same time.
+            let compare = move || drop(hash_of(&password, cost, [0; 16]));
+            return self.run(source, patience, compare).await.map(|()| false);
         };
-        self.run(patience, fits).await
+        if self.verified().contains(now, &hash, &password) {
+            return Ok(true);
+        }
+        let (compared, given) = (hash.clone(), password.clone());
+        let fits = self.run(source, patience, move || fits_hash(&given, &compared)).await?;
+        if fits {
+            self.verified().insert(now, &hash, &password);
+        }
+        Ok(fits)
     }
 
     /// Work that takes long, as hashing does.
     pub async fn run<T: Send + 'static>(
         &self,
+        source: Source,
         patience: Duration,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Code> {
-        let _place = self.waiting.try_acquire().map_err(|_| Code::TooManyRequests)?;
-        let seat = tokio::time::timeout(patience, self.seats.clone().acquire_owned());
-        let seat = seat.await.map_err(|_| Code::TooManyRequests)?.expect("it is never closed");
-        let done = tokio::task::spawn_blocking(move || {
-            let done = work();
-            drop(seat);
-            done
-        });
-        done.await.map_err(|_| Code::Stopped)
+        let (sender, done) = oneshot::channel();
+        let waits = Arc::new(());
+        // Whoever has stopped waiting does not hear it.
+        let run = Box::new(move || drop(sender.send(work())));
+        self.queue(source, Job { run, wanted: Arc::downgrade(&waits) })?;
+        match tokio::time::timeout(patience, done).await {
+            Ok(Ok(result)) => Ok(result),
+            // It waited too long, or there was no room for it.
+            Ok(Err(_)) | Err(_) => Err(Code::TooManyRequests),
+        }
     }
+
+    fn queue(&self, source: Source, job: Job) -> Result<(), Code> {
+        let mut work = lock(&self.work);
+        work.queue.retain(|job| job.wanted.strong_count() > 0);
+        // The caller of a job that is dropped hears of it by that.
+        drop(work.queue.push(source, job));
+        if work.threads < THREADS_MAX {
+            let shared = self.work.clone();
+            match Thread::spawn("hash", move || hash_all(&shared)) {
+                Ok(_) => work.threads += 1,
+                Err(error) if work.threads == 0 => {
+                    tracing::error!(%error, "cannot start a thread for passwords");
+                    return Err(Code::TooManyRequests);
+                }
+                // Those that are there will do.
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn verified(&self) -> MutexGuard<'_, Verified> {
+        self.verified.lock().expect("no thread panics while it holds them")
+    }
+}
+
+fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
+    work.lock().expect("no thread panics while it holds the queue")
+}
+
+/// The life of a thread: until nothing waits.
+fn hash_all(shared: &Mutex<Work>) {
+    loop {
+        let job = {
+            let mut work = lock(shared);
+            match work.queue.pop() {
+                Some(job) => job,
+                None => {
+                    work.threads -= 1;
+                    return;
+                }
+            }
+        };
+        if job.wanted.strong_count() > 0 {
+            (job.run)();
+        }
+    }
+}
+
+fn hash_of(password: &str, cost: u32, salt: [u8; 16]) -> Bytes {
+    let bcrypt = |password: &[u8]| {
+        let parts = bcrypt::hash_with_salt(password, cost, salt);
+        // The version that etcd's library writes.
+        parts.expect("the cost was checked with the configuration").format_for_version(bcrypt::Version::TwoA)
+    };
+    let text = match password.len() < BCRYPT_BYTES_MAX && !password.contains('\0') {
+        true => bcrypt(password.as_bytes()),
+        false => format!("{HASHED_BEFORE}{}", bcrypt(digest_of(password).as_bytes())),
+    };
+    assert!(text.len() <= PASSWORD_HASH_BYTES_MAX, "a hash has one size");
+    text.into()
+}
+
+/// One that is not marked may be of a longer password than bcrypt looks at: older releases cut it. To bcrypt, a password
+/// and the same with a zero and itself behind it are one.
+fn fits_hash(password: &str, hash: &[u8]) -> bool {
+    let hash = std::str::from_utf8(hash).unwrap_or_default();
+    let fits = match hash.strip_prefix(HASHED_BEFORE) {
+        Some(hash) => bcrypt::verify(digest_of(password), hash),
+        None => bcrypt::verify(password, hash).map(|fits| fits && !password.contains('\0')),
+    };
+    fits.unwrap_or(false)
+}
+
+/// In letters, because bcrypt knows no zeros.
+fn digest_of(password: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, password.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The part of a token that nobody can guess.
@@ -99,28 +220,4 @@ fn fill(bytes: &mut [u8]) -> Result<(), Code> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
-
-    #[tokio::test]
-    async fn a_password_fits_its_hash_and_no_other() {
-        let hashing = Hashing::new(4);
-        let hash = hashing.hash("open sesame".into(), PATIENCE).await.unwrap();
-        assert!(hash.starts_with(b"$2a$04$"), "{hash:?}");
-        assert!(hashing.fits("open sesame".into(), hash.clone(), PATIENCE).await.unwrap());
-        assert!(!hashing.fits("open sesam".into(), hash.clone(), PATIENCE).await.unwrap());
-        assert_ne!(hashing.hash("open sesame".into(), PATIENCE).await.unwrap(), hash, "the salt is another");
-        for damaged in ["", "$2a$04$", "no hash at all"] {
-            assert!(!hashing.fits("open sesame".into(), damaged.into(), PATIENCE).await.unwrap());
-        }
-    }
-
-    #[test]
-    fn secrets_are_letters_and_differ() {
-        let (one, other) = (secret().unwrap(), secret().unwrap());
-        assert!(one.len() == SECRET_LETTERS && one.bytes().all(|byte| byte.is_ascii_alphabetic()), "{one}");
-        assert_ne!(one, other);
-    }
-}
+mod tests;

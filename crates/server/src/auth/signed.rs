@@ -3,6 +3,7 @@
 //! signed at. So a change of users, roles or permissions ends every signed token, whoever holds it.
 
 use crate::auth::Asking;
+use crate::auth::fair_queue::Source;
 use crate::handle::Handle;
 use base::Code;
 use coord::Caller;
@@ -45,8 +46,9 @@ impl Handle {
     ) -> Result<String, Code> {
         let (keys, ends) = (signed.keys.clone(), since_1970() + signed.ttl);
         // Some methods take milliseconds.
-        let sign = move || keys.sign(&Claims { user, revision }, ends);
-        let token = self.desk().hashing.run(self.shared.request_timeout, sign).await?;
+        let sign = move || keys.sign(&Claims { user, revision, ends });
+        let source = Source::default();
+        let token = self.desk().hashing.run(source, self.shared.request_timeout, sign).await?;
         token.map_err(|error| match error {
             jwt::Error::VerifyOnly => Code::VerifyOnly,
             error => {
@@ -62,6 +64,6 @@ impl Handle {
 }
 
 /// Tokens end by the clock on the wall: whoever signs one and whoever reads it have no other in common.
-fn since_1970() -> Duration {
+pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

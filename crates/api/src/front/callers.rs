@@ -1,0 +1,43 @@
+//! Who asks by a connection: the token of a call, or the name on the client's certificate.
+//! The head of a call goes in and the handle that asks for its caller comes out. The last caller is kept, so the calls of
+//! a client that stays the same cost one comparison. What cannot be decided at once is left to the services.
+
+use crate::grpc::who;
+use bytes::Bytes;
+use http2::{Field, Head};
+use server::{Admission, Handle};
+
+pub struct Callers {
+    /// The token of the client's certificate, if its name is that of a user.
+    badge: Option<Bytes>,
+    last: Option<Admission>,
+}
+
+impl Callers {
+    pub fn new(badge: Option<Bytes>) -> Callers {
+        Callers { badge, last: None }
+    }
+
+    /// The handle that asks for the caller of this call, which is `open` while auth is off. `None` for a caller who must
+    /// wait, be refused, or has no token.
+    pub fn handle<'a>(&'a mut self, open: &'a Handle, head: &Head) -> Option<&'a Handle> {
+        if !open.is_auth_on() {
+            return Some(open);
+        }
+        let token = match who::token_in(head) {
+            Some(token) => token,
+            None => self.badge.as_deref().filter(|_| who::may_wear_badge(head))?,
+        };
+        if !self.last.as_ref().is_some_and(|last| last.holds(token)) {
+            self.last = open.admit_at_once(token);
+        }
+        self.last.as_ref().map(Admission::handle)
+    }
+
+    /// Says in the head of a call for the router who asks, if only the certificate does.
+    pub fn show(&self, head: &mut Head) {
+        if let Some(badge) = self.badge.as_ref().filter(|_| who::may_wear_badge(head)) {
+            head.fields.push(Field { name: Bytes::from_static(who::TOKEN.as_bytes()), value: badge.clone() });
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A password that is typed at the terminal and not shown there.
+//! Standard input must be a terminal. While a password is typed, every key comes here and none is a signal, so that the
+//! terminal is left as it was found however the typing ends.
+
+use super::Error;
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+use std::io::{IsTerminal, Write};
+
+const END_OF_TEXT: u8 = 3;
+const END_OF_INPUT: u8 = 4;
+const BACKSPACE: u8 = 8;
+const ERASE_LINE: u8 = 21;
+const DELETE: u8 = 127;
+
+/// Whether there is somebody to ask.
+pub fn is_possible() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Asks for a password that exists.
+pub fn ask(user: &str) -> Result<String, Error> {
+    ask_with(&format!("Password of {user}: "))
+}
+
+/// Asks for a password that is to be set, twice, because a slip cannot be seen.
+pub fn ask_twice(user: &str) -> Result<String, Error> {
+    let password = ask(user)?;
+    if password.is_empty() {
+        return Err(Error::Usage("the password is empty".to_owned()));
+    }
+    match ask_with(&format!("Type password of {user} again for confirmation: "))? == password {
+        true => Ok(password),
+        false => Err(Error::Usage("the two passwords differ".to_owned())),
+    }
+}
+
+fn ask_with(prompt: &str) -> Result<String, Error> {
+    let quiet = Quiet::begin().map_err(|error| Error::Input(error.into()))?;
+    let show = |text: &str| {
+        let mut err = std::io::stderr().lock();
+        err.write_all(text.as_bytes()).and_then(|()| err.flush()).map_err(Error::Output)
+    };
+    show(prompt)?;
+    let typed = read_line();
+    drop(quiet);
+    show("\n")?;
+    String::from_utf8(typed?).map_err(|_| Error::Usage("the password is no UTF-8".to_owned()))
+}
+
+fn read_line() -> Result<Vec<u8>, Error> {
+    let mut line = Vec::new();
+    loop {
+        let mut byte = [0];
+        match rustix::io::read(std::io::stdin(), &mut byte) {
+            Ok(0) => return Err(end_of_input()),
+            Ok(_) => match take(&mut line, byte[0]) {
+                Typed::More => {}
+                Typed::Line => return Ok(line),
+                Typed::End => return Err(end_of_input()),
+                Typed::Interrupt => return Err(Error::Interrupted),
+            },
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::Input(error.into())),
+        }
+    }
+}
+
+/// No password was given: an empty one is not what was meant.
+pub fn end_of_input() -> Error {
+    Error::Input(std::io::ErrorKind::UnexpectedEof.into())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Typed {
+    More,
+    Line,
+    End,
+    Interrupt,
+}
+
+fn take(line: &mut Vec<u8>, byte: u8) -> Typed {
+    match byte {
+        b'\r' | b'\n' => return Typed::Line,
+        END_OF_TEXT => return Typed::Interrupt,
+        END_OF_INPUT if line.is_empty() => return Typed::End,
+        END_OF_INPUT => {}
+        ERASE_LINE => line.clear(),
+        BACKSPACE | DELETE => {
+            // A letter may be several bytes.
+            while line.pop().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {}
+        }
+        byte => line.push(byte),
+    }
+    Typed::More
+}
+
+/// A terminal that shows nothing of what is typed, until it is dropped.
+struct Quiet {
+    before: Termios,
+}
+
+impl Quiet {
+    fn begin() -> rustix::io::Result<Quiet> {
+        let before = tcgetattr(std::io::stdin())?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(std::io::stdin(), OptionalActions::Now, &quiet)?;
+        Ok(Quiet { before })
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(bytes: &[u8]) -> (Vec<u8>, Typed) {
+        let mut line = Vec::new();
+        for byte in bytes {
+            match take(&mut line, *byte) {
+                Typed::More => {}
+                end => return (line, end),
+            }
+        }
+        (line, Typed::More)
+    }
+
+    #[test]
+    fn keys_do_what_they_do_in_a_line() {
+        for (bytes, line, end) in [
+            (&b"secret\r"[..], &b"secret"[..], Typed::Line),
+            (b"sex\x7fcret\n", b"secret", Typed::Line),
+            ("ab\u{e9}\u{20ac}\x7f\x08\n".as_bytes(), b"ab", Typed::Line),
+            (b"\x7f\x7fa\n", b"a", Typed::Line),
+            (b"wrong\x15right\n", b"right", Typed::Line),
+            (b"a\x04b\n", b"ab", Typed::Line),
+            (b"\x04", b"", Typed::End),
+            (b"abc\x03", b"abc", Typed::Interrupt),
+            (b"\r", b"", Typed::Line),
+        ] {
+            assert_eq!(typed(bytes), (line.to_vec(), end), "{}", bytes.escape_ascii());
+        }
+    }
+}

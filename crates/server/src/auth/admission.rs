@@ -1,0 +1,71 @@
+//! A caller that was admitted, kept by the connection that its calls come by: a token is looked up once, and again when
+//! something about auth has changed, when its table has to hear that it is used, or when it has ended.
+//! A token goes in with a call and the handle that asks as its user comes out, without waiting. What the user may do
+//! is decided where the request is applied, as always.
+
+use super::{Asking, badge, index_of, signed};
+use crate::handle::Handle;
+use base::Instant;
+use bytes::Bytes;
+use coord::Caller;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// So long a token is used before its table hears of it; etcd's is as coarse.
+const USE_RECORDED_EVERY: Duration = Duration::from_secs(1);
+/// So long the wall clock is not asked whether a signed token has ended.
+const SIGNED_TRUSTED_FOR: Duration = Duration::from_secs(60);
+
+pub struct Admission {
+    handle: Handle,
+    token: Bytes,
+    /// What the member's auth revision was.
+    revision: u64,
+    /// From then on the token is looked up again.
+    until: Instant,
+}
+
+impl Admission {
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Whether this is still what admitting the token would give. Revoked tokens end with a new revision.
+    pub fn holds(&self, token: &[u8]) -> bool {
+        self.token == token
+            && self.revision == self.handle.desk().revision.load(Ordering::Acquire)
+            && self.handle.shared.core.clock.now() < self.until
+    }
+}
+
+impl Handle {
+    /// Admits a caller by what this member knows. `None` while auth is off, and if admitting it takes waiting or ends in a
+    /// refusal: `admit` does both.
+    pub fn admit_at_once(&self, token: &[u8]) -> Option<Admission> {
+        let text = std::str::from_utf8(token).ok()?;
+        let name = badge::name_on(text);
+        let desk = self.desk();
+        // In this order: a token that is found ended no earlier than this revision.
+        let revision = Some(desk.revision.load(Ordering::Acquire)).filter(|revision| *revision != 0)?;
+        let now = self.shared.core.clock.now();
+        let (caller, until) = match &desk.signed {
+            Some(signed) if name.is_none() => {
+                let wall = signed::since_1970();
+                let claims = signed.keys.read(text, wall).filter(|claims| claims.revision <= revision)?;
+                let left = claims.ends.saturating_sub(wall).min(SIGNED_TRUSTED_FOR);
+                let caller = Caller::User { name: claims.user.into(), revision: claims.revision };
+                (caller, now.after(left))
+            }
+            _ => {
+                if name.is_none() && index_of(text).is_some_and(|index| index > self.status().applied.0) {
+                    return None;
+                }
+                let name = name.or_else(|| desk.user_of(now, text))?;
+                (Caller::User { name, revision }, now.after(USE_RECORDED_EVERY.min(desk.token_ttl / 2)))
+            }
+        };
+        let asking = Asking { caller, token: Some(text.into()) };
+        let token = Bytes::copy_from_slice(token);
+        Some(Admission { handle: self.asking_as(asking), token, revision, until })
+    }
+}
