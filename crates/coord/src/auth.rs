@@ -4,15 +4,20 @@
 //! is revoked for everything that comes later in the log. Rows in docs/formats/rows.md.
 
 mod command;
+mod data;
 mod intervals;
 mod permission;
+mod policy;
 mod required;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 pub use command::AuthCommand;
+pub use data::{DataAccess, DataPermission, DataRange, EVERY_NAMESPACE};
+pub use intervals::Intervals;
 pub use permission::{Access, Permission};
+pub use policy::{POLICY, Policy, PolicyUser, TokenKey};
 pub(crate) use required::check_command;
 pub use required::check_request;
 
@@ -20,7 +25,6 @@ use base::limits::{AUTH_NAME_BYTES_MAX, AUTH_NAMES_MAX, AUTH_PERMISSIONS_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Code, Index, KeyRange};
 use bytes::Bytes;
-use intervals::Intervals;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -48,6 +52,7 @@ pub enum AuthReply {
     Users(Vec<String>),
     Roles(Vec<String>),
     Permissions(Vec<Permission>),
+    DataPermissions(Vec<DataPermission>),
 }
 
 #[derive(Clone, Debug)]
@@ -67,11 +72,14 @@ struct User {
     /// A bcrypt hash; whoever has none cannot log in with a password.
     password: Option<Bytes>,
     roles: BTreeSet<Arc<str>>,
+    /// The auth revision at which it was added or given its password; unknown in a row of an older version.
+    epoch: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Role {
     permissions: BTreeMap<KeyRange, Access>,
+    data: BTreeMap<DataRange, DataAccess>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -168,6 +176,9 @@ impl Auth {
             AuthCommand::RoleGrantPermission { role, permission } => self.grant_permission(role, permission),
             AuthCommand::RoleRevokePermission { role, keys } => self.revoke_permission(role, keys),
             AuthCommand::RoleGet { role } => self.permissions_of(role),
+            AuthCommand::RoleGrantData { role, permission } => self.grant_data(role, permission),
+            AuthCommand::RoleRevokeData { role, range } => self.revoke_data(role, range),
+            AuthCommand::RoleData { role } => self.data_permissions_of(role),
             AuthCommand::RoleList => Ok(AuthReply::Roles(self.roles.keys().map(|n| n.to_string()).collect())),
         }
     }
@@ -210,7 +221,8 @@ impl Auth {
             return Err(Code::UserExists);
         }
         check_room(name, self.users.len())?;
-        self.users.insert(name.into(), User { password, roles: BTreeSet::new() });
+        let epoch = Some(self.revision + 1);
+        self.users.insert(name.into(), User { password, roles: BTreeSet::new(), epoch });
         self.user_changed(name)
     }
 
@@ -224,10 +236,12 @@ impl Auth {
 
     /// A user without a password stays without one.
     fn change_password(&mut self, name: &str, password: &Bytes) -> Result<AuthReply, Code> {
+        let epoch = self.revision + 1;
         let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
         if user.password.is_some() {
             user.password = Some(password.clone());
         }
+        user.epoch = Some(epoch);
         self.user_changed(name)
     }
 

@@ -7,7 +7,7 @@ use base::{KeyRange, RangeEnd};
 use bytes::Bytes;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Intervals {
+pub struct Intervals {
     /// With `None` for an end that is open.
     list: Vec<(Bytes, Option<Bytes>)>,
 }
@@ -28,6 +28,17 @@ impl Intervals {
             }
         }
         Intervals { list: merged }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether one key is in the set; the same as for a range of it alone.
+    pub fn contain_key(&self, key: &[u8]) -> bool {
+        let behind = self.list.partition_point(|(from, _)| from.as_ref() <= key);
+        let Some((_, end)) = behind.checked_sub(1).map(|at| &self.list[at]) else { return false };
+        end.as_ref().is_none_or(|end| key < end.as_ref())
     }
 
     /// A range without any key is judged by where it would begin.
@@ -88,6 +99,13 @@ mod tests {
             ("c", "\0", false),
         ] {
             assert_eq!(covered(&granted, range(start, end)), expected, "{start} {end}");
+            if end.is_empty() {
+                assert_eq!(
+                    Intervals::union(granted.iter()).contain_key(start.as_bytes()),
+                    expected,
+                    "{start}"
+                );
+            }
         }
     }
 
