@@ -4,8 +4,13 @@
 
 mod badge;
 mod password;
+mod policy;
+mod rights;
 mod signed;
+pub(crate) mod token_keys;
 
+pub use policy::{Credentials, DataCaller};
+pub use rights::{DataRights, DataVerb};
 pub use signed::SignedTokens;
 
 use crate::handle::Handle;
@@ -16,6 +21,7 @@ use coord::request::{Range, Request};
 use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document};
 use node::{TokenNews, Tokens, Work};
 use password::Hashing;
+use policy::DataPolicy;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -34,12 +40,14 @@ pub struct AuthConfig {
     pub signed: Option<SignedTokens>,
     /// How much work it is to try a password: two to this power.
     pub bcrypt_cost: u32,
+    /// Without news of users and permissions for so long, the data plane refuses everybody; none sets no limit.
+    pub staleness_max: Option<Duration>,
 }
 
 impl Default for AuthConfig {
     /// As in etcd.
     fn default() -> AuthConfig {
-        AuthConfig { token_ttl: Duration::from_secs(300), signed: None, bcrypt_cost: 10 }
+        AuthConfig { token_ttl: Duration::from_secs(300), signed: None, bcrypt_cost: 10, staleness_max: None }
     }
 }
 
@@ -60,16 +68,24 @@ pub(crate) struct AuthDesk {
     auth: RwLock<Arc<Auth>>,
     tokens: Mutex<Tokens>,
     signed: Option<SignedTokens>,
+    token_ttl: Duration,
+    /// The node applies nothing; it is told.
+    data_only: bool,
     hashing: Hashing,
+    /// What the data plane goes by.
+    pub data: DataPolicy,
 }
 
 impl AuthDesk {
-    pub fn new(config: AuthConfig) -> AuthDesk {
+    pub fn new(config: AuthConfig, data_only: bool) -> AuthDesk {
         AuthDesk {
-            revision: AtomicU64::new(0),
+            revision: AtomicU64::new(u64::from(data_only)),
+            data_only,
             auth: RwLock::default(),
             tokens: Mutex::new(Tokens::new(config.token_ttl)),
             signed: config.signed,
+            token_ttl: config.token_ttl,
+            data: DataPolicy::new(config.staleness_max),
             hashing: Hashing::new(config.bcrypt_cost),
         }
     }
@@ -81,8 +97,12 @@ impl AuthDesk {
     }
 
     pub fn set(&self, auth: &Auth) {
+        if self.data_only {
+            return;
+        }
         let revision = if auth.is_enabled() { auth.revision() } else { 0 };
         *self.auth.write().expect("no thread panics while it holds it") = Arc::new(auth.clone());
+        self.derive_policy(auth);
         self.revision.store(revision, Ordering::Release);
     }
 
@@ -92,13 +112,12 @@ impl AuthDesk {
         let auth = self.current();
         let enabled = auth.is_enabled();
         let bytes = Bytes::from_static(if enabled { AUTH_ON } else { b"off" });
-        Document { version: 2 * auth.revision() + u64::from(enabled), bytes }
+        Document { version: policy::version_of(enabled, auth.revision()), bytes }
     }
 
-    /// On such a node. It knows no user, so it lets nobody in while auth is on.
+    /// On such a node. Until it is told otherwise, auth is on and it knows no user.
     pub fn be_told(&self, note: Option<&Document>) {
-        let is_on = note.is_some_and(|note| note.bytes == AUTH_ON);
-        self.revision.store(u64::from(is_on), Ordering::Release);
+        self.revision.store(u64::from(self.is_on_as_told(note)), Ordering::Release);
     }
 
     fn current(&self) -> Arc<Auth> {
@@ -249,6 +268,10 @@ impl Handle {
                 return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
             }
             let secret = password::secret()?;
+            let secret = match self.desk().signed_part(&user, auth.revision()) {
+                Some(signed) => format!("{secret}.{signed}"),
+                None => secret,
+            };
             let command = AuthCommand::Authenticate { user: user.clone(), revision: auth.revision(), secret };
             match member.auth(command).await {
                 Err(Code::AuthOldRevision) => {}
@@ -258,6 +281,16 @@ impl Handle {
             }
         }
         Err(Code::AuthOldRevision)
+    }
+
+    /// Compares a password by what this member knows, without asking others.
+    async fn compare_password(&self, user: &str, password: &str) -> Result<(), Code> {
+        let hash = self.desk().current().password_of(user)?.clone();
+        let timeout = self.shared.request_timeout;
+        match self.desk().hashing.fits(password.to_owned(), hash, timeout).await? {
+            true => Ok(()),
+            false => Err(Code::AuthFailed),
+        }
     }
 
     /// Waits until this member has everything that was agreed when it was asked.

@@ -13,7 +13,6 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, write};
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::{Buf, Bytes};
 use head::{Familiar, Heard, Plain, What};
@@ -118,7 +117,7 @@ impl Quick {
         if plain.of_one {
             asked.query = Query::parse("r=1")?;
         }
-        let rest = State(self.rest.clone());
+        let rest = self.rest.clone();
         match plain.what {
             What::DataGet => data::get(rest, asked).await,
             _ => store::get(rest, asked).await,
@@ -130,7 +129,7 @@ impl Quick {
         let entry = parse_json::<Entry<'_>>(body, store::RIGHT)?;
         if !head::is_plain(entry.key.as_bytes()) {
             let body = Whole(Bytes::copy_from_slice(body));
-            answer::render(Box::pin(store::post(State(rest.clone()), asked, body)).await?, out).await;
+            answer::render(Box::pin(store::post(rest.clone(), asked, body)).await?, out).await;
             return Ok(());
         }
         let (key, given) = entry.given();

@@ -18,6 +18,11 @@ pub(super) fn badge_of(name: &str) -> Option<String> {
     Some(format!("{}{MARK}{name}", SECRET.as_ref()?))
 }
 
+/// A secret of this process, for whatever it keeps to itself.
+pub(super) fn process_secret() -> Option<&'static str> {
+    SECRET.as_deref()
+}
+
 /// Whose badge this is, if it is one.
 pub(super) fn name_on(token: &str) -> Option<Arc<str>> {
     let (shown, name) = token.split_once(MARK)?;

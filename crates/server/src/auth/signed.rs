@@ -62,6 +62,6 @@ impl Handle {
 }
 
 /// Tokens end by the clock on the wall: whoever signs one and whoever reads it have no other in common.
-fn since_1970() -> Duration {
+pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
