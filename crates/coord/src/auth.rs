@@ -241,7 +241,9 @@ impl Auth {
         if user.password.is_some() {
             user.password = Some(password.clone());
         }
-        user.epoch = Some(epoch);
+        if !planted(Mutant::EpochNotRaised) {
+            user.epoch = Some(epoch);
+        }
         self.user_changed(name)
     }
 

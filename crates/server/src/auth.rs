@@ -268,7 +268,7 @@ impl Handle {
                 return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
             }
             let secret = password::secret()?;
-            let secret = match self.desk().signed_part(&user, auth.revision()) {
+            let secret = match self.desk().signed_part(&user, auth.revision()).await {
                 Some(signed) => format!("{secret}.{signed}"),
                 None => secret,
             };

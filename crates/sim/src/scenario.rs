@@ -436,7 +436,9 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
         Mutant::AuthRevisionUnchecked
         | Mutant::PermissionByStartKey
         | Mutant::DeletedRoleStays
-        | Mutant::TokenOutlivesUser => &AUTH,
+        | Mutant::TokenOutlivesUser
+        | Mutant::EpochNotRaised
+        | Mutant::DataPermissionsNotWritten => &AUTH,
         _ => &STORM,
     }
 }

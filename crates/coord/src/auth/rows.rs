@@ -7,6 +7,7 @@ use super::permission::Permission;
 use super::{Auth, Role, User};
 use crate::rows::{Corrupt, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
+use base::mutant::{Mutant, planted};
 use base::{Table, View};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
@@ -123,16 +124,16 @@ impl User {
 
 impl Role {
     fn encode(&self) -> Vec<u8> {
-        let format = if self.data.is_empty() { FORMAT } else { FORMAT_OF_DATA };
-        let mut value = vec![format];
+        let has_data = !self.data.is_empty() && !planted(Mutant::DataPermissionsNotWritten);
+        let mut value = vec![if has_data { FORMAT_OF_DATA } else { FORMAT }];
         put_varint(&mut value, self.permissions.len() as u64);
         for (keys, access) in &self.permissions {
             Permission { keys: keys.clone(), access: *access }.encode(&mut value);
         }
-        if !self.data.is_empty() {
+        if has_data {
             put_varint(&mut value, self.data.len() as u64);
         }
-        for (range, access) in &self.data {
+        for (range, access) in self.data.iter().filter(|_| has_data) {
             DataPermission { range: range.clone(), access: *access }.encode(&mut value);
         }
         value

@@ -207,7 +207,7 @@ impl AuthDesk {
 
     /// The document that the leader is to propose in the place of this version, if it is time for another key.
     pub fn next_token_keys(&self, now_ms: u64) -> Option<(u64, Bytes)> {
-        if self.signed.is_some() || self.revision.load(Ordering::Relaxed) == 0 {
+        if self.signed.is_some() || self.data.directory().policy.users.is_empty() {
             return None;
         }
         let (version, bytes) =
@@ -244,12 +244,18 @@ impl AuthDesk {
         }
     }
 
-    /// What makes a token good for nodes of the data plane that do not remember it; empty where there is no key yet.
-    pub(super) fn signed_part(&self, user: &str, revision: u64) -> Option<String> {
-        let directory = self.data.directory();
-        let keys = directory.keys.iter().find(|keys| keys.can_sign())?;
+    /// What makes a token good for nodes of the data plane that do not remember it. The first key is made when there are
+    /// users; who is quicker than that waits for it, and a cluster whose leader makes none gives out tokens without.
+    pub(super) async fn signed_part(&self, user: &str, revision: u64) -> Option<String> {
         let claims = Claims { user: user.to_owned(), revision };
-        keys.sign(&claims, since_1970() + self.token_ttl).ok()
+        for _ in 0..NEWS_WITHIN.as_millis() / NEWS_POLL.as_millis() {
+            let directory = self.data.directory();
+            if let Some(keys) = directory.keys.iter().find(|keys| keys.can_sign()) {
+                return keys.sign(&claims, since_1970() + self.token_ttl).ok();
+            }
+            tokio::time::sleep(NEWS_POLL).await;
+        }
+        None
     }
 }
 

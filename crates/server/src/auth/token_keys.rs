@@ -1,5 +1,5 @@
 //! The keys that the cluster signs tokens with for its data plane, unless it was given keys of its own: a document of the
-//! coordination store, made by the leader when auth is on and renewed every month. Its private halves stay with the
+//! coordination store, made by the leader when there are users and renewed every month. Its private halves stay with the
 //! members; the policy carries the public ones (docs/formats/policy.md).
 
 use base::codec::{Reader, put_bytes, put_varint};

@@ -51,6 +51,8 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often nodes without coord hear how old the policy is, and how often the policy itself in case it was lost.
 const POLICY_AGE_EVERY: Duration = Duration::from_secs(1);
 const POLICY_EVERY: Duration = Duration::from_secs(15);
+/// How often it is seen to whether there is a key for tokens.
+const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Mail {
     Request {
@@ -140,6 +142,7 @@ pub(crate) struct Loop {
     members_at: Instant,
     policy_age_at: Instant,
     policy_at: Instant,
+    token_keys_at: Instant,
     out: Output,
     cutter: Cutter,
     counts: Counts,
@@ -185,6 +188,7 @@ impl Loop {
             members_at: Instant::ZERO,
             policy_age_at: Instant::ZERO,
             policy_at: Instant::ZERO,
+            token_keys_at: Instant::ZERO,
             out: Output::default(),
             cutter: Cutter::default(),
             counts: Counts::default(),
@@ -313,6 +317,13 @@ impl Loop {
         if has_leader {
             self.core.auth.data.confirm(now.at, Duration::ZERO);
         }
+        if self.token_keys_at <= now.at {
+            self.token_keys_at = now.at.after(TOKEN_KEYS_EVERY);
+            let next = if leads { self.core.auth.next_token_keys(now.wall_ms) } else { None };
+            if let Some((expect, bytes)) = next {
+                self.propose(now, Proposal { name: token_keys::DOCUMENT, expect, bytes });
+            }
+        }
         if self.policy_age_at > now.at {
             return;
         }
@@ -328,9 +339,6 @@ impl Loop {
                 // What is lost is told again in a second.
                 self.peers.send_data(node, frames.clone());
             }
-        }
-        if let Some((expect, bytes)) = self.core.auth.next_token_keys(now.wall_ms).filter(|_| leads) {
-            self.propose(now, Proposal { name: token_keys::DOCUMENT, expect, bytes });
         }
     }
 
