@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     let files = etcd
         .into_iter()
-        .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto"])
+        .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto", "data_auth.proto"])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;
     // The same knowledge for whoever works on messages without knowing their types.

@@ -12,6 +12,7 @@ pub use transcoder::Transcoder;
 
 use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
+use crate::grpc::data_auth::DataAuthService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::kv_service::KvService;
@@ -26,6 +27,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Extensions;
 use axum::routing::{any, post};
+use proto::althing::auth::v1::data_auth_server::DataAuth;
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::etcdserverpb::auth_server::Auth;
 use proto::etcdserverpb::cluster_server::Cluster;
@@ -51,6 +53,7 @@ pub struct Services {
     pub locks: Arc<Locks>,
     pub store: Arc<Stores>,
     pub auth: Arc<AuthService>,
+    pub data_auth: Arc<DataAuthService>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -71,7 +74,8 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth } = services;
+    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth, data_auth } =
+        services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -115,6 +119,9 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v3/auth/role/delete" unary auth Auth::role_delete;
         "/v3/auth/role/grant" unary auth Auth::role_grant_permission;
         "/v3/auth/role/revoke" unary auth Auth::role_revoke_permission;
+        "/v1/auth/role/grant-data" unary data_auth DataAuth::role_grant_data;
+        "/v1/auth/role/revoke-data" unary data_auth DataAuth::role_revoke_data;
+        "/v1/auth/role/get-data" unary data_auth DataAuth::role_get_data;
         "/v3/lock/lock" unary lock Lock::lock;
         "/v3/lock/unlock" unary lock Lock::unlock;
         "/v3/election/campaign" unary election Election::campaign;

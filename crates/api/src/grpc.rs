@@ -6,6 +6,7 @@ pub mod auth;
 pub mod breadth;
 pub mod calls;
 pub mod cluster;
+pub mod data_auth;
 pub mod election;
 pub mod etcd_lock;
 mod farewell;

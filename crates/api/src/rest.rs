@@ -18,6 +18,7 @@ mod json_text;
 mod namespaces;
 mod openapi;
 mod page;
+mod permit;
 mod query;
 mod quick;
 mod range;
@@ -45,13 +46,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use base::limits::GRPC_OVERHEAD_BYTES;
 use base::{Code, NodeId};
+use guard::Guarded;
 use mesh::RegionId;
 use mesh::key::Key;
 use mesh::record::Record;
 use mesh::request::{Missing, Reply, Request};
 use refusal::{MissingNames, Refusal};
 use serde::Serialize;
-use server::{Handle, MeshHandle};
+use server::{DataCaller, Handle, MeshHandle};
 use space::Spaces;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +63,8 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Rest {
     shared: Arc<Shared>,
+    /// Who asks; none while auth is off.
+    caller: Option<Arc<DataCaller>>,
 }
 
 struct Shared {
@@ -77,7 +81,7 @@ impl Rest {
         let served_from = HeaderValue::try_from(&settings.region);
         let served_from = served_from.unwrap_or(HeaderValue::from_static("unnamed"));
         let shared = Shared { handle, mesh, spaces, settings, served_from };
-        Rest { shared: Arc::new(shared) }
+        Rest { shared: Arc::new(shared), caller: None }
     }
 
     fn handle(&self) -> &Handle {
@@ -155,8 +159,9 @@ impl Rest {
         }
     }
 
-    /// What the mesh answers; what it refuses is a refusal here.
+    /// What the mesh answers; what it refuses is a refusal here, and so is what the caller may not do.
     async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
+        self.permit(&request)?;
         match self.mesh().request(request, timeout).await? {
             Reply::Refused(code) => Err(code.into()),
             reply => Ok(reply),
@@ -183,11 +188,12 @@ pub fn router(rest: Rest, views: http::Views) -> Router {
     let limit = DefaultBodyLimit::max(rest.body_bytes_max());
     let mut router = Router::new();
     for route in routes::all() {
-        router = router.route(&route.pattern(), route.handler);
+        let guarded = Guarded { rest: rest.clone(), needs: route.needs().into() };
+        let guard = axum::middleware::from_fn_with_state(guarded, guard::check);
+        router = router.route(&route.pattern(), route.handler.layer(guard));
     }
     router
         .layer(limit)
-        .layer(axum::middleware::from_fn_with_state(rest.clone(), guard::check))
         .with_state(rest)
         .merge(page::router())
         .merge(http::router(views))

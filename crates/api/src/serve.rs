@@ -8,6 +8,7 @@ use crate::front::{self, Fast, Front};
 use crate::gateway::{self, Transcoder};
 use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
+use crate::grpc::data_auth::DataAuthService;
 use crate::grpc::election::ElectionService;
 use crate::grpc::etcd_lock::EtcdLockService;
 use crate::grpc::health::HealthService;
@@ -26,6 +27,7 @@ use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
 use prost_reflect::DescriptorPool;
+use proto::althing::auth::v1::data_auth_server::DataAuthServer;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
 use proto::etcdserverpb::auth_server::AuthServer;
@@ -194,6 +196,7 @@ fn router(parts: Parts) -> Router {
         locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
         store: Arc::new(Stores::new(handle.clone())),
         auth: Arc::new(AuthService::new(handle.clone())),
+        data_auth: Arc::new(DataAuthService::new(handle.clone())),
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);
@@ -201,6 +204,9 @@ fn router(parts: Parts) -> Router {
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let auth = AuthServer::from_arc(services.auth)
+        .max_decoding_message_size(message_bytes_max)
+        .max_encoding_message_size(usize::MAX);
+    let data_auth = DataAuthServer::from_arc(services.data_auth)
         .max_decoding_message_size(message_bytes_max)
         .max_encoding_message_size(usize::MAX);
     let cluster = ClusterServer::from_arc(services.cluster).max_decoding_message_size(message_bytes_max);
@@ -227,6 +233,7 @@ fn router(parts: Parts) -> Router {
         .route(watch::PATH, post(watch::serve).with_state(services.watch))
         .route_service(&path_of::<KvServer<KvService>>(), kv)
         .route_service(&path_of::<AuthServer<AuthService>>(), auth)
+        .route_service(&path_of::<DataAuthServer<DataAuthService>>(), data_auth)
         .route_service(&path_of::<ClusterServer<ClusterService>>(), cluster)
         .route_service(&path_of::<MaintenanceServer<MaintenanceService>>(), maintenance)
         .route_service(&path_of::<LeaseServer<LeaseService>>(), lease)

@@ -227,6 +227,10 @@ codes! {
     VerifyOnly = 179, Unknown, "auth: token signing attempted with verify-only key";
     /// A user without a password is added as such.
     PasswordEmpty = 180, InvalidArgument, "althing: password is empty";
+    /// Passwords are compared by members of the coordination store.
+    PasswordNotHere = 185, Unauthenticated, "althing: this node keeps data alone and compares no passwords: log in at a member and send the token";
+    /// Nothing was heard of users and permissions for longer than is allowed.
+    PolicyTooOld = 186, Unavailable, "althing: what this node knows of users and permissions is too old";
     AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }
 

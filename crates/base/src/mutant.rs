@@ -267,6 +267,10 @@ mutants! {
     RevokedRangeStays = "revoked-range-stays",
     /// The tokens of a user whose password changes, or who is deleted, live on.
     TokenOutlivesUser = "token-outlives-user",
+    /// A new password does not end the signed tokens of its user.
+    EpochNotRaised = "epoch-not-raised",
+    /// What a role permits on data is not written.
+    DataPermissionsNotWritten = "data-permissions-not-written",
     /// A flush of the mesh says that it reaches further into the log than it does.
     FlushOverstated = "flush-overstated",
     /// The life of a node of the mesh is not durable before anything follows from it.

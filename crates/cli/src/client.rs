@@ -9,5 +9,5 @@ mod tls;
 
 pub use ::client::Client;
 pub use error::Error;
-pub use options::{Format, Options};
+pub use options::{Format, Options, login_of};
 pub use tls::TlsOptions;

@@ -38,6 +38,11 @@ impl Error {
             if status.code() as u8 == code.grpc() as u8 && status.message() == code.message())
     }
 
+    /// The server does not know the call.
+    pub fn is_unimplemented(&self) -> bool {
+        matches!(self, Error::Refused(status) if status.code() == Code::Unimplemented)
+    }
+
     /// A refusal tells more than a connection that failed after it.
     pub(crate) fn or_rather(self, later: Error) -> Error {
         match self {

@@ -6,6 +6,7 @@
 
 mod auth;
 mod connection;
+mod data_auth;
 pub mod duplex;
 mod election;
 mod error;

@@ -4,8 +4,8 @@
 
 use crate::{Client, Error};
 use base::Code;
-use proto::etcdserverpb::AuthenticateRequest;
 use proto::etcdserverpb::auth_client::AuthClient;
+use proto::etcdserverpb::{AuthStatusRequest, AuthenticateRequest};
 use std::sync::{Mutex, PoisonError};
 use tokio::time::{Instant, timeout_at};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -78,6 +78,18 @@ impl Client {
         };
         self.desk().set(Some(badge.clone()));
         Ok(InterceptedService::new(channel, badge))
+    }
+
+    /// The token of whoever this client is, for those that speak to the server in other ways.
+    pub async fn log_in(&self) -> Result<String, Error> {
+        // Any call fetches it.
+        self.auth_status(AuthStatusRequest {}).await?;
+        let badge = self.desk().get().and_then(|badge| badge.0);
+        let token = badge.as_ref().and_then(|token| token.to_str().ok());
+        token.map(str::to_owned).ok_or_else(|| match &self.config().login {
+            Some(_) => Status::failed_precondition(Code::AuthNotEnabled.message()).into(),
+            None => Status::invalid_argument(Code::UserEmpty.message()).into(),
+        })
     }
 
     /// Whether a call that ended so is worth another attempt with a new token. It was not carried out.

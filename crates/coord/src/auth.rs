@@ -4,17 +4,22 @@
 //! is revoked for everything that comes later in the log. Rows in docs/formats/rows.md.
 
 mod command;
+mod data;
 mod etcd;
 mod grants;
 mod intervals;
 mod permission;
+mod policy;
 mod required;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 pub use command::AuthCommand;
+pub use data::{DataAccess, DataPermission, DataRange, EVERY_NAMESPACE};
+pub use intervals::Intervals;
 pub use permission::{Access, Permission};
+pub use policy::{POLICY, Policy, PolicyUser, TokenKey};
 pub(crate) use required::check_command;
 pub use required::{LeaseNeed, check_leases, check_request};
 
@@ -50,6 +55,7 @@ pub enum AuthReply {
     Users(Vec<String>),
     Roles(Vec<String>),
     Permissions(Vec<Permission>),
+    DataPermissions(Vec<DataPermission>),
 }
 
 #[derive(Clone, Debug)]
@@ -69,11 +75,14 @@ struct User {
     /// A bcrypt hash; whoever has none cannot log in with a password.
     password: Option<Bytes>,
     roles: BTreeSet<Arc<str>>,
+    /// The auth revision at which it was added or given its password; unknown in a row of an older version.
+    epoch: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Role {
     permissions: BTreeMap<KeyRange, Access>,
+    data: BTreeMap<DataRange, DataAccess>,
 }
 
 /// What a caller may do, at this moment.
@@ -164,6 +173,9 @@ impl Auth {
             AuthCommand::RoleGrantPermission { role, permission } => self.grant_permission(role, permission),
             AuthCommand::RoleRevokePermission { role, keys } => self.revoke_permission(role, keys),
             AuthCommand::RoleGet { role } => self.permissions_of(role),
+            AuthCommand::RoleGrantData { role, permission } => self.grant_data(role, permission),
+            AuthCommand::RoleRevokeData { role, range } => self.revoke_data(role, range),
+            AuthCommand::RoleData { role } => self.data_permissions_of(role),
             AuthCommand::RoleList => Ok(AuthReply::Roles(self.roles.keys().map(|n| n.to_string()).collect())),
         }
     }
@@ -206,7 +218,8 @@ impl Auth {
             return Err(Code::UserExists);
         }
         check_room(name, self.users.len())?;
-        self.users.insert(name.into(), User { password, roles: BTreeSet::new() });
+        let epoch = Some(self.revision + 1);
+        self.users.insert(name.into(), User { password, roles: BTreeSet::new(), epoch });
         self.user_changed(name)
     }
 
@@ -220,9 +233,13 @@ impl Auth {
 
     /// A user without a password stays without one.
     fn change_password(&mut self, name: &str, password: &Bytes) -> Result<AuthReply, Code> {
+        let epoch = self.revision + 1;
         let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
         if user.password.is_some() {
             user.password = Some(password.clone());
+        }
+        if !planted(Mutant::EpochNotRaised) {
+            user.epoch = Some(epoch);
         }
         self.user_changed(name)
     }

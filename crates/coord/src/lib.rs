@@ -47,7 +47,10 @@ mod versions;
 pub mod watch;
 
 pub use alarms::{Alarm, AlarmCommand, AlarmKind};
-pub use auth::{Access, Auth, AuthCommand, AuthReply, Caller, LeaseNeed, Permission};
+pub use auth::{
+    Access, Auth, AuthCommand, AuthReply, Caller, DataAccess, DataPermission, DataRange, EVERY_NAMESPACE,
+    Intervals, LeaseNeed, POLICY, Permission, Policy, PolicyUser, TokenKey,
+};
 pub use authed::Authed;
 pub use change::{Change, ChangeKind, Record, Records};
 pub use clock::Mark;

@@ -108,6 +108,7 @@ pub fn documents(bytes: &[u8]) {
     let _ = mesh::homes::Homes::decode(copied(bytes));
     let _ = mesh::Handlers::decode(copied(bytes));
     let _ = mesh::namespaces::Namespaces::decode(copied(bytes));
+    let _ = coord::Policy::decode(copied(bytes));
     let _ = mesh::plan::Plan::decode(copied(bytes));
 }
 

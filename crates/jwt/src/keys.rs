@@ -77,6 +77,37 @@ impl Keys {
         Ok(Keys { method, material: Material::Halves { public: halves, private } })
     }
 
+    /// A new private key for `EdDSA`, as bytes that `of_private` reads.
+    pub fn generate() -> Result<Vec<u8>, Error> {
+        let made = sig::Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+        Ok(made.map_err(|_| Error::NoRandomness)?.as_ref().to_vec())
+    }
+
+    /// Of a key that `generate` has made.
+    pub fn of_private(pkcs8: &[u8]) -> Result<Keys, Error> {
+        let method = Method::EdDsa;
+        let pair = sig::Ed25519KeyPair::from_pkcs8(pkcs8).map_err(|_| Error::BadPrivate(method.name()))?;
+        let private = Private::Edwards(pair);
+        let public = vec![private.public()];
+        Ok(Keys { method, material: Material::Halves { public, private: Some(private) } })
+    }
+
+    /// Of one public key, as `public_keys` gives it; tokens can be read and none given out.
+    pub fn of_public(method: Method, public: &[u8]) -> Result<Keys, Error> {
+        if public.is_empty() || matches!(method.kind(), Kind::Shared(_)) {
+            return Err(Error::BadPublic(method.name()));
+        }
+        Ok(Keys { method, material: Material::Halves { public: vec![public.to_vec()], private: None } })
+    }
+
+    /// What may be told to everybody that is to read tokens; nothing where both sides share a secret.
+    pub fn public_keys(&self) -> &[Vec<u8>] {
+        match &self.material {
+            Material::Shared(_) => &[],
+            Material::Halves { public, .. } => public,
+        }
+    }
+
     pub fn method(&self) -> Method {
         self.method
     }

@@ -104,6 +104,11 @@ impl Driver {
         self.startup.life
     }
 
+    /// Nodes of this region that hold nothing of coord.
+    pub fn followers(&self) -> Vec<NodeId> {
+        self.planner.followers()
+    }
+
     pub fn address_book(&self) -> &AddressBook {
         &self.addresses
     }

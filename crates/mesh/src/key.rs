@@ -78,6 +78,10 @@ impl Key {
         self.bytes.slice(SPACE_BYTES..)
     }
 
+    pub fn name_slice(&self) -> &[u8] {
+        &self.bytes[SPACE_BYTES..]
+    }
+
     pub fn name_bytes(&self) -> usize {
         self.bytes.len() - SPACE_BYTES
     }

@@ -82,6 +82,8 @@ flat! {
         MemberPromoteResponse;
     etcdserverpb: AuthEnableRequest, AuthDisableRequest, AuthStatusRequest, AuthenticateRequest, AuthUserAddRequest, AuthUserGetRequest, AuthUserListRequest, AuthUserDeleteRequest, AuthUserChangePasswordRequest, AuthUserGrantRoleRequest, AuthUserRevokeRoleRequest, AuthRoleAddRequest, AuthRoleGetRequest, AuthRoleListRequest, AuthRoleDeleteRequest, AuthRoleGrantPermissionRequest, AuthRoleRevokePermissionRequest;
     etcdserverpb: AuthEnableResponse, AuthDisableResponse, AuthStatusResponse, AuthenticateResponse, AuthUserAddResponse, AuthUserGetResponse, AuthUserListResponse, AuthUserDeleteResponse, AuthUserChangePasswordResponse, AuthUserGrantRoleResponse, AuthUserRevokeRoleResponse, AuthRoleAddResponse, AuthRoleGetResponse, AuthRoleListResponse, AuthRoleDeleteResponse, AuthRoleGrantPermissionResponse, AuthRoleRevokePermissionResponse;
+    data_auth: RoleGrantDataRequest, RoleGrantDataResponse, RoleRevokeDataRequest, RoleRevokeDataResponse,
+        RoleGetDataRequest, RoleGetDataResponse;
     health: HealthCheckRequest, HealthCheckResponse;
     v3lockpb: LockRequest, LockResponse, UnlockRequest, UnlockResponse;
     v3electionpb: CampaignRequest, CampaignResponse, LeaderRequest, LeaderResponse, ProclaimRequest,

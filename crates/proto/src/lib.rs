@@ -39,6 +39,11 @@ pub mod v3electionpb {
 
 /// Services of our own. The nesting is that of the packages' names.
 pub mod althing {
+    pub mod auth {
+        pub mod v1 {
+            tonic::include_proto!("althing.auth.v1");
+        }
+    }
     pub mod lease {
         pub mod v1 {
             tonic::include_proto!("althing.lease.v1");
@@ -55,6 +60,9 @@ pub mod althing {
         }
     }
 }
+
+/// What roles permit on the data plane.
+pub use althing::auth::v1 as data_auth;
 
 /// Locks with fencing tokens.
 pub use althing::lock::v1 as lock;

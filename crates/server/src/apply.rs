@@ -3,6 +3,7 @@
 //! and the consensus machine hears once per turn how far it is.
 //! When too much waits for the store, everything but the completion of its flush is kept back.
 
+use crate::auth::token_keys;
 use crate::core::Core;
 use crate::fatal::fatal;
 use crate::seat::{Machine, Next};
@@ -409,6 +410,7 @@ impl Loop {
 
     fn tell_documents(&self) {
         self.core.documents.set(self.machine.documents().clone());
+        self.core.auth.set_token_keys(self.machine.documents().get(token_keys::DOCUMENT));
         self.core.mesh.seat.queue.push(mesh::node::Mail::Documents);
     }
 

@@ -6,10 +6,15 @@ mod admission;
 mod badge;
 mod fair_queue;
 mod password;
+mod policy;
+mod rights;
 mod signed;
+pub(crate) mod token_keys;
 mod verified;
 
 pub use admission::Admission;
+pub use policy::{Credentials, DataCaller};
+pub use rights::{DataRights, DataVerb};
 pub use signed::SignedTokens;
 
 use crate::apply::Mail;
@@ -22,6 +27,7 @@ use coord::{Auth, AuthCommand, AuthReply, Caller, Command, Document, LeaseNeed};
 use fair_queue::Source;
 use node::{TokenNews, Tokens, Work};
 use password::{Hashing, Known};
+use policy::DataPolicy;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -42,12 +48,14 @@ pub struct AuthConfig {
     pub signed: Option<SignedTokens>,
     /// How much work it is to try a password: two to this power.
     pub bcrypt_cost: u32,
+    /// Without news of users and permissions for so long, the data plane refuses everybody; none sets no limit.
+    pub staleness_max: Option<Duration>,
 }
 
 impl Default for AuthConfig {
     /// As in etcd.
     fn default() -> AuthConfig {
-        AuthConfig { token_ttl: Duration::from_secs(300), signed: None, bcrypt_cost: 10 }
+        AuthConfig { token_ttl: Duration::from_secs(300), signed: None, bcrypt_cost: 10, staleness_max: None }
     }
 }
 
@@ -70,17 +78,23 @@ pub(crate) struct AuthDesk {
     tokens: Mutex<Tokens>,
     token_ttl: Duration,
     signed: Option<SignedTokens>,
+    /// The node applies nothing; it is told.
+    data_only: bool,
     hashing: Hashing,
+    /// What the data plane goes by.
+    pub data: DataPolicy,
 }
 
 impl AuthDesk {
-    pub fn new(config: AuthConfig) -> AuthDesk {
+    pub fn new(config: AuthConfig, data_only: bool) -> AuthDesk {
         AuthDesk {
-            revision: AtomicU64::new(0),
+            revision: AtomicU64::new(u64::from(data_only)),
+            data_only,
             auth: RwLock::default(),
             tokens: Mutex::new(Tokens::new(config.token_ttl)),
             token_ttl: config.token_ttl,
             signed: config.signed,
+            data: DataPolicy::new(config.staleness_max),
             hashing: Hashing::new(config.bcrypt_cost),
         }
     }
@@ -92,8 +106,12 @@ impl AuthDesk {
     }
 
     pub fn set(&self, auth: &Auth) {
+        if self.data_only {
+            return;
+        }
         let revision = if auth.is_enabled() { auth.revision() } else { 0 };
         *self.auth.write().expect("no thread panics while it holds it") = Arc::new(auth.clone());
+        self.derive_policy(auth);
         self.revision.store(revision, Ordering::Release);
     }
 
@@ -103,13 +121,12 @@ impl AuthDesk {
         let auth = self.current();
         let enabled = auth.is_enabled();
         let bytes = Bytes::from_static(if enabled { AUTH_ON } else { b"off" });
-        Document { version: 2 * auth.revision() + u64::from(enabled), bytes }
+        Document { version: policy::version_of(enabled, auth.revision()), bytes }
     }
 
-    /// On such a node. It knows no user, so it lets nobody in while auth is on.
+    /// On such a node. Until it is told otherwise, auth is on and it knows no user.
     pub fn be_told(&self, note: Option<&Document>) {
-        let is_on = note.is_some_and(|note| note.bytes == AUTH_ON);
-        self.revision.store(u64::from(is_on), Ordering::Release);
+        self.revision.store(u64::from(self.is_on_as_told(note)), Ordering::Release);
     }
 
     fn current(&self) -> Arc<Auth> {
@@ -289,21 +306,15 @@ impl Handle {
         for _ in 0..LOGINS_MAX {
             let agreed = self.agreed().await?;
             let auth = self.desk().current();
-            let (known, refusal) = match auth.password_of(&user) {
-                Ok(hash) => (Known::Hash(hash.clone()), Code::AuthFailed),
-                Err(Code::AuthNotEnabled) => return Err(Code::AuthNotEnabled),
-                Err(code) => (Known::Nothing, code),
-            };
-            let source = Source::new(address, &user);
-            let now = self.shared.core.clock.now();
-            let patience = self.shared.request_timeout;
-            if !self.desk().hashing.fits(now, source, password.clone(), known, patience).await? {
-                return Err(refusal);
-            }
+            self.compare_password(&auth, address, &user, &password).await?;
             if let Some(signed) = &self.desk().signed {
                 return Ok((agreed, self.sign_token(signed, user, auth.revision()).await?));
             }
             let secret = password::secret()?;
+            let secret = match self.desk().signed_part(&user, auth.revision()).await {
+                Some(signed) => format!("{secret}.{signed}"),
+                None => secret,
+            };
             let command = AuthCommand::Authenticate { user: user.clone(), revision: auth.revision(), secret };
             match member.auth(command).await {
                 Err(Code::AuthOldRevision) => {}
@@ -313,6 +324,28 @@ impl Handle {
             }
         }
         Err(Code::AuthOldRevision)
+    }
+
+    /// Compares a password with what is known of a user, without asking others. It takes as long to find that there is no such
+    /// user.
+    async fn compare_password(
+        &self,
+        auth: &Auth,
+        address: Option<IpAddr>,
+        user: &str,
+        password: &str,
+    ) -> Result<(), Code> {
+        let (known, refusal) = match auth.password_of(user) {
+            Ok(hash) => (Known::Hash(hash.clone()), Code::AuthFailed),
+            Err(Code::AuthNotEnabled) => return Err(Code::AuthNotEnabled),
+            Err(code) => (Known::Nothing, code),
+        };
+        let (now, source) = (self.shared.core.clock.now(), Source::new(address, user));
+        let patience = self.shared.request_timeout;
+        match self.desk().hashing.fits(now, source, password.to_owned(), known, patience).await? {
+            true => Ok(()),
+            false => Err(refusal),
+        }
     }
 
     /// Waits until this member has everything that was agreed when it was asked.

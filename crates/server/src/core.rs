@@ -88,7 +88,7 @@ impl Core {
             metrics,
             members,
             documents: Shelf::default(),
-            auth: AuthDesk::new(config.auth.clone()),
+            auth: AuthDesk::new(config.auth.clone(), data_only),
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

@@ -456,6 +456,7 @@ impl Handle {
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
             mesh: core.mesh.board.status(),
+            policy_age: self.policy_age().unwrap_or_default(),
         };
         core.metrics.render(&reading)
     }

@@ -47,7 +47,7 @@ pub mod watch;
 pub use crate::mesh::handle::MeshHandle;
 pub use crate::mesh::lane::Lane;
 pub use crate::mesh::status::MeshStatus;
-pub use auth::{Admission, AuthConfig, Need, SignedTokens};
+pub use auth::{Admission, AuthConfig, Credentials, DataCaller, DataRights, DataVerb, Need, SignedTokens};
 pub use config::{Compaction, Config, Join, Member};
 pub use engine::KeyHash;
 pub use error::Error;

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use std::fs;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tallies::Tallies;
@@ -59,6 +60,7 @@ struct Copied {
     open_files: Gauge,
     used_files: Gauge,
     files_max: Gauge,
+    policy_age: Gauge<f64, AtomicU64>,
     peer_sent_bytes: Family<Labels, Counter>,
     peer_received_bytes: Family<Labels, Counter>,
     peer_sent_failures: Family<Labels, Counter>,
@@ -72,6 +74,8 @@ pub(crate) struct Reading {
     pub is_learner: bool,
     pub peers: Vec<(NodeId, Counters)>,
     pub mesh: MeshStatus,
+    /// Zero where nothing is known yet.
+    pub policy_age: Duration,
 }
 
 impl Metrics {
@@ -222,6 +226,8 @@ impl Copied {
         for (gauge, name, help) in gauges {
             registry.register(name, help, gauge.clone());
         }
+        let help = "How long ago what is known of users and permissions was last known to be the newest";
+        registry.register("althing_auth_policy_age_seconds", help, copied.policy_age.clone());
         let families = [
             (&copied.peer_sent_bytes, "etcd_network_peer_sent_bytes", "Bytes sent to each peer"),
             (
@@ -242,7 +248,8 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, is_learner, waiting, response_bytes, peers, mesh: _ } = reading;
+        let Reading { status, is_learner, waiting, response_bytes, peers, mesh: _, policy_age } = reading;
+        self.policy_age.set(policy_age.as_secs_f64());
         self.is_learner.set(i64::from(*is_learner));
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));

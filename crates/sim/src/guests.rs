@@ -11,7 +11,9 @@ use base::{Code, Index, KeyRange, Rng};
 use bytes::Bytes;
 use coord::reply::{Body, Reply};
 use coord::request::{Delete, Put, Range, Request};
-use coord::{Access, AuthCommand, AuthReply, Caller, Command, Permission};
+use coord::{
+    Access, AuthCommand, AuthReply, Caller, Command, DataAccess, DataPermission, DataRange, Permission,
+};
 use node::{TokenNews, Work};
 use raft::Entry;
 use std::sync::Arc;
@@ -109,6 +111,12 @@ fn arrival(guest: usize) -> [AuthCommand; 3] {
     ]
 }
 
+/// One of few, so that what is revoked was often granted.
+fn data_range(rng: &mut Rng) -> DataRange {
+    let namespace = (*rng.pick(&["shop", "bank", "*"])).to_owned();
+    DataRange { namespace, prefix: Bytes::from_static(rng.pick(&["", "a"]).as_bytes()) }
+}
+
 /// From one letter up to another.
 fn letters(rng: &mut Rng) -> KeyRange {
     let start = rng.between(0, LETTERS.len() as u64) as usize;
@@ -159,7 +167,7 @@ impl World {
     fn next_measure(&mut self) -> AuthCommand {
         let guest = self.rng.between(0, self.guests.count as u64) as usize;
         let role = if self.rng.chance(300_000) { SHARED_ROLE.to_owned() } else { role(guest) };
-        match self.rng.between(0, 12) {
+        match self.rng.between(0, 14) {
             0..5 => {
                 let access = *self.rng.pick(&[Access::Read, Access::Write, Access::ReadWrite]);
                 let permission = Permission { keys: letters(&mut self.rng), access };
@@ -181,6 +189,12 @@ impl World {
                 self.guests.plan.extend(arrival(guest).into_iter().rev());
                 AuthCommand::UserDelete { user: user(guest) }
             }
+            11 => {
+                let access = *self.rng.pick(&[DataAccess::Read, DataAccess::Write, DataAccess::Admin]);
+                let permission = DataPermission { range: data_range(&mut self.rng), access };
+                AuthCommand::RoleGrantData { role, permission }
+            }
+            12 => AuthCommand::RoleRevokeData { role, range: data_range(&mut self.rng) },
             _ => AuthCommand::UserChangePassword { user: user(guest), password: Bytes::new() },
         }
     }
@@ -198,6 +212,10 @@ impl World {
             self.ask_for_token(host, guest);
             return Ok(());
         };
+        let apply = &self.process(host).member.apply;
+        let (applied, policy) = (apply.applied_index(), apply.auth().policy());
+        let held = self.guests.permits.check_policy(applied, &policy);
+        held.map_err(|what| Violation { checker: Checker::Permission, what })?;
         let local = self.local_now(host);
         let process = self.process(host);
         let revision = process.member.apply.auth().revision();

@@ -7,7 +7,7 @@
 use crate::marks::Marks;
 use base::{Index, KeyRange, RangeEnd};
 use coord::request::Request;
-use coord::{Access, AuthCommand, Caller, Command};
+use coord::{Access, AuthCommand, Caller, Command, DataAccess, DataRange, Policy};
 use node::batch;
 use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,8 @@ struct State {
     changes: u64,
     users: BTreeMap<String, User>,
     roles: BTreeMap<String, BTreeMap<(u8, u8), Access>>,
+    /// What roles permit on data.
+    data: BTreeMap<String, BTreeMap<DataRange, DataAccess>>,
 }
 
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ struct User {
     roles: BTreeSet<String>,
     /// Tokens that were given before have ended.
     since: Index,
+    /// The auth revision that came with it.
+    epoch: u64,
 }
 
 /// What a guest shows.
@@ -94,6 +98,30 @@ impl Permits {
         }
     }
 
+    /// The policy that a member derives is that of the changes that it has applied.
+    pub fn check_policy(&self, applied: Index, policy: &Policy) -> Result<(), String> {
+        let Some((_, (_, state))) = self.states.range(..=applied).next_back() else { return Ok(()) };
+        let held: Vec<(&str, u64)> = policy.users.iter().map(|(name, user)| (&**name, user.epoch)).collect();
+        let right: Vec<(&str, u64)> =
+            state.users.iter().map(|(name, user)| (name.as_str(), user.epoch)).collect();
+        if held != right {
+            return Err(format!("the policy at {applied:?} has users with epochs {held:?}, not {right:?}"));
+        }
+        for (name, user) in &state.users {
+            let held: BTreeSet<(&DataRange, u8)> = policy
+                .permissions_of(name)
+                .map(|permission| (&permission.range, permission.access as u8))
+                .collect();
+            let data = user.roles.iter().filter_map(|role| state.data.get(role)).flatten();
+            let right: BTreeSet<(&DataRange, u8)> =
+                data.map(|(range, access)| (range, *access as u8)).collect();
+            if held != right {
+                return Err(format!("the policy at {applied:?} permits {name} {held:?}, not {right:?}"));
+            }
+        }
+        Ok(())
+    }
+
     /// Every state that may have been when something was asked for, or since.
     fn possible(&self, sent: u64) -> impl Iterator<Item = &State> {
         let over = self.states.iter().rev().find(|(_, (committed, _))| *committed < sent);
@@ -121,12 +149,17 @@ impl State {
                 return Some(());
             }
             AuthCommand::UserAdd { user, .. } if !self.users.contains_key(&user) => {
-                self.users.insert(user, User { roles: BTreeSet::new(), since: at });
+                let epoch = self.changes + 2;
+                self.users.insert(user, User { roles: BTreeSet::new(), since: at, epoch });
             }
             AuthCommand::UserDelete { user } if !(self.enabled && user == "root") => {
                 self.users.remove(&user)?;
             }
-            AuthCommand::UserChangePassword { user, .. } => self.users.get_mut(&user)?.since = at,
+            AuthCommand::UserChangePassword { user, .. } => {
+                let epoch = self.changes + 2;
+                let user = self.users.get_mut(&user)?;
+                (user.since, user.epoch) = (at, epoch);
+            }
             AuthCommand::UserGrantRole { user, role } if role == "root" || self.roles.contains_key(&role) => {
                 self.users.get_mut(&user)?.roles.insert(role).then_some(())?;
             }
@@ -138,6 +171,7 @@ impl State {
             }
             AuthCommand::RoleDelete { role } => {
                 self.roles.remove(&role)?;
+                self.data.remove(&role);
                 for user in self.users.values_mut() {
                     user.roles.remove(&role);
                 }
@@ -147,6 +181,12 @@ impl State {
             }
             AuthCommand::RoleRevokePermission { role, keys } => {
                 self.roles.get_mut(&role)?.remove(&span(&keys))?;
+            }
+            AuthCommand::RoleGrantData { role, permission } if self.roles.contains_key(&role) => {
+                self.data.entry(role).or_default().insert(permission.range, permission.access);
+            }
+            AuthCommand::RoleRevokeData { role, range } => {
+                self.data.get_mut(&role)?.remove(&range)?;
             }
             _ => return None,
         }

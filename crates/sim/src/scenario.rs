@@ -437,7 +437,9 @@ pub fn hunting_ground(mutant: Mutant) -> &'static Scenario {
         | Mutant::PermissionByStartKey
         | Mutant::DeletedRoleStays
         | Mutant::RevokedRangeStays
-        | Mutant::TokenOutlivesUser => &AUTH,
+        | Mutant::TokenOutlivesUser
+        | Mutant::EpochNotRaised
+        | Mutant::DataPermissionsNotWritten => &AUTH,
         _ => &STORM,
     }
 }

@@ -79,6 +79,13 @@ impl Asked {
         Asked { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
     }
 
+    /// The same with headers that say more; what only the answer needs must be lawful before anything is done.
+    pub fn with_headers(rest: &Rest, key: Option<&str>, headers: HeaderMap) -> Result<Asked, Refusal> {
+        let asked = Asked { headers, ..Asked::plain(rest, key) };
+        asked.session()?;
+        Ok(asked)
+    }
+
     /// The key that the path names.
     pub fn key_text(&self) -> Result<&str, Refusal> {
         let key = self.key.as_deref().unwrap_or("");

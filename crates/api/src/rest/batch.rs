@@ -9,7 +9,6 @@ use super::sight::{self, Sight};
 use super::store::Entry;
 use super::write::{self, Wanted};
 use super::{Rest, clock, json, session};
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Code;
@@ -78,7 +77,7 @@ enum Outcome {
 }
 
 /// `POST /v1/data/batch` reads or writes, or does both, as its body says.
-pub async fn either(rest: State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn either(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     let right = format!("{READ_RIGHT} to read, {WRITE_RIGHT} to write, or {MIXED_RIGHT}");
     let fields: std::collections::BTreeMap<String, &RawValue> = parse_json(&body, &right)?;
     match fields.keys().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -89,7 +88,7 @@ pub async fn either(rest: State<Rest>, asked: Asked, Whole(body): Whole) -> Resu
     }
 }
 
-pub async fn write(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn write(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&WRITE_PARAMS)?;
     let Entries { entries } = parse_json(&body, WRITE_RIGHT)?;
     let parts = entries.iter().enumerate().map(|(nth, entry)| {
@@ -102,14 +101,14 @@ pub async fn write(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -
     carry_out(rest, asked, parts).await
 }
 
-pub async fn read(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn read(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&READ_PARAMS)?;
     let Keys { keys } = parse_json(&body, READ_RIGHT)?;
     let parts = keys.into_iter().map(|key| get(&asked, key)).collect();
     carry_out(rest, asked, parts).await
 }
 
-async fn mixed(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+async fn mixed(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&PARAMS)?;
     let Operations { operations } = parse_json(&body, MIXED_RIGHT)?;
     let parts = operations.iter().enumerate().map(|(nth, operation)| {

@@ -7,7 +7,7 @@ use super::refusal::Refusal;
 use super::value::{self, kind_name};
 use super::write::settled;
 use super::{Rest, clock, date, home, json};
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use base::Code;
 use base::limits::MESH_PAGE_KEYS_MAX;
@@ -25,7 +25,7 @@ const LIMIT_DEFAULT: u64 = 100;
 /// Pages of the log that are looked through for the conflicts of one key.
 const PAGES_MAX: usize = 16;
 
-pub async fn list(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn list(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&LIST_PARAMS)?;
     let limit = asked.query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT) as usize;
     let after = asked.query.get("page").map(parse_id).transpose()?;
@@ -68,17 +68,20 @@ pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) 
 /// What all nodes of the region have behind a place.
 pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
     match rest.ask(Request::Conflicts { after, limit }, None).await? {
-        Reply::Listed(listed) => Ok(*listed),
+        Reply::Listed(mut listed) => {
+            listed.conflicts.retain(|conflict| rest.may_read(&conflict.key));
+            Ok(*listed)
+        }
         other => unreachable!("a list is not answered by {other:?}"),
     }
 }
 
-pub async fn get(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, Path(id): Path<String>) -> Result<Response, Refusal> {
     Ok(json(&render(&rest, &find(&rest, &id).await?)))
 }
 
 /// Writes the loser again, as it was.
-pub async fn restore(State(rest): State<Rest>, Path(id): Path<String>) -> Result<Response, Refusal> {
+pub async fn restore(rest: Rest, Path(id): Path<String>) -> Result<Response, Refusal> {
     let conflict = find(&rest, &id).await?;
     let key = &conflict.key;
     let mut write = conflict.restore().map_err(|code| match code {

@@ -7,7 +7,6 @@ use super::refusal::Refusal;
 use super::value::{self, text_of};
 use super::write::{decimal_of, perform, plain, put_of};
 use super::{Rest, clock, data, json, sight};
-use axum::extract::State;
 use axum::response::Response;
 use base::Code;
 use mesh::key::Key;
@@ -116,7 +115,7 @@ fn unknown(kind: Kind, word: &str) -> Refusal {
 }
 
 /// The path behind `/v1/crdt/` ends with the operation; the key may have slashes in it.
-pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn post(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&POST_PARAMS)?;
     let path = asked.key_text()?;
     let (name, word) = path.rsplit_once('/').ok_or_else(|| {
@@ -131,7 +130,7 @@ pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
     change(&rest, &asked, key, kind, op).await
 }
 
-pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&POST_PARAMS)?;
     let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
     change(&rest, &asked, asked.key_of(text)?, kind, Op::Delete).await
@@ -145,7 +144,7 @@ async fn change(rest: &Rest, asked: &Asked, key: Key, kind: Kind, op: Op) -> Res
     Ok(response)
 }
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&GET_PARAMS)?;
     let (kind, text) = parse_name(asked.key_text()?, asked.query.get("type"))?;
     let key = asked.key_of(text)?;

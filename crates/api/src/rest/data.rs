@@ -9,7 +9,6 @@ use super::refusal::Refusal;
 use super::store::raw;
 use super::value::{self, Shown};
 use super::{Rest, clock, date, explain, json, session, sight, write};
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use mesh::Op;
@@ -98,7 +97,7 @@ pub fn part(rest: &Rest, record: &Record) -> Map<String, Value> {
     said
 }
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&GET_PARAMS)?;
     let explaining = Explaining::begin(&asked)?;
     let key = asked.key()?;
@@ -123,13 +122,13 @@ struct Committed {
     explain: Option<Value>,
 }
 
-pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&PUT_PARAMS)?;
     let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
     commit(&rest, &asked, write, "committed").await
 }
 
-pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&DELETE_PARAMS)?;
     let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
     commit(&rest, &asked, write, "deleted").await

@@ -1,51 +1,138 @@
-//! Who may use the REST API: while auth is on, only users with the role `root`, by a token or by name and password.
-//! The keys of the mesh are not those of the coordination store, and permissions are about the latter; so there is
-//! nothing between everything and nothing. A node that keeps data alone lets nobody in: it has no users to compare with.
-//! The page to try it out and the probes stay open.
+//! Who may use the REST API while auth is on: a user, by a token or by name and password, with the permission that the
+//! route names. What a request does with keys is judged where it goes to the mesh (`permit.rs`), because bodies name
+//! keys too. Everything is decided by what this node knows; the coordination store is not asked.
 
 use super::Rest;
+use super::query::Query;
 use super::refusal::Refusal;
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base::Code;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use server::{Handle, Need};
+use mesh::namespaces;
+use server::{Credentials, DataCaller, DataVerb, Handle};
+use std::sync::Arc;
 
 const BEARER: &str = "Bearer ";
 const BASIC: &str = "Basic ";
 
-pub async fn check(State(rest): State<Rest>, request: Request, next: Next) -> Response {
-    if !rest.handle().is_auth_on() {
-        return next.run(request).await;
+/// What a route asks of its caller while auth is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing: it shows nothing of the cluster.
+    Open,
+    User,
+    /// The role root.
+    Root,
+    /// Any permission in the namespace.
+    Member,
+    /// `admin` on the whole namespace.
+    Admin,
+    /// `read` on each key that is shown.
+    Read,
+    /// `write` on each key that is changed; with a condition `read` too, as its refusal shows what is there.
+    Write,
+    /// Both, as the answer shows what the key holds.
+    ReadAndWrite,
+    /// Each key by what is done with it.
+    ReadOrWrite,
+    /// `read` on the keys of conflicts, in whichever namespace; others are not shown.
+    ReadConflicts,
+    /// Both on the key of the conflict.
+    RestoreConflict,
+}
+
+impl Need {
+    /// As documents say it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Need::Open => "none",
+            Need::User => "any user",
+            Need::Root => "root",
+            Need::Member => "any permission in the namespace",
+            Need::Admin => "admin on the namespace",
+            Need::Read | Need::ReadConflicts => "read on the keys",
+            Need::Write => "write on the keys",
+            Need::ReadAndWrite | Need::RestoreConflict => "read and write on the key",
+            Need::ReadOrWrite => "read or write on each key",
+        }
     }
-    match admit(rest.handle(), request.headers()).await {
-        Ok(()) => next.run(request).await,
+}
+
+/// What the guard of one route goes by.
+#[derive(Clone)]
+pub struct Guarded {
+    pub rest: Rest,
+    pub needs: Arc<[(&'static str, Need)]>,
+}
+
+pub async fn check(State(guarded): State<Guarded>, request: Request, next: Next) -> Response {
+    let Guarded { rest, needs } = guarded;
+    // What the route does not take is refused by it.
+    let need = needs.iter().find(|(method, _)| is_method(request.method(), method)).map(|(_, need)| *need);
+    let Some(need) = need.filter(|need| *need != Need::Open && rest.handle().is_auth_on()) else {
+        return next.run(request).await;
+    };
+    let (mut parts, body) = request.into_parts();
+    match admit(&rest, &mut parts, need).await {
+        Ok(caller) => {
+            parts.extensions.insert(caller);
+            next.run(Request::from_parts(parts, body)).await
+        }
         Err(code) => refuse(code),
     }
 }
 
-async fn admit(handle: &Handle, headers: &HeaderMap) -> Result<(), Code> {
-    // Such a node knows no user.
-    if handle.is_data_only() {
-        return Err(Code::InvalidAuthToken);
-    }
-    let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let handle = match given.strip_prefix(BASIC) {
-        Some(encoded) => {
-            let (user, password) = basic(encoded).ok_or(Code::AuthFailed)?;
-            let (_, token) = handle.authenticate(user, password).await?;
-            handle.admit(Some(&token)).await?
-        }
-        None => {
-            let token = given.strip_prefix(BEARER).unwrap_or(given);
-            handle.admit(Some(token).filter(|token| !token.is_empty())).await?
+/// A route that takes GET takes HEAD.
+fn is_method(asked: &Method, method: &str) -> bool {
+    asked.as_str().eq_ignore_ascii_case(method) || (*asked == Method::HEAD && method == "get")
+}
+
+async fn admit(rest: &Rest, parts: &mut Parts, need: Need) -> Result<Arc<DataCaller>, Code> {
+    let caller = caller_of(rest.handle(), authorization(&parts.headers)).await?;
+    let rights = caller.rights();
+    let permitted = match need {
+        Need::Open | Need::User | Need::ReadConflicts | Need::RestoreConflict => true,
+        Need::Root => rights.is_root(),
+        Need::Admin => rights.may_all(DataVerb::Admin, space_of(rest, parts).await),
+        Need::Member | Need::Read | Need::Write | Need::ReadAndWrite | Need::ReadOrWrite => {
+            rights.may_see(space_of(rest, parts).await)
         }
     };
-    handle.permit(Need::Root).await
+    match permitted {
+        true => Ok(caller),
+        false => Err(Code::PermissionDenied),
+    }
+}
+
+/// The namespace that the request names, as the handlers find it; one that it names twice they refuse.
+async fn space_of(rest: &Rest, parts: &mut Parts) -> u32 {
+    let params = RawPathParams::from_request_parts(parts, rest).await.ok();
+    let in_path = params.as_ref().and_then(|params| params.iter().find(|(name, _)| *name == "ns"));
+    let query = Query::parse(parts.uri.query().unwrap_or("")).unwrap_or_default();
+    let name = in_path.map(|(_, name)| name).or(query.get("ns")).unwrap_or(namespaces::DEFAULT);
+    namespaces::id_of(name)
+}
+
+pub fn authorization(headers: &HeaderMap) -> &[u8] {
+    headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
+}
+
+/// Who sent this `Authorization`.
+pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>, Code> {
+    let given = std::str::from_utf8(given).map_err(|_| Code::InvalidAuthToken)?;
+    if let Some(encoded) = given.strip_prefix(BASIC) {
+        let (user, password) = basic(encoded).ok_or(Code::AuthFailed)?;
+        let credentials = Credentials::Password { user: &user, password: &password };
+        return handle.data_caller(Some(credentials)).await;
+    }
+    let token = given.strip_prefix(BEARER).unwrap_or(given);
+    handle.data_caller(Some(token).filter(|token| !token.is_empty()).map(Credentials::Token)).await
 }
 
 fn basic(encoded: &str) -> Option<(String, String)> {
@@ -54,21 +141,33 @@ fn basic(encoded: &str) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Who is not known is asked to say who it is, and whoever is and may not is told that.
-fn refuse(code: Code) -> Response {
-    let message = "auth is on: send the token or the name and password of a user with the role root, to a member that \
-                   has the coordination store";
-    let body = axum::Json(Refusal::new(code, message).body());
-    let unknown =
-        matches!(code, Code::UserEmpty | Code::InvalidAuthToken | Code::AuthFailed | Code::NoPasswordUser);
-    let status = match unknown {
-        true => StatusCode::UNAUTHORIZED,
-        false => StatusCode::from_u16(code.grpc().http_status()).expect("each is a status"),
+/// A caller that is not known is asked to say who it is, and one that is and may not is told that.
+pub fn refuse(code: Code) -> Response {
+    let message = match code {
+        Code::PermissionDenied => {
+            "this user has no permission for that; `althing role grant-permission ROLE read|write|readwrite|admin --data \
+             NAMESPACE/PREFIX` grants one"
+        }
+        Code::PasswordNotHere | Code::PolicyTooOld | Code::NotInStep | Code::TooManyRequests => {
+            let message = code.message();
+            message.split_once(": ").map_or(message, |(_, words)| words)
+        }
+        _ => "auth is on: send the token of a user, or its name and password (`curl -u NAME:PASSWORD`)",
     };
-    let mut response = (status, body).into_response();
-    if unknown {
-        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"althing\""));
+    let unknown = matches!(
+        code,
+        Code::UserEmpty
+            | Code::InvalidAuthToken
+            | Code::AuthFailed
+            | Code::NoPasswordUser
+            | Code::PasswordNotHere
+    );
+    if !unknown {
+        return Refusal::new(code, message).into_response();
     }
+    let body = axum::Json(Refusal::new(code, message).body());
+    let mut response = (StatusCode::UNAUTHORIZED, body).into_response();
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"althing\""));
     response
 }
 

@@ -6,7 +6,7 @@
 use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
 use super::{Rest, json};
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
@@ -35,14 +35,14 @@ struct Given {
     script: String,
 }
 
-pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
+pub async fn list(rest: Rest) -> Result<Response, Refusal> {
     let (_, registered) = now(&rest).await?;
     let built_in = BUILT_IN.iter().map(|name| object!({ "handler": name, "built_in": true }));
     let scripts = registered.iter().map(|(name, handler)| render(name, handler));
     Ok(json(&object!({ "handlers": built_in.chain(scripts).collect::<Vec<Value>>() })))
 }
 
-pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     if BUILT_IN.contains(&name.as_str()) {
         return Ok(json(&object!({ "handler": name, "built_in": true })));
     }
@@ -51,11 +51,7 @@ pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<R
     found.ok_or_else(|| unknown(&name))
 }
 
-pub async fn put(
-    State(rest): State<Rest>,
-    Path(name): Path<String>,
-    Whole(body): Whole,
-) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
     let Given { script } = parse_json(&body, RIGHT)?;
     let tried = script.clone();
     // Trying it takes a while, and what a script does is nobody's business here.
@@ -76,7 +72,7 @@ pub async fn put(
     Ok((status, axum::Json(object!({ "handler": name, "script": script }))).into_response())
 }
 
-pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let gone = update(&rest, |registered| {
         Ok((registered.without(&name, rest.region_id()).map_err(|_| unknown(&name))?, ()))
     });

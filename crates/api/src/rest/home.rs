@@ -6,7 +6,6 @@ use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
 use super::space::Space;
 use super::{Rest, json};
-use axum::extract::State;
 use axum::response::Response;
 use base::Code;
 use mesh::RegionId;
@@ -32,7 +31,7 @@ struct Given {
     lease_ms: Option<u64>,
 }
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&PARAMS)?;
     let place = Place::new(&asked.space.name, asked.query.get("prefix").unwrap_or(""));
     let homes = now(&rest).await?.1;
@@ -44,7 +43,7 @@ pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Ref
     Ok(json(&shown))
 }
 
-pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     let given: Given = parse_json(&body, RIGHT)?;
     let to = RegionId::of(&given.region);
     if rest.mesh().region_name(to).as_deref() != Some(given.region.as_str()) {

@@ -7,7 +7,7 @@ use super::space::bad_name;
 use super::value::{kind_name, kind_named};
 use super::write::{POLICIES, policy_named};
 use super::{Rest, json};
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
@@ -54,22 +54,19 @@ impl Wanted {
     }
 }
 
-pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
+pub async fn list(rest: Rest) -> Result<Response, Refusal> {
     let (_, all) = rest.spaces().now(rest.handle()).await?;
-    let all: Vec<Value> = all.iter().map(|(name, namespace)| render(name, namespace)).collect();
+    let seen = all.iter().filter(|(name, _)| rest.may_see(namespaces::id_of(name)));
+    let all: Vec<Value> = seen.map(|(name, namespace)| render(name, namespace)).collect();
     Ok(json(&object!({ "namespaces": all })))
 }
 
-pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let space = rest.spaces().find(rest.handle(), &name).await?;
     Ok(json(&render(&space.name, space.wants)))
 }
 
-pub async fn put(
-    State(rest): State<Rest>,
-    Path(name): Path<String>,
-    Whole(body): Whole,
-) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
     if !namespaces::is_name(&name) {
         return Err(bad_name(&name));
     }
@@ -87,7 +84,7 @@ pub async fn put(
 }
 
 /// Only an empty one can go, for its keys would be out of reach.
-pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let space = rest.spaces().find(rest.handle(), &name).await?;
     if name == namespaces::DEFAULT {
         return Err(Refusal::new(Code::NamespaceInUse, "the default namespace stays"));

@@ -6,7 +6,8 @@ mod bodies;
 mod operations;
 mod params;
 
-use super::json;
+use super::guard::Need;
+use super::{json, routes};
 use axum::response::Response;
 use operations::{OPERATIONS, Operation};
 use serde_json::{Map, Value, json as object};
@@ -27,6 +28,16 @@ pub fn document() -> Value {
             describe(&mut paths, path, operation, true);
         }
     }
+    for (path, method, need) in routes::described() {
+        let operation = &mut paths[&path][method];
+        operation["x-permission"] = need.describe().into();
+        if need == Need::Open {
+            operation["security"] = object!([]);
+        } else {
+            operation["responses"]["401"] = bodies::refusal(401);
+            operation["responses"]["403"] = bodies::refusal(403);
+        }
+    }
     object!({
         "openapi": "3.0.3",
         "info": {
@@ -37,7 +48,15 @@ pub fn document() -> Value {
         "servers": [{ "url": "/" }],
         "tags": operations::TAGS.map(|(name, about)| object!({ "name": name, "description": about })),
         "paths": paths,
-        "components": { "schemas": bodies::schemas() },
+        // Only while auth is on.
+        "security": [{}, { "token": [] }, { "password": [] }],
+        "components": {
+            "schemas": bodies::schemas(),
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer" },
+                "password": { "type": "http", "scheme": "basic" },
+            },
+        },
     })
 }
 

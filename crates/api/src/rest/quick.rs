@@ -1,8 +1,8 @@
-//! The short way for the requests that a store lives on: plain reads and writes of single keys over HTTP/1.1 on a
-//! connection that is kept. A stream goes in; what was asked together is answered together, in order.
-//! Whatever is in any way unusual (another path, another query than `?r=1`, a header that is not among the plainest) is
-//! not judged here: the stream is given back with all that was read, and goes the long way from then on. What is
-//! answered here is what the handlers of the router would answer.
+//! The short way for the requests that a store lives on: reads and writes of single keys over HTTP/1.1 on a connection
+//! that is kept, with whatever headers. A stream goes in; what was asked together is answered together, in order.
+//! Another path, another query than `?r=1`, or a header about the connection itself is not judged here: the stream is
+//! given back with all that was read, and goes the long way from then on. Who asks is found out once and holds until the
+//! policy changes. What is answered here is what the handlers of the router would answer.
 
 mod answer;
 mod head;
@@ -12,14 +12,16 @@ use super::asked::{Asked, Whole, parse_json};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
-use super::{Rest, data, write};
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use super::{Rest, data, guard, write};
+use axum::response::IntoResponse;
+use base::Code;
 use bytes::{Buf, Bytes};
-use head::{Familiar, Heard, Plain, What};
+use head::{Familiar, Headers, Heard, Plain, What};
 use line::Line;
 use mesh::key::Key;
 use mesh::namespaces;
+use server::DataCaller;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -53,9 +55,12 @@ impl Quick {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let (mut line, mut familiar) = (Line::new(stream, stay), Familiar::default());
+        let mut asking = Asking { rest: self.rest.clone(), authorization: Vec::new() };
         loop {
             match head::parse(&line.heard, &mut familiar) {
-                Heard::Plain(plain) if self.takes(&plain) => self.deal_with(&mut line, plain).await?,
+                Heard::Plain(plain) if plain.body_bytes <= self.rest.body_bytes_max() => {
+                    self.deal_with(&mut line, plain, familiar.headers(), &mut asking).await?;
+                }
                 Heard::Part if line.heard.is_empty() => line.hear(true, IDLE_TIMEOUT).await.ok()?,
                 Heard::Part if line.heard.len() <= HEAD_BYTES_MAX => {
                     line.hear(false, REQUEST_TIMEOUT).await.ok()?;
@@ -68,13 +73,14 @@ impl Quick {
         }
     }
 
-    /// Who asks is judged on the long way.
-    fn takes(&self, plain: &Plain) -> bool {
-        plain.body_bytes <= self.rest.body_bytes_max() && !self.rest.handle().is_auth_on()
-    }
-
     /// None when the connection is over.
-    async fn deal_with<S>(&self, line: &mut Line<S>, plain: Plain) -> Option<()>
+    async fn deal_with<S>(
+        &self,
+        line: &mut Line<S>,
+        plain: Plain,
+        headers: &Headers,
+        asking: &mut Asking,
+    ) -> Option<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -82,15 +88,13 @@ impl Quick {
         while line.heard.len() < whole {
             line.hear(false, REQUEST_TIMEOUT).await.ok()?;
         }
-        let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
-        let answered = match plain.what {
-            What::StoreGet | What::DataGet => self.get(&plain, key, &mut line.out).await,
-            What::StorePost => self.post(body, &mut line.out).await,
-            What::DataPut => self.put(key, body, &mut line.out).await,
-        };
-        if let Err(refusal) = answered {
+        match self.admit(asking, &headers.authorization).await {
+            Ok(()) => {
+                let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
+                self.answer(&asking.rest, &plain, (headers, key, body), &mut line.out).await;
+            }
             // What is rare is kept out of the future that every connection holds.
-            Box::pin(answer::render(refusal.into_response(), &mut line.out)).await;
+            Err(code) => Box::pin(answer::render(guard::refuse(code), &mut line.out)).await,
         }
         line.heard.advance(whole);
         if line.must_say() {
@@ -99,38 +103,94 @@ impl Quick {
         Some(())
     }
 
-    async fn get(&self, plain: &Plain, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let rest = &self.rest;
+    /// Finds out who asks, unless that was found out before and still holds.
+    async fn admit(&self, asking: &mut Asking, authorization: &[u8]) -> Result<(), Code> {
+        let handle = self.rest.handle();
+        if !handle.is_auth_on() {
+            if asking.rest.caller.is_some() {
+                asking.rest = self.rest.clone();
+            }
+            return Ok(());
+        }
+        let is_known =
+            |caller: &Arc<DataCaller>| asking.authorization == authorization && handle.is_current(caller);
+        if !asking.rest.caller.as_ref().is_some_and(is_known) {
+            let caller = Box::pin(guard::caller_of(handle, authorization)).await?;
+            *asking =
+                Asking { rest: self.rest.asked_by(Some(caller)), authorization: authorization.to_vec() };
+        }
+        match asking.rest.may_see(self.space) {
+            true => Ok(()),
+            false => Err(Code::PermissionDenied),
+        }
+    }
+
+    async fn answer(
+        &self,
+        rest: &Rest,
+        plain: &Plain,
+        (headers, key, body): (&Headers, &[u8], &[u8]),
+        out: &mut Vec<u8>,
+    ) {
+        let answered = match plain.what {
+            _ if !headers.meant.is_empty() => {
+                Box::pin(self.answer_as_meant(rest, plain, (headers, key, body), out)).await
+            }
+            What::StoreGet | What::DataGet => self.get(rest, plain, key, out).await,
+            What::StorePost => self.post(rest, body, out).await,
+            What::DataPut => self.put(rest, key, body, out).await,
+        };
+        if let Err(refusal) = answered {
+            Box::pin(answer::render(refusal.into_response(), out)).await;
+        }
+    }
+
+    /// By the handlers, with the headers that say what is meant.
+    async fn answer_as_meant(
+        &self,
+        rest: &Rest,
+        plain: &Plain,
+        (headers, key, body): (&Headers, &[u8], &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let key = str::from_utf8(key).expect("a plain key is plain text");
+        let key = Some(key).filter(|key| !key.is_empty());
+        let mut asked = Asked::with_headers(rest, key, headers.meant.clone())?;
+        if plain.of_one {
+            asked.query = Query::parse("r=1")?;
+        }
+        let (rest, body) = (rest.clone(), Whole(Bytes::copy_from_slice(body)));
+        let response = match plain.what {
+            What::StoreGet => store::get(rest, asked).await?,
+            What::DataGet => data::get(rest, asked).await?,
+            What::StorePost => store::post(rest, asked, body).await?,
+            What::DataPut => data::put(rest, asked, body).await?,
+        };
+        answer::render(response, out).await;
+        Ok(())
+    }
+
+    async fn get(&self, rest: &Rest, plain: &Plain, key: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let r = plain.of_one.then_some(1);
         let record = store::live(rest, rest.read(Key::new(self.space, key), r, None).await?)?;
         match (answer::plain_value(&record), plain.what) {
             (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, out),
             (Some(value), _) => answer::found_in_store(rest, key, &record, value, out),
-            (None, _) => answer::render(Box::pin(self.get_slowly(plain, key)).await?, out).await,
+            // It has something about it that the handlers know how to say.
+            (None, _) => {
+                let nothing = Headers::default();
+                Box::pin(self.answer_as_meant(rest, plain, (&nothing, key, &[]), out)).await?;
+            }
         }
         Ok(())
     }
 
-    /// It has something about it that the handlers know how to say.
-    async fn get_slowly(&self, plain: &Plain, key: &[u8]) -> Result<Response, Refusal> {
-        let key = str::from_utf8(key).expect("a plain key is plain text");
-        let mut asked = Asked::plain(&self.rest, Some(key));
-        if plain.of_one {
-            asked.query = Query::parse("r=1")?;
-        }
-        let rest = State(self.rest.clone());
-        match plain.what {
-            What::DataGet => data::get(rest, asked).await,
-            _ => store::get(rest, asked).await,
-        }
-    }
-
-    async fn post(&self, body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let (rest, asked) = (&self.rest, Asked::plain(&self.rest, None));
+    async fn post(&self, rest: &Rest, body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let asked = Asked::plain(rest, None);
         let entry = parse_json::<Entry<'_>>(body, store::RIGHT)?;
         if !head::is_plain(entry.key.as_bytes()) {
             let body = Whole(Bytes::copy_from_slice(body));
-            answer::render(Box::pin(store::post(State(rest.clone()), asked, body)).await?, out).await;
+            answer::render(Box::pin(store::post(rest.clone(), asked, body)).await?, out).await;
             return Ok(());
         }
         let (key, given) = entry.given();
@@ -140,12 +200,19 @@ impl Quick {
         Ok(())
     }
 
-    async fn put(&self, key: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let (rest, asked) = (&self.rest, Asked::plain(&self.rest, None));
+    async fn put(&self, rest: &Rest, key: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        let asked = Asked::plain(rest, None);
         let given = parse_json(body, write::RIGHT)?;
         let write = write::of_given(rest, &asked, Key::new(self.space, key), given, None)?;
         let record = write::perform(rest, &asked, write).await?;
         answer::done_in_data(rest, &record, out);
         Ok(())
     }
+}
+
+/// Who asks on a connection, as it was found out last.
+struct Asking {
+    rest: Rest,
+    /// What it was found out by.
+    authorization: Vec<u8>,
 }

@@ -6,7 +6,6 @@ use super::asked::Asked;
 use super::refusal::Refusal;
 use super::value::{self, Shown};
 use super::{Rest, json};
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Code;
@@ -45,7 +44,7 @@ struct Entry<'a> {
     timestamp: u64,
 }
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&PARAMS)?;
     let scan = scan_of(&asked)?;
     match rest.ask(Request::Scan(scan), asked.timeout()?).await? {

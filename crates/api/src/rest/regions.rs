@@ -5,7 +5,7 @@
 use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
 use super::{Rest, json};
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::Code;
@@ -25,7 +25,7 @@ struct Places {
     peers: Vec<String>,
 }
 
-pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
+pub async fn list(rest: Rest) -> Result<Response, Refusal> {
     let (version, all) = rest.mesh().regions();
     let status = rest.mesh().status();
     let machine = status.machine.as_ref();
@@ -41,17 +41,13 @@ pub async fn list(State(rest): State<Rest>) -> Result<Response, Refusal> {
     })))
 }
 
-pub async fn get(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let (_, all) = rest.mesh().regions();
     let found = all.iter().find(|abroad| abroad.region.name == name);
     found.map(|abroad| json(&render(abroad))).ok_or_else(|| unknown(&name))
 }
 
-pub async fn put(
-    State(rest): State<Rest>,
-    Path(name): Path<String>,
-    Whole(body): Whole,
-) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
     let places: Places = parse_json(&body, RIGHT)?;
     if name == rest.region() {
         return Err(Refusal::new(Code::BadRegion, format!("`{name}` is this region; list the others")));
@@ -67,7 +63,7 @@ pub async fn put(
     Ok((status, axum::Json(object!({ "region": name, "peers": places.peers }))).into_response())
 }
 
-pub async fn delete(State(rest): State<Rest>, Path(name): Path<String>) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Refusal> {
     let evicted = update(&rest, |table| Ok((table.without(RegionId::of(&name))?, ())));
     evicted.await.map_err(|refusal| match refusal.code {
         Code::UnknownRegion => unknown(&name),

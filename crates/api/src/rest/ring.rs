@@ -3,7 +3,7 @@
 
 use super::refusal::Refusal;
 use super::{Rest, date, json};
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use base::{Code, NodeId};
@@ -35,14 +35,14 @@ impl Rest {
 }
 
 /// Tells a node to hand over what it has and go.
-pub async fn leave(State(rest): State<Rest>, Path(node): Path<String>) -> Result<Response, Refusal> {
+pub async fn leave(rest: Rest, Path(node): Path<String>) -> Result<Response, Refusal> {
     let node = rest.node_called(&node)?;
     rest.handle().let_node_go(node, true).await?;
     Ok(on_its_way(node, "leaving"))
 }
 
 /// Takes that back; a node that has gone already comes again.
-pub async fn stay(State(rest): State<Rest>, Path(node): Path<String>) -> Result<Response, Refusal> {
+pub async fn stay(rest: Rest, Path(node): Path<String>) -> Result<Response, Refusal> {
     let node = rest.node_called(&node)?;
     rest.handle().let_node_go(node, false).await?;
     Ok(on_its_way(node, "staying"))
@@ -53,7 +53,7 @@ fn on_its_way(node: NodeId, status: &str) -> Response {
     (StatusCode::ACCEPTED, json(&body)).into_response()
 }
 
-pub async fn get(State(rest): State<Rest>) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest) -> Result<Response, Refusal> {
     let topology = rest.mesh().topology();
     let status = rest.mesh().status();
     let copies =

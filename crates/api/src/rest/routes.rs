@@ -2,6 +2,7 @@
 //! The router is made of this list, and a test holds the description in `openapi.rs` against it: what is served is
 //! described, and what is described is served.
 
+use super::guard::Need;
 use super::{
     Rest, batch, conflicts, crdt, data, handlers, home, namespaces, openapi, range, regions, ring, select,
     store,
@@ -13,46 +14,59 @@ pub struct Route {
     /// As the router reads it: a last `{*key}` takes slashes too.
     pattern: String,
     pub handler: MethodRouter<Rest>,
-    methods: Vec<&'static str>,
+    needs: Vec<(&'static str, Need)>,
+    /// Methods that are described with other routes.
+    undescribed: Vec<&'static str>,
 }
 
 impl Route {
     fn at(pattern: impl Into<String>) -> Route {
-        Route { pattern: pattern.into(), handler: MethodRouter::new(), methods: Vec::new() }
+        Route {
+            pattern: pattern.into(),
+            handler: MethodRouter::new(),
+            needs: Vec::new(),
+            undescribed: Vec::new(),
+        }
     }
 
     pub fn pattern(&self) -> String {
         self.pattern.clone()
     }
 
-    fn get<T: 'static>(mut self, handler: impl Handler<T, Rest>) -> Route {
-        self.methods.push("get");
+    fn get<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+        self.needs.push(("get", need));
         self.handler = self.handler.get(handler);
         self
     }
 
-    fn put<T: 'static>(mut self, handler: impl Handler<T, Rest>) -> Route {
-        self.methods.push("put");
+    fn put<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+        self.needs.push(("put", need));
         self.handler = self.handler.put(handler);
         self
     }
 
-    fn post<T: 'static>(mut self, handler: impl Handler<T, Rest>) -> Route {
-        self.methods.push("post");
+    fn post<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+        self.needs.push(("post", need));
         self.handler = self.handler.post(handler);
         self
     }
 
-    fn delete<T: 'static>(mut self, handler: impl Handler<T, Rest>) -> Route {
-        self.methods.push("delete");
+    fn delete<T: 'static>(mut self, need: Need, handler: impl Handler<T, Rest>) -> Route {
+        self.needs.push(("delete", need));
         self.handler = self.handler.delete(handler);
         self
     }
 
     /// A key may be called like the route; it is described with the other keys.
-    fn or_a_key(mut self) -> Route {
-        self.handler = self.handler.get(data::get).put(data::put).delete(data::delete);
-        self
+    fn or_a_key(self) -> Route {
+        let mut route = of_a_key(self);
+        route.undescribed = vec!["get", "put", "delete"];
+        route
+    }
+
+    /// What each method asks of its caller.
+    pub fn needs(&self) -> Vec<(&'static str, Need)> {
+        self.needs.clone()
     }
 
     /// The same below another path.
@@ -66,20 +80,30 @@ impl Route {
 const NAMED: &str = "/v1/namespaces/{ns}";
 
 pub fn all() -> Vec<Route> {
+    use Need::{Admin, Member, Open, ReadConflicts, RestoreConflict, Root, User};
     let mut routes = vec![
-        Route::at("/v1/namespaces").get(namespaces::list),
-        Route::at("/v1/namespaces/{ns}").get(namespaces::get).put(namespaces::put).delete(namespaces::delete),
-        Route::at("/v1/namespaces/{ns}/home").get(home::get).put(home::put),
-        Route::at("/v1/handlers").get(handlers::list),
-        Route::at("/v1/handlers/{handler}").get(handlers::get).put(handlers::put).delete(handlers::delete),
-        Route::at("/v1/conflicts").get(conflicts::list),
-        Route::at("/v1/conflicts/{id}").get(conflicts::get),
-        Route::at("/v1/conflicts/{id}/restore").post(conflicts::restore),
-        Route::at("/v1/regions").get(regions::list),
-        Route::at("/v1/regions/{region}").get(regions::get).put(regions::put).delete(regions::delete),
-        Route::at("/v1/ring").get(ring::get),
-        Route::at("/v1/ring/nodes/{node}").delete(ring::leave).put(ring::stay),
-        Route::at("/openapi.json").get(openapi::get),
+        Route::at("/v1/namespaces").get(User, namespaces::list),
+        Route::at("/v1/namespaces/{ns}")
+            .get(Member, namespaces::get)
+            .put(Admin, namespaces::put)
+            .delete(Admin, namespaces::delete),
+        Route::at("/v1/namespaces/{ns}/home").get(Member, home::get).put(Admin, home::put),
+        Route::at("/v1/handlers").get(User, handlers::list),
+        Route::at("/v1/handlers/{handler}")
+            .get(User, handlers::get)
+            .put(Root, handlers::put)
+            .delete(Root, handlers::delete),
+        Route::at("/v1/conflicts").get(ReadConflicts, conflicts::list),
+        Route::at("/v1/conflicts/{id}").get(ReadConflicts, conflicts::get),
+        Route::at("/v1/conflicts/{id}/restore").post(RestoreConflict, conflicts::restore),
+        Route::at("/v1/regions").get(User, regions::list),
+        Route::at("/v1/regions/{region}")
+            .get(User, regions::get)
+            .put(Root, regions::put)
+            .delete(Root, regions::delete),
+        Route::at("/v1/ring").get(User, ring::get),
+        Route::at("/v1/ring/nodes/{node}").delete(Root, ring::leave).put(Root, ring::stay),
+        Route::at("/openapi.json").get(Open, openapi::get),
     ];
     for (base, make) in [
         ("/api/v1/store".to_owned(), of_store as fn() -> Vec<Route>),
@@ -95,29 +119,54 @@ pub fn all() -> Vec<Route> {
 }
 
 fn of_store() -> Vec<Route> {
-    let one = |pattern| Route::at(pattern).get(store::get).put(store::put).delete(store::delete);
+    use Need::{Read, Write};
+    let one = |pattern| {
+        Route::at(pattern).get(Read, store::get).put(Write, store::put).delete(Write, store::delete)
+    };
     vec![
-        Route::at("/keys").post(store::post),
+        Route::at("/keys").post(Write, store::post),
         one("/keys/{*key}"),
-        Route::at("/key").put(store::post).get(store::get).delete(store::delete),
+        Route::at("/key").put(Write, store::post).get(Read, store::get).delete(Write, store::delete),
         one("/key/{*key}"),
-        Route::at("/batch").post(batch::write),
-        Route::at("/range").get(range::get),
+        Route::at("/batch").post(Write, batch::write),
+        Route::at("/range").get(Read, range::get),
     ]
 }
 
 fn of_data() -> Vec<Route> {
     vec![
-        Route::at("").get(select::get),
-        Route::at("/batch").post(batch::either).or_a_key(),
-        Route::at("/batch/read").post(batch::read).or_a_key(),
-        Route::at("/batch/write").post(batch::write).or_a_key(),
-        Route::at("/{*key}").get(data::get).put(data::put).delete(data::delete),
+        Route::at("").get(Need::Read, select::get),
+        Route::at("/batch").post(Need::ReadOrWrite, batch::either).or_a_key(),
+        Route::at("/batch/read").post(Need::Read, batch::read).or_a_key(),
+        Route::at("/batch/write").post(Need::Write, batch::write).or_a_key(),
+        of_a_key(Route::at("/{*key}")),
     ]
 }
 
+fn of_a_key(route: Route) -> Route {
+    route.get(Need::Read, data::get).put(Need::Write, data::put).delete(Need::Write, data::delete)
+}
+
 fn of_crdt() -> Vec<Route> {
-    vec![Route::at("/{*key}").get(crdt::get).post(crdt::post).delete(crdt::delete)]
+    let route = Route::at("/{*key}").get(Need::Read, crdt::get);
+    vec![route.post(Need::ReadAndWrite, crdt::post).delete(Need::Write, crdt::delete)]
+}
+
+/// Every path and method as the description writes them, with what they ask of their caller.
+pub fn described() -> impl Iterator<Item = (String, &'static str, Need)> {
+    all().into_iter().flat_map(|route| {
+        let Route { pattern, needs, undescribed, .. } = route;
+        let shown = needs.into_iter().filter(move |(method, _)| !undescribed.contains(method));
+        shown.map(move |(method, need)| (described_path(method, &pattern), method, need))
+    })
+}
+
+fn described_path(method: &str, pattern: &str) -> String {
+    match (pattern.contains("/crdt/"), method) {
+        (true, "post") => pattern.replace("{*key}", "{type}:{key}/{operation}"),
+        (true, _) => pattern.replace("{*key}", "{type}:{key}"),
+        (false, _) => pattern.replace("{*key}", "{key}"),
+    }
 }
 
 #[cfg(test)]
@@ -125,23 +174,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// How the description writes a route.
-    fn described(method: &str, pattern: &str) -> String {
-        match (pattern.contains("/crdt/"), method) {
-            (true, "post") => pattern.replace("{*key}", "{type}:{key}/{operation}"),
-            (true, _) => pattern.replace("{*key}", "{type}:{key}"),
-            (false, _) => pattern.replace("{*key}", "{key}"),
-        }
-    }
-
     #[test]
     fn what_is_served_is_described_and_what_is_described_is_served() {
-        let all = all();
-        let served: BTreeSet<(String, String)> = all
-            .iter()
-            .flat_map(|route| route.methods.iter().map(|method| (*method, &route.pattern)))
-            .map(|(method, pattern)| (described(method, pattern), method.to_owned()))
-            .collect();
+        let served: BTreeSet<(String, String)> =
+            described().map(|(path, method, _)| (path, method.to_owned())).collect();
         let document = openapi::document();
         let paths = document["paths"].as_object().unwrap();
         let written: BTreeSet<(String, String)> = paths
@@ -150,5 +186,25 @@ mod tests {
             .map(|(path, method)| (path.clone(), method.clone()))
             .collect();
         assert_eq!(served, written);
+    }
+
+    /// The page is written by hand, and has exactly these lines.
+    #[test]
+    fn every_path_and_method_has_its_permission_in_the_documents() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/permissions.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let listed: BTreeSet<&str> = page.lines().filter(|line| line.starts_with("| `/")).collect();
+        let line = |(path, method, need): (String, &str, Need)| {
+            format!("| `{path}` | {} | {} |", method.to_uppercase(), need.describe())
+        };
+        let served: BTreeSet<String> = described().map(line).collect();
+        let missing: Vec<&String> = served.iter().filter(|line| !listed.contains(line.as_str())).collect();
+        let unserved: Vec<&&str> = listed.iter().filter(|line| !served.contains(**line)).collect();
+        assert!(missing.is_empty() && unserved.is_empty(), "missing {missing:#?} not served {unserved:#?}");
+        for (path, methods) in openapi::document()["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                assert!(operation["x-permission"].is_string(), "{method} {path}");
+            }
+        }
     }
 }

@@ -5,7 +5,6 @@ use super::asked::Asked;
 use super::refusal::Refusal;
 use super::value::kind_named;
 use super::{Rest, data, date, json};
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use base::Code;
@@ -25,7 +24,7 @@ const LIMIT_DEFAULT: u64 = 100;
 /// Moments are milliseconds that fit into a stamp.
 const SINCE_MS_MAX: u64 = (1 << 47) - 1;
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&PARAMS)?;
     let query = query_of(&asked)?;
     match rest.ask(Request::Query(Box::new(query)), asked.timeout()?).await? {

@@ -6,7 +6,6 @@ use super::refusal::Refusal;
 use super::value::{self, Shown};
 use super::write::{self, Given};
 use super::{Rest, clock, data, date, explain, json, sight};
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -60,7 +59,7 @@ struct Done<'a> {
 }
 
 /// `POST /keys` and `PUT /key`: the key is in the body.
-pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn post(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&PUT_PARAMS)?;
     let (key, given) = parse_json::<Entry<'_>>(&body, RIGHT)?.given();
     let write = write::of_given(&rest, &asked, asked.key_of(&key)?, given, None)?;
@@ -68,14 +67,14 @@ pub async fn post(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) ->
 }
 
 /// `PUT /keys/{key}`: the body is a value, in JSON or as bytes.
-pub async fn put(State(rest): State<Rest>, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
+pub async fn put(rest: Rest, asked: Asked, Whole(body): Whole) -> Result<Response, Refusal> {
     asked.query.only(&PUT_PARAMS)?;
     let write = write::of_body(&rest, &asked, asked.key()?, &body)?;
     done(&rest, &asked, asked.key_text()?, write, "ok").await
 }
 
 /// A tombstone is written whether or not the key is there: it may be on its way.
-pub async fn delete(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn delete(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&DELETE_PARAMS)?;
     let write = write::plain(&rest, &asked, asked.key()?, (Kind::Register, Op::Delete), None)?;
     done(&rest, &asked, asked.key_text()?, write, "deleted").await
@@ -110,7 +109,7 @@ struct Found<'a> {
     explain: Option<Value>,
 }
 
-pub async fn get(State(rest): State<Rest>, asked: Asked) -> Result<Response, Refusal> {
+pub async fn get(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     asked.query.only(&GET_PARAMS)?;
     let explaining = explain::Explaining::begin(&asked)?;
     let key = asked.key()?;

@@ -74,7 +74,8 @@ impl Options {
     pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
         let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout());
         let tls = self.tls(&endpoints)?;
-        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login: self.login()?, tls })?)
+        let login = login_of(&self.user, &self.password)?;
+        Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login, tls })?)
     }
 
     /// How TLS is spoken with these endpoints, if it is.
@@ -82,34 +83,6 @@ impl Options {
         let Some(files) = self.tls.files_for(endpoints)? else { return Ok(None) };
         let pem = files.pem()?;
         Ok(Some(Tls { roots: pem.roots, identity: pem.identity }))
-    }
-
-    /// With the password of --password, the name is taken as it is, colons and all.
-    fn login(&self) -> Result<Option<Login>, Error> {
-        let given = |flag: &Option<String>, variables: [&str; 2]| {
-            let set = |variable: &&str| std::env::var(variable).ok().filter(|text| !text.is_empty());
-            flag.clone().or_else(|| variables.iter().find_map(set))
-        };
-        let Some(user) = given(&self.user, USER_VARIABLES) else { return Ok(None) };
-        if let Some(password) = given(&self.password, PASSWORD_VARIABLES) {
-            return Ok(Some(Login { user, password }));
-        }
-        match user.split_once(':') {
-            Some((user, password)) => {
-                Ok(Some(Login { user: user.to_owned(), password: password.to_owned() }))
-            }
-            None if prompt::is_possible() => {
-                let password = match TYPED.get() {
-                    Some(password) => password.clone(),
-                    None => {
-                        let password = prompt::ask(&user)?;
-                        TYPED.get_or_init(|| password).clone()
-                    }
-                };
-                Ok(Some(Login { user, password }))
-            }
-            None => Err(Error::Usage(format!("the password of \"{user}\" is not given: use --password"))),
-        }
     }
 
     fn endpoints(&self) -> Vec<String> {
@@ -125,5 +98,32 @@ impl Options {
             endpoints.push(ENDPOINT_DEFAULT.to_owned());
         }
         endpoints
+    }
+}
+
+/// Of --user and --password, or of what stands for them. With the password of --password, the name is taken as it is,
+/// colons and all.
+pub fn login_of(user: &Option<String>, password: &Option<String>) -> Result<Option<Login>, Error> {
+    let given = |flag: &Option<String>, variables: [&str; 2]| {
+        let set = |variable: &&str| std::env::var(variable).ok().filter(|text| !text.is_empty());
+        flag.clone().or_else(|| variables.iter().find_map(set))
+    };
+    let Some(user) = given(user, USER_VARIABLES) else { return Ok(None) };
+    if let Some(password) = given(password, PASSWORD_VARIABLES) {
+        return Ok(Some(Login { user, password }));
+    }
+    match user.split_once(':') {
+        Some((user, password)) => Ok(Some(Login { user: user.to_owned(), password: password.to_owned() })),
+        None if prompt::is_possible() => {
+            let password = match TYPED.get() {
+                Some(password) => password.clone(),
+                None => {
+                    let password = prompt::ask(&user)?;
+                    TYPED.get_or_init(|| password).clone()
+                }
+            };
+            Ok(Some(Login { user, password }))
+        }
+        None => Err(Error::Usage(format!("the password of \"{user}\" is not given: use --password"))),
     }
 }

@@ -170,6 +170,7 @@ fn assemble(values: &Values) -> Checked {
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),
             signed: None,
+            staleness_max: Some(ms(Id::AuthStalenessMax)).filter(|max| !max.is_zero()),
             bcrypt_cost: u32::try_from(values.number(Id::BcryptCost)).expect("bounded by the table"),
         },
         mesh: Mesh {

@@ -168,6 +168,8 @@ settings! {
         "How users are known after they have logged in: by a token that members remember, or by one that is signed.";
     AuthTokenTtlMs "auth-token-ttl-ms" ms(1_000, 31_536_000_000), Count(300_000),
         "How long a simple token lives that nobody uses.";
+    AuthStalenessMax "auth-staleness-max" ms(0, 31_536_000_000), Count(0),
+        "Without news of users and permissions for so long, this node's data API refuses everybody while auth is on; 0 sets no limit.";
     BcryptCost "bcrypt-cost" number("doublings", 4, 31), Count(10),
         "How much work it is to hash a password.";
     CertFile "cert-file" Kind::FileOrNothing, Value(""),

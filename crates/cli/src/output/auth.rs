@@ -3,6 +3,8 @@
 use super::{Printer, json};
 use crate::client::Format;
 use base::key_range::prefix_end;
+use proto::althing::auth::v1::DataPermission;
+use proto::althing::auth::v1::data_permission::Access;
 use proto::authpb::Permission;
 use proto::authpb::permission::Type;
 use proto::etcdserverpb::{AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader};
@@ -44,17 +46,33 @@ impl Printer {
         .into_bytes()
     }
 
-    pub fn role(&self, name: &str, role: &AuthRoleGetResponse) -> Vec<u8> {
+    /// What it permits on data is shown where there is something, so that other roles are shown as etcdctl does.
+    pub fn role(&self, name: &str, role: &AuthRoleGetResponse, data: &[DataPermission]) -> Vec<u8> {
         if self.format == Format::Json {
-            return json::line(&json::permissions(role.header, &role.perm)).into_bytes();
+            return json::line(&json::permissions(role.header, &role.perm, data)).into_bytes();
         }
         let permitting = |one: Type| {
             let fits = |held: &&Permission| held.perm_type() == one || held.perm_type() == Type::Readwrite;
             role.perm.iter().filter(fits).map(describe).collect::<String>()
         };
         let (read, write) = (permitting(Type::Read), permitting(Type::Write));
-        format!("Role {name}\nKV Read:\n{read}KV Write:\n{write}").into_bytes()
+        let mut text = format!("Role {name}\nKV Read:\n{read}KV Write:\n{write}");
+        if !data.is_empty() {
+            text.push_str("Data:\n");
+            data.iter().for_each(|permission| text.push_str(&describe_data(permission)));
+        }
+        text.into_bytes()
     }
+}
+
+fn describe_data(permission: &DataPermission) -> String {
+    let access = match permission.access() {
+        Access::Read => "read",
+        Access::Write => "write",
+        Access::Readwrite => "readwrite",
+        Access::Admin => "admin",
+    };
+    format!("\t{access} {}/{}\n", permission.namespace, String::from_utf8_lossy(&permission.prefix))
 }
 
 fn describe(permission: &Permission) -> String {

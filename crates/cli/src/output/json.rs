@@ -5,6 +5,7 @@ use super::{BackupStatus, EndpointHash, EndpointHealth, EndpointStatus};
 use crate::client::duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use proto::althing::auth::v1::DataPermission;
 use proto::authpb::Permission;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
@@ -189,7 +190,7 @@ pub fn names(header: Option<ResponseHeader>, field: &str, names: &[String]) -> S
     Object::default().header(header).items(field, names.iter().map(|name| quoted(name))).end()
 }
 
-pub fn permissions(header: Option<ResponseHeader>, list: &[Permission]) -> String {
+pub fn permissions(header: Option<ResponseHeader>, list: &[Permission], data: &[DataPermission]) -> String {
     let permission = |one: &Permission| {
         Object::default()
             .number("permType", one.perm_type)
@@ -197,7 +198,15 @@ pub fn permissions(header: Option<ResponseHeader>, list: &[Permission]) -> Strin
             .bytes("range_end", &one.range_end)
             .end()
     };
-    Object::default().header(header).items("perm", list.iter().map(permission)).end()
+    let on_data = |one: &DataPermission| {
+        Object::default()
+            .number("access", one.access)
+            .text("namespace", &one.namespace)
+            .bytes("prefix", &one.prefix)
+            .end()
+    };
+    let shown = Object::default().header(header).items("perm", list.iter().map(permission));
+    if data.is_empty() { shown.end() } else { shown.items("data", data.iter().map(on_data)).end() }
 }
 
 pub fn alarms(response: &AlarmResponse) -> String {

@@ -2,7 +2,10 @@
 //! A write carries an id of its own, so that asking again elsewhere does not do it twice.
 
 use super::http::{Answer, Failure, Place, Request, exchange, percent_encode};
-use crate::client::{Error, TlsOptions, duration};
+use crate::client::{Error, TlsOptions, duration, login_of};
+use ::client::Login;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,6 +19,15 @@ pub struct RestOptions {
     /// Nodes to ask; the first that answers is used [default: $ALTHING_HTTP_ENDPOINTS or 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     http_endpoints: Vec<String>,
+    /// Who asks, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
+    #[arg(long, value_name = "NAME[:PASSWORD]")]
+    user: Option<String>,
+    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
+    #[arg(long, value_name = "PASSWORD")]
+    password: Option<String>,
+    /// Who asks, by a token that `althing auth login` prints [default: $ALTHING_TOKEN]
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "password"])]
+    token: Option<String>,
     #[command(flatten)]
     tls: TlsOptions,
     /// How long the answer may take
@@ -113,11 +125,23 @@ impl RestOptions {
         if is_write && !headers.iter().any(|(name, _)| *name == "x-request-id") {
             headers.push(("x-request-id", fresh_id()));
         }
+        headers.extend(self.authorization()?.map(|value| ("authorization", value)));
         let unfit = |value: &str| !value.bytes().all(|byte| (0x20..0x7f).contains(&byte));
         if let Some((name, value)) = headers.iter().find(|(_, value)| unfit(value)) {
             return Err(Error::Usage(format!("{name} cannot be {value:?}: it must be plain text")));
         }
         Ok(Request { method, target, headers, body })
+    }
+
+    /// A token is taken as it is; nodes that keep data alone take no passwords.
+    fn authorization(&self) -> Result<Option<String>, Error> {
+        let set = || std::env::var("ALTHING_TOKEN").ok().filter(|token| !token.is_empty());
+        let token = if self.user.is_some() { None } else { self.token.clone().or_else(set) };
+        if let Some(token) = token {
+            return Ok(Some(format!("Bearer {token}")));
+        }
+        let basic = |login: Login| STANDARD.encode(format!("{}:{}", login.user, login.password));
+        Ok(login_of(&self.user, &self.password)?.map(|login| format!("Basic {}", basic(login))))
     }
 
     fn endpoints(&self) -> Vec<String> {

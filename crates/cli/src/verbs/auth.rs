@@ -13,6 +13,10 @@ Example:
 const DISABLE_EXAMPLE: &str = "\
 Example:
   althing auth disable --user root:secret";
+const LOGIN_EXAMPLE: &str = "\
+Example:
+  export ALTHING_TOKEN=$(althing auth login --user ann)
+  althing data get user_1              as ann, until the token ends";
 const STATUS_EXAMPLE: &str = "\
 Example:
   althing auth status";
@@ -25,6 +29,9 @@ pub enum Auth {
     /// Turns authentication off: everybody may do everything
     #[command(after_help = DISABLE_EXAMPLE)]
     Disable(Options),
+    /// Prints a token of --user, for `--token` and for `Authorization: Bearer`
+    #[command(after_help = LOGIN_EXAMPLE)]
+    Login(Options),
     /// Tells whether it is on
     #[command(after_help = STATUS_EXAMPLE)]
     Status(Options),
@@ -40,6 +47,10 @@ impl Auth {
             Auth::Disable(options) => {
                 let done = options.client()?.auth_disable(AuthDisableRequest {}).await?;
                 print(&Printer::new(options).done(done.header, "Authentication Disabled"))
+            }
+            Auth::Login(options) => {
+                let token = options.client()?.log_in().await?;
+                print(format!("{token}\n").as_bytes())
             }
             Auth::Status(options) => {
                 let status = options.client()?.auth_status(AuthStatusRequest {}).await?;

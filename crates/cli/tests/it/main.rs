@@ -11,6 +11,7 @@ mod cluster;
 mod compaction;
 mod config;
 mod crowds;
+mod data_auth;
 mod dev;
 mod differential;
 mod drain;

@@ -2,6 +2,7 @@
 //! Passwords come in as hashes that the proposer made, and the random part of a token as the proposer drew it: nothing
 //! here depends on who applies it.
 
+use super::data::{DataPermission, DataRange};
 use super::permission::{Permission, decode_keys, encode_keys};
 use base::KeyRange;
 use base::codec::{Reader, put_bytes, put_varint};
@@ -60,6 +61,18 @@ pub enum AuthCommand {
         role: String,
     },
     RoleList,
+    RoleGrantData {
+        role: String,
+        permission: DataPermission,
+    },
+    RoleRevokeData {
+        role: String,
+        range: DataRange,
+    },
+    /// Asks for what a role permits on data.
+    RoleData {
+        role: String,
+    },
 }
 
 const ENABLE: u8 = 0;
@@ -79,12 +92,17 @@ const ROLE_GRANT_PERMISSION: u8 = 13;
 const ROLE_REVOKE_PERMISSION: u8 = 14;
 const ROLE_GET: u8 = 15;
 const ROLE_LIST: u8 = 16;
+const ROLE_GRANT_DATA: u8 = 17;
+const ROLE_REVOKE_DATA: u8 = 18;
+const ROLE_DATA: u8 = 19;
 
 impl AuthCommand {
     /// It may change what somebody may do; the others only ask, or make a token.
     pub fn is_change(&self) -> bool {
-        use AuthCommand::{Authenticate, RoleGet, RoleList, Status, UserGet, UserList};
-        !matches!(self, Authenticate { .. } | RoleGet { .. } | RoleList | Status | UserGet { .. } | UserList)
+        use AuthCommand::{Authenticate, RoleData, RoleGet, RoleList, Status, UserGet, UserList};
+        let is_question =
+            matches!(self, RoleData { .. } | RoleGet { .. } | RoleList | Status | UserGet { .. } | UserList);
+        !is_question && !matches!(self, Authenticate { .. })
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -126,6 +144,15 @@ impl AuthCommand {
             }
             AuthCommand::RoleGet { role } => texts(ROLE_GET, &[role]),
             AuthCommand::RoleList => texts(ROLE_LIST, &[]),
+            AuthCommand::RoleGrantData { role, permission } => {
+                texts(ROLE_GRANT_DATA, &[role]);
+                permission.encode(out);
+            }
+            AuthCommand::RoleRevokeData { role, range } => {
+                texts(ROLE_REVOKE_DATA, &[role]);
+                range.encode(out);
+            }
+            AuthCommand::RoleData { role } => texts(ROLE_DATA, &[role]),
         }
     }
 
@@ -162,6 +189,14 @@ impl AuthCommand {
             }
             ROLE_GET => AuthCommand::RoleGet { role: text(reader)? },
             ROLE_LIST => AuthCommand::RoleList,
+            ROLE_GRANT_DATA => AuthCommand::RoleGrantData {
+                role: text(reader)?,
+                permission: DataPermission::decode(reader)?,
+            },
+            ROLE_REVOKE_DATA => {
+                AuthCommand::RoleRevokeData { role: text(reader)?, range: DataRange::decode(reader)? }
+            }
+            ROLE_DATA => AuthCommand::RoleData { role: text(reader)? },
             _ => return None,
         })
     }

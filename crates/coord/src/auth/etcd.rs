@@ -62,7 +62,7 @@ impl Auth {
         })?;
         let name = name?;
         self.changed.insert(RowId::Role(name.clone()));
-        self.roles.insert(name, role);
+        self.roles.insert(name, Arc::new(role));
         Some(())
     }
 }

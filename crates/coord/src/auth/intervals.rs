@@ -16,7 +16,7 @@ const CHUNK_LEN_MAX: usize = 256;
 type Interval = (Bytes, Option<Bytes>);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Intervals {
+pub struct Intervals {
     /// None is empty.
     chunks: Vec<Arc<[Interval]>>,
 }
@@ -33,6 +33,16 @@ impl Intervals {
         let mut intervals = Intervals::default();
         intervals.chunks.extend(cut(merged(ranges)));
         intervals
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    /// Whether one key is in the set; the same as for a range of it alone.
+    pub fn contain_key(&self, key: &[u8]) -> bool {
+        let Some((_, end)) = self.place_before(key).map(|place| self.at(place)) else { return false };
+        end.as_ref().is_none_or(|end| key < end.as_ref())
     }
 
     /// A range without any key is judged by where it would begin.
@@ -104,9 +114,9 @@ impl Intervals {
     }
 
     /// The last interval that begins at this key or before it.
-    fn place_before(&self, key: &Bytes) -> Option<Place> {
-        let chunk = self.chunks.partition_point(|chunk| chunk[0].0 <= *key).checked_sub(1)?;
-        let behind = self.chunks[chunk].partition_point(|(start, _)| start <= key);
+    fn place_before(&self, key: &[u8]) -> Option<Place> {
+        let chunk = self.chunks.partition_point(|chunk| chunk[0].0.as_ref() <= key).checked_sub(1)?;
+        let behind = self.chunks[chunk].partition_point(|(start, _)| start.as_ref() <= key);
         Some(Place { chunk, idx: behind - 1 })
     }
 
@@ -229,6 +239,13 @@ mod tests {
             ("c", "\0", false),
         ] {
             assert_eq!(covered(&granted, range(start, end)), expected, "{start} {end}");
+            if end.is_empty() {
+                assert_eq!(
+                    Intervals::union(granted.iter()).contain_key(start.as_bytes()),
+                    expected,
+                    "{start}"
+                );
+            }
         }
     }
 

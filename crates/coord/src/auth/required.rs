@@ -65,7 +65,11 @@ fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(),
     let rights = auth.rights(caller)?;
     match (command, caller) {
         (AuthCommand::UserGet { user }, Caller::User { name, .. }) if **name == **user => Ok(()),
-        (AuthCommand::RoleGet { role }, Caller::User { name, .. }) if auth.has_role(name, role) => Ok(()),
+        (AuthCommand::RoleGet { role } | AuthCommand::RoleData { role }, Caller::User { name, .. })
+            if auth.has_role(name, role) =>
+        {
+            Ok(())
+        }
         _ => rights.root(),
     }
 }

@@ -2,10 +2,12 @@
 //! The first byte of a key tells what the row is, the rest is a name. What the roles of a user come to is not stored:
 //! it is worked out again.
 
+use super::data::DataPermission;
 use super::permission::Permission;
 use super::{Auth, Role, User};
 use crate::rows::{Corrupt, Emit, FORMAT, formatted};
-use base::codec::{put_bytes, put_varint};
+use base::codec::{Reader, put_bytes, put_varint};
+use base::mutant::{Mutant, planted};
 use base::{Table, View};
 use bytes::Bytes;
 use std::ops::Bound::Unbounded;
@@ -20,6 +22,8 @@ pub(super) enum RowId {
     Role(Arc<str>),
 }
 
+/// Of users with an epoch and of roles with permissions on data; others are written as version 0.1.0 reads them.
+const FORMAT_OF_DATA: u8 = 2;
 const HEAD: u8 = b'h';
 const ROLE: u8 = b'r';
 const USER: u8 = b'u';
@@ -95,42 +99,91 @@ impl Auth {
 }
 
 impl User {
+    /// In the first format as long as nothing is known that it has no place for.
     fn encode(&self) -> Vec<u8> {
-        let mut value = vec![FORMAT, u8::from(self.password.is_some())];
+        let format = if self.epoch.is_some() { FORMAT_OF_DATA } else { FORMAT };
+        let mut value = vec![format, u8::from(self.password.is_some())];
         put_bytes(&mut value, self.password.as_deref().unwrap_or_default());
         put_varint(&mut value, self.roles.len() as u64);
         self.roles.iter().for_each(|role| put_bytes(&mut value, role.as_bytes()));
+        self.epoch.into_iter().for_each(|epoch| put_varint(&mut value, epoch));
         value
     }
 
     fn decode(value: Bytes) -> Option<User> {
-        let mut reader = formatted(value)?;
+        let (has_epoch, mut reader) = of_either_format(value)?;
         let has_password = reader.bool()?;
         let mut user = User { password: Some(reader.bytes()?).filter(|_| has_password), ..User::default() };
         for _ in 0..reader.count()? {
             user.roles.insert(std::str::from_utf8(&reader.bytes()?).ok()?.into());
         }
+        user.epoch = if has_epoch { Some(reader.varint()?) } else { None };
         reader.is_empty().then_some(user)
     }
 }
 
 impl Role {
     fn encode(&self) -> Vec<u8> {
-        let mut value = vec![FORMAT];
+        let has_data = !self.data.is_empty() && !planted(Mutant::DataPermissionsNotWritten);
+        let mut value = vec![if has_data { FORMAT_OF_DATA } else { FORMAT }];
         put_varint(&mut value, self.permissions.len() as u64);
         for (keys, access) in &self.permissions {
             Permission { keys: keys.clone(), access: *access }.encode(&mut value);
+        }
+        if has_data {
+            put_varint(&mut value, self.data.len() as u64);
+        }
+        for (range, access) in self.data.iter().filter(|_| has_data) {
+            DataPermission { range: range.clone(), access: *access }.encode(&mut value);
         }
         value
     }
 
     fn decode(value: Bytes) -> Option<Role> {
-        let mut reader = formatted(value)?;
+        let (has_data, mut reader) = of_either_format(value)?;
         let mut role = Role::default();
         for _ in 0..reader.count()? {
             let Permission { keys, access } = Permission::decode(&mut reader)?;
             role.permissions.insert(keys, access);
         }
+        let n_data = if has_data { reader.count()? } else { 0 };
+        for _ in 0..n_data {
+            let DataPermission { range, access } = DataPermission::decode(&mut reader)?;
+            role.data.insert(range, access);
+        }
         reader.is_empty().then_some(role)
+    }
+}
+
+/// Whether it is the second format.
+fn of_either_format(value: Bytes) -> Option<(bool, Reader)> {
+    let mut reader = Reader::new(value);
+    match reader.u8()? {
+        FORMAT => Some((false, reader)),
+        FORMAT_OF_DATA => Some((true, reader)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::data::{DataAccess, DataRange};
+
+    #[test]
+    fn rows_of_both_formats_are_read() {
+        let old = User { password: Some(Bytes::from_static(b"h")), ..User::default() };
+        let new = User { epoch: Some(7), ..old.clone() };
+        assert_eq!((old.encode()[0], new.encode()[0]), (FORMAT, FORMAT_OF_DATA));
+        let read = |user: &User| User::decode(user.encode().into());
+        assert_eq!((read(&old), read(&new)), (Some(old.clone()), Some(new.clone())));
+        let old = Role::default();
+        let mut new = old.clone();
+        let range = DataRange { namespace: "shop".into(), prefix: Bytes::from_static(b"orders/") };
+        new.data.insert(range, DataAccess::Admin);
+        assert_eq!((old.encode()[0], new.encode()[0]), (FORMAT, FORMAT_OF_DATA));
+        let read = |role: &Role| Role::decode(role.encode().into());
+        assert_eq!((read(&old), read(&new)), (Some(old.clone()), Some(new.clone())));
+        assert_eq!(Role::decode(Bytes::from_static(&[3, 0])), None);
     }
 }

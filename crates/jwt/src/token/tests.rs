@@ -126,3 +126,19 @@ fn other_keys_say_nothing_about_a_token() {
     assert_eq!(secret(b"one").read(&token, NOW), None);
     assert_eq!(rsa().read(&shared, NOW), None);
 }
+
+#[test]
+fn a_generated_key_signs_what_its_public_half_reads() {
+    let keys = Keys::of_private(&Keys::generate().unwrap()).unwrap();
+    let [public] = keys.public_keys() else { panic!("one key has one public half") };
+    let reader = Keys::of_public(keys.method(), public).unwrap();
+    let token = keys.sign(&ann(), NOW * 2).unwrap();
+    assert_eq!(reader.read(&token, NOW), Some(ann()));
+    assert!(!reader.can_sign());
+    let other = Keys::of_private(&Keys::generate().unwrap()).unwrap();
+    assert_eq!(other.read(&token, NOW), None);
+    let shared = Keys::load(Method::Hs256, None, Some(b"secret")).unwrap();
+    assert!(shared.public_keys().is_empty(), "a secret is told to nobody");
+    assert!(Keys::of_public(Method::Hs256, b"secret").is_err());
+    assert!(Keys::of_private(b"nonsense").is_err());
+}

@@ -4,11 +4,17 @@
 use crate::auth::AUTH_NOTE;
 use crate::core::Core;
 use crate::mesh::wire;
+use base::Instant;
+use base::codec::{Reader, put_varint};
 use bytes::Bytes;
-use coord::Documents;
+use coord::{Documents, POLICY};
 use mesh::{Regions, regions};
 use mesh_node::{Document, FOLLOWED, read_regions};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Under this name nodes that keep data alone are told how old the policy of their teller is, with its version.
+const POLICY_AGE: &str = "policy-age";
 
 /// What the driver goes by, as far as it is known here.
 pub(super) fn followed(core: &Core) -> Vec<Document> {
@@ -23,9 +29,21 @@ pub(super) fn followed(core: &Core) -> Vec<Document> {
 /// What a node is sent that holds nothing of coord. What is lost is told again with the next stream or the next change.
 pub(super) fn frames(core: &Core) -> Vec<Bytes> {
     let all = core.documents.all();
-    let note = core.auth.note();
+    let (policy, note) = (core.auth.policy_document(), core.auth.note());
     let found = FOLLOWED.iter().filter_map(|name| Some((*name, all.get(name)?)));
-    wire::documents_frames(found.chain([(AUTH_NOTE, &note)]))
+    // Who may do what comes first: a node that has its ring is asked.
+    wire::documents_frames([(POLICY, &policy), (AUTH_NOTE, &note)].into_iter().chain(found))
+}
+
+/// The policy alone, with its age; often the age is all that is news.
+pub(super) fn policy_frames(core: &Core, now: Instant, with_policy: bool) -> Vec<Bytes> {
+    let Some(age) = core.auth.data.age(now) else { return Vec::new() };
+    let policy = core.auth.policy_document();
+    let mut bytes = Vec::new();
+    put_varint(&mut bytes, age.as_millis() as u64);
+    let age = coord::Document { version: policy.version, bytes: bytes.into() };
+    let whole = with_policy.then_some((POLICY, &policy));
+    wire::documents_frames(whole.into_iter().chain([(POLICY_AGE, &age)]))
 }
 
 /// Shows what this node was told.
@@ -40,13 +58,25 @@ pub(super) fn learn(core: &Core, learned: Vec<Document>) {
 }
 
 /// Who may do what is told along with the documents, and is not the driver's business.
-pub(super) fn learn_auth_note(core: &Core, told: &Document) {
+pub(super) fn learn_auth(core: &Core, now: Instant, told: &Document) {
     if !core.data_only {
         return;
     }
-    let known = core.documents.get(AUTH_NOTE).map_or(0, |document| document.version);
-    if told.name == AUTH_NOTE && (known < told.version || core.documents.get(AUTH_NOTE).is_none()) {
-        learn(core, vec![told.clone()]);
+    let known = |name: &str| core.documents.get(name).map_or(0, |document| document.version);
+    match told.name.as_str() {
+        AUTH_NOTE if known(AUTH_NOTE) < told.version => learn(core, vec![told.clone()]),
+        POLICY if known(POLICY) < told.version => {
+            learn(core, vec![told.clone()]);
+            let Document { version, bytes, .. } = told.clone();
+            core.auth.be_told_policy(&coord::Document { version, bytes });
+        }
+        // What the teller knew so long ago is what this node knows.
+        POLICY_AGE if known(POLICY) >= told.version => {
+            if let Some(age) = Reader::new(told.bytes.clone()).varint() {
+                core.auth.data.confirm(now, Duration::from_millis(age));
+            }
+        }
+        _ => {}
     }
     core.auth.be_told(core.documents.get(AUTH_NOTE).as_ref());
 }

@@ -2,6 +2,7 @@
 //! that has gathered is one turn, and what follows from a turn is handed to the peers, the log, the store and coord.
 //! What happens when is decided by `mesh_node`.
 
+use crate::auth::token_keys;
 use crate::consensus;
 use crate::core::Core;
 use crate::fatal::fatal;
@@ -47,6 +48,11 @@ const SHOW_EVERY: Duration = Duration::from_millis(250);
 const MEMBERS_EVERY: Duration = Duration::from_millis(100);
 /// How long coord may take to agree on a document before the proposal is dropped.
 const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often nodes without coord hear how old the policy is, and how often the policy itself in case it was lost.
+const POLICY_AGE_EVERY: Duration = Duration::from_secs(1);
+const POLICY_EVERY: Duration = Duration::from_secs(15);
+/// How often it is seen to whether there is a key for tokens.
+const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Mail {
     Request {
@@ -134,6 +140,9 @@ pub(crate) struct Loop {
     next_tick: Instant,
     show_at: Instant,
     members_at: Instant,
+    policy_age_at: Instant,
+    policy_at: Instant,
+    token_keys_at: Instant,
     out: Output,
     cutter: Cutter,
     counts: Counts,
@@ -177,6 +186,9 @@ impl Loop {
             next_tick: core.clock.now(),
             show_at: Instant::ZERO,
             members_at: Instant::ZERO,
+            policy_age_at: Instant::ZERO,
+            policy_at: Instant::ZERO,
+            token_keys_at: Instant::ZERO,
             out: Output::default(),
             cutter: Cutter::default(),
             counts: Counts::default(),
@@ -244,7 +256,7 @@ impl Loop {
             Mail::AskTenures { from, asked } => self.step(now, Input::AskTenures { from, asked }),
             Mail::Tenures(asked, held) => self.step(now, Input::Tenures(asked, held)),
             Mail::Told(document) => {
-                documents::learn_auth_note(&self.core, &document);
+                documents::learn_auth(&self.core, now.at, &document);
                 self.step(now, Input::Told(document));
             }
             Mail::Documents => self.step(now, Input::Documents(documents::followed(&self.core))),
@@ -288,11 +300,45 @@ impl Loop {
             self.step(now, Input::Members(self.members()));
         }
         self.look_at_disk(now);
-        let leads = self.core.board.read().is_leader;
+        let status = self.core.board.read();
+        let leads = status.is_leader;
+        if !self.core.data_only {
+            self.tend_policy(now, leads, status.leader.is_some());
+        }
         self.step(now, Input::Tick { leads });
         if self.show_at <= now.at {
             self.show_at = now.at.after(SHOW_EVERY);
             self.show();
+        }
+    }
+
+    /// A member that has a leader knows the newest policy, and tells nodes without coord how old what it knows is.
+    fn tend_policy(&mut self, now: Now, leads: bool, has_leader: bool) {
+        if has_leader {
+            self.core.auth.data.confirm(now.at, Duration::ZERO);
+        }
+        if self.token_keys_at <= now.at {
+            self.token_keys_at = now.at.after(TOKEN_KEYS_EVERY);
+            let next = if leads { self.core.auth.next_token_keys(now.wall_ms) } else { None };
+            if let Some((expect, bytes)) = next {
+                self.propose(now, Proposal { name: token_keys::DOCUMENT, expect, bytes });
+            }
+        }
+        if self.policy_age_at > now.at {
+            return;
+        }
+        self.policy_age_at = now.at.after(POLICY_AGE_EVERY);
+        let with_policy = self.policy_at <= now.at;
+        if with_policy {
+            self.policy_at = now.at.after(POLICY_EVERY);
+        }
+        let followers = self.driver.followers();
+        if !followers.is_empty() {
+            let frames = documents::policy_frames(&self.core, now.at, with_policy);
+            for node in followers {
+                // What is lost is told again in a second.
+                self.peers.send_data(node, frames.clone());
+            }
         }
     }
 

@@ -46,6 +46,8 @@ pub fn answer(status: u16, name: &str) -> Value {
 pub fn refusal(status: u16) -> Value {
     let (about, schema) = match status {
         400 => ("Something is wrong with the request; the message says what would be right", "Refusal"),
+        401 => ("Auth is on, and the request does not say whose it is, or proves it wrongly", "Refusal"),
+        403 => ("The user has no permission for that", "Refusal"),
         404 => ("Never written, or no such thing", "Refusal"),
         409 => ("Something is there that the writer has not seen, or that does not fit", "ConflictDetected"),
         410 => ("Deleted or expired", "Refusal"),

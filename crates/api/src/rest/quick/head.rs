@@ -1,7 +1,8 @@
-//! The head of a plain request of HTTP/1.1: bytes in, what is wanted and where its parts lie out.
-//! Only the plainest heads are understood; about all others it is said that they are unusual, never what they mean.
-//! Whatever the bytes are, nothing panics and nothing is copied.
+//! The head of a request of HTTP/1.1: bytes in, what is wanted and where its parts lie out.
+//! Four kinds of requests are understood, whatever headers come with them; about all others it is said that they are
+//! unusual, never what they mean. Whatever the bytes are, nothing panics.
 
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base::limits::MESH_NAME_BYTES_MAX;
 use std::ops::Range;
 
@@ -41,30 +42,46 @@ const VERSION: &[u8] = b" HTTP/1.1";
 /// The one query that is plain: it asks for less than usual, and every namespace can give it.
 const OF_ONE: &[u8] = b"?r=1";
 
-/// The headers of a connection's last plain request, to the end of its head: most clients say the same every time, and what
-/// was understood once need not be taken apart again.
+/// The headers of a connection's last request, to the end of its head, and what they say: most clients say the same every
+/// time, and what was understood once need not be taken apart again.
 #[derive(Default)]
 pub struct Familiar {
-    headers: Vec<u8>,
+    bytes: Vec<u8>,
+    headers: Headers,
+}
+
+/// What headers say that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
     length: Option<usize>,
+    /// As it was sent; empty if it was not.
+    pub authorization: Vec<u8>,
+    /// Those that change what a request means; all others are carried past.
+    pub meant: HeaderMap,
+}
+
+impl Familiar {
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
 }
 
 pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
     let Some(first) = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) else {
         return Heard::Part;
     };
-    let is_familiar = !familiar.headers.is_empty() && bytes[first..].starts_with(&familiar.headers);
+    let is_familiar = !familiar.bytes.is_empty() && bytes[first..].starts_with(&familiar.bytes);
     if !is_familiar {
         let Some(head_bytes) = end_of_head(bytes, first) else { return Heard::Part };
         let headers = &bytes[first..head_bytes];
         match parse_headers(&headers[..headers.len() - 2]) {
-            Some(length) => *familiar = Familiar { headers: headers.to_vec(), length },
+            Some(parsed) => *familiar = Familiar { bytes: headers.to_vec(), headers: parsed },
             None => return Heard::Unusual,
         }
     }
-    let head_bytes = first + familiar.headers.len();
+    let head_bytes = first + familiar.bytes.len();
     let line = bytes[..first].strip_suffix(b"\r\n").and_then(parse_first);
-    line.and_then(|line| line.with_body(familiar.length)).map_or(
+    line.and_then(|line| line.with_body(familiar.headers.length)).map_or(
         Heard::Unusual,
         |(Line { what, key, of_one }, body_bytes)| {
             Heard::Plain(Plain { what, key, of_one, head_bytes, body_bytes })
@@ -100,32 +117,73 @@ impl Line {
     }
 }
 
-/// The length of the body, where one is told; none if anything about the headers is unusual.
-fn parse_headers(headers: &[u8]) -> Option<Option<usize>> {
-    let mut length = None;
-    for header in headers.split_inclusive(|byte| *byte == b'\n') {
+/// Headers that change what a read or a write means, in the letters that handlers look for them with.
+const MEANT: [&str; 7] = [
+    "x-consistency-level",
+    "x-session-token",
+    "x-vector-clock",
+    "x-if-vector-clock",
+    "x-min-vector-clock",
+    "x-fence",
+    "x-request-id",
+];
+/// Headers about the connection or the form of the body, and those by which a browser says where a request is from: they are
+/// the router's to judge.
+const UNUSUAL: [&str; 7] =
+    ["transfer-encoding", "expect", "upgrade", "te", "trailer", "origin", "sec-fetch-site"];
+
+/// None if they ask for something that only the router knows, or are malformed.
+fn parse_headers(bytes: &[u8]) -> Option<Headers> {
+    let mut headers = Headers::default();
+    for header in bytes.split_inclusive(|byte| *byte == b'\n') {
         let header = header.strip_suffix(b"\r\n")?;
         let colon = header.iter().position(|byte| *byte == b':')?;
         let (name, value) = (&header[..colon], header[colon + 1..].trim_ascii());
-        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
-        let plain = if is("host") || is("user-agent") || is("accept-encoding") {
-            true
-        } else if is("accept") {
-            matches!(value, b"*/*" | b"application/json")
-        } else if is("content-type") {
-            matches!(value, b"application/json" | b"application/x-www-form-urlencoded")
-        } else if is("connection") {
-            value.eq_ignore_ascii_case(b"keep-alive")
-        } else if is("content-length") {
-            length.replace(number(value)?).is_none()
-        } else {
-            false
-        };
-        if !plain || value.iter().any(u8::is_ascii_control) {
+        let is_malformed = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
+        if name.is_empty() || !name.iter().all(is_letter_of_a_name) || value.iter().any(is_malformed) {
             return None;
         }
+        headers.take(name, value)?;
     }
-    Some(length)
+    Some(headers)
+}
+
+fn is_letter_of_a_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+impl Headers {
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        match name.len() {
+            // Each of these lengths belongs to one header that says something here.
+            6 if is("accept") => {
+                let plain = matches!(value, b"*/*" | b"application/json");
+                if plain { Some(()) } else { self.mean("accept", value) }
+            }
+            10 if is("connection") => value.eq_ignore_ascii_case(b"keep-alive").then_some(()),
+            12 if is("content-type") => match value {
+                b"application/json" | b"application/x-www-form-urlencoded" => Some(()),
+                _ => self.mean("content-type", value),
+            },
+            13 if is("authorization") => {
+                let is_first = self.authorization.is_empty();
+                self.authorization = value.to_vec();
+                is_first.then_some(())
+            }
+            14 if is("content-length") => self.length.replace(number(value)?).is_none().then_some(()),
+            _ => match MEANT.iter().find(|known| is(known)) {
+                Some(known) => self.mean(known, value),
+                None => (!UNUSUAL.iter().any(|known| is(known))).then_some(()),
+            },
+        }
+    }
+
+    /// One that comes twice is the router's to judge.
+    fn mean(&mut self, name: &'static str, value: &[u8]) -> Option<()> {
+        let before = self.meant.insert(HeaderName::from_static(name), HeaderValue::from_bytes(value).ok()?);
+        before.is_none().then_some(())
+    }
 }
 
 fn parse_first(line: &[u8]) -> Option<Line> {
@@ -161,6 +219,7 @@ pub fn is_plain(key: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const HOST2: &str = "host: a\r\nUser-Agent: curl/8\r\n";
     const HOST: &str = "host: a\r\nUser-Agent: curl/8\r\naccept: */*\r\n";
 
     fn parse(bytes: &[u8]) -> Heard {
@@ -228,8 +287,11 @@ mod tests {
             assert_eq!(parse(format!("{line}\r\n{HOST}\r\n").as_bytes()), Heard::Unusual, "{line}");
         }
         for header in [
-            "x-request-id: 1",
-            "accept: text/html",
+            "origin: http://a",
+            "x-request-id: 1\r\nx-request-id: 2",
+            "authorization: a\r\nauthorization: b",
+            "upgrade: h2c",
+            "no colon in the first word : 1",
             "connection: close",
             "transfer-encoding: chunked",
             "content-length: 5",
@@ -247,6 +309,22 @@ mod tests {
         assert_eq!(parse(b"\xff\r\n\r\n"), Heard::Unusual);
         assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\r\n\n\r\n"), Heard::Part);
         assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\rb\r\n\r\n"), Heard::Unusual);
+    }
+
+    #[test]
+    fn headers_that_mean_something_are_kept_and_others_are_carried_past() {
+        let mut familiar = Familiar::default();
+        let headers = "Authorization: Bearer t\r\ntraceparent: 00-a-b-01\r\nX-Forwarded-For: 10.0.0.1\r\nCookie: a=b\r\n\
+                       X-Session-Token: s\r\nX-Request-Id: r\r\nAccept: text/plain\r\n";
+        let head = format!("GET /v1/data/k HTTP/1.1\r\n{HOST2}{headers}\r\n");
+        assert!(matches!(super::parse(head.as_bytes(), &mut familiar), Heard::Plain(_)));
+        let Headers { authorization, meant, .. } = familiar.headers();
+        assert_eq!(authorization, b"Bearer t");
+        let meant: Vec<&str> = meant.keys().map(HeaderName::as_str).collect();
+        assert_eq!(meant, ["x-session-token", "x-request-id", "accept"]);
+        let plain = format!("GET /v1/data/k HTTP/1.1\r\n{HOST}traceparent: 1\r\n\r\n");
+        assert!(matches!(super::parse(plain.as_bytes(), &mut familiar), Heard::Plain(_)));
+        assert_eq!(familiar.headers(), &Headers::default());
     }
 
     #[test]

@@ -1,0 +1,89 @@
+//! What a request to the mesh needs of its caller: every key that it would show or change. It stands in front of the mesh,
+//! so that no handler can forget it; a request of a new kind does not compile until it is judged here.
+
+use super::Rest;
+use super::refusal::Refusal;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use base::Code;
+use mesh::Op;
+use mesh::key::Key;
+use mesh::request::{Request, Write};
+use server::{DataCaller, DataRights, DataVerb};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// Handlers get the API together with who asks, as the guard has found out.
+impl FromRequestParts<Rest> for Rest {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, rest: &Rest) -> Result<Rest, Infallible> {
+        Ok(rest.asked_by(parts.extensions.get::<Arc<DataCaller>>().cloned()))
+    }
+}
+
+impl Rest {
+    pub fn asked_by(&self, caller: Option<Arc<DataCaller>>) -> Rest {
+        Rest { shared: self.shared.clone(), caller }
+    }
+
+    /// What the caller may do; none if there is nothing that it may not.
+    fn rights(&self) -> Result<Option<&DataRights>, Refusal> {
+        match &self.caller {
+            Some(caller) => Ok(Some(caller.rights())),
+            // Auth was turned on after the request was let in.
+            None if self.handle().is_auth_on() => Err(Code::UserEmpty.into()),
+            None => Ok(None),
+        }
+    }
+
+    pub fn permit(&self, request: &Request) -> Result<(), Refusal> {
+        let Some(rights) = self.rights()? else { return Ok(()) };
+        match request {
+            Request::Read { key, .. } => check_key(rights, DataVerb::Read, key),
+            Request::Get(get) => check_key(rights, DataVerb::Read, &get.key),
+            Request::Write(write) => check_write(rights, write),
+            Request::Batch(writes) => writes.iter().try_for_each(|write| check_write(rights, write)),
+            Request::Scan(scan) => {
+                let may = rights.may_range(DataVerb::Read, scan.space, &scan.start, scan.end.as_ref());
+                check(may, "read on all keys of the range")
+            }
+            Request::Query(query) => {
+                check(rights.may_all(DataVerb::Read, query.space), "read on all keys of the namespace")
+            }
+            // Conflicts that the caller may not see are left out of the answer.
+            Request::Conflicts { .. } => Ok(()),
+        }
+    }
+
+    pub fn may_read(&self, key: &Key) -> bool {
+        let may = |rights: &DataRights| rights.may_key(DataVerb::Read, key.space(), key.name_slice());
+        self.rights().is_ok_and(|rights| rights.is_none_or(may))
+    }
+
+    pub fn may_see(&self, space: u32) -> bool {
+        self.rights().is_ok_and(|rights| rights.is_none_or(|rights| rights.may_see(space)))
+    }
+}
+
+/// A write that shows what is there, as operations on values that merge and refused conditions do, reads it too.
+fn check_write(rights: &DataRights, write: &Write) -> Result<(), Refusal> {
+    check_key(rights, DataVerb::Write, &write.key)?;
+    let shows_nothing = matches!(write.op, Op::Put(_) | Op::Delete) && write.expect.is_none();
+    if shows_nothing { Ok(()) } else { check_key(rights, DataVerb::Read, &write.key) }
+}
+
+fn check_key(rights: &DataRights, verb: DataVerb, key: &Key) -> Result<(), Refusal> {
+    let needed = match verb {
+        DataVerb::Read => "read on the key",
+        _ => "write on the key",
+    };
+    check(rights.may_key(verb, key.space(), key.name_slice()), needed)
+}
+
+fn check(may: bool, needed: &str) -> Result<(), Refusal> {
+    match may {
+        true => Ok(()),
+        false => Err(Refusal::new(Code::PermissionDenied, format!("this needs the permission {needed}"))),
+    }
+}

@@ -1,0 +1,396 @@
+//! The policy of the data plane as this node knows it. Members derive it from what they have applied, nodes without the
+//! coordination store are sent it (`mesh/documents.rs`). Credentials go in and a caller with its rights comes out, by what
+//! is known here alone: no request of the data plane asks the coordination store. How old that knowledge is, is shown,
+//! and beyond a limit every caller is refused.
+
+use super::rights::{DataRights, DataVerb};
+use super::token_keys::TokenKeys;
+use super::{SignedTokens, badge};
+use crate::auth::AuthDesk;
+use crate::auth::signed::since_1970;
+use crate::handle::Handle;
+use base::{Code, Instant};
+use bytes::Bytes;
+use coord::{Auth, Document, Policy, TokenKey};
+use jwt::{Claims, Keys, Method};
+use mesh::key::Key;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+/// A caller is looked up again after so long: a remembered token lives on by being looked up, a signed one may have ended.
+const LOOKED_UP_FOR: Duration = Duration::from_secs(1);
+const CALLERS_MAX: usize = 4_096;
+/// How long a token may be ahead of what this node has heard.
+const NEWS_WITHIN: Duration = Duration::from_secs(2);
+const NEWS_POLL: Duration = Duration::from_millis(10);
+/// The versions of the policy leave room for those of the keys that it carries.
+const KEY_VERSIONS: u64 = 1 << 20;
+
+/// Who asks something of the data plane, with what it may do.
+#[derive(Debug)]
+pub struct DataCaller {
+    pub user: Arc<str>,
+    rights: Arc<DataRights>,
+    generation: u64,
+    until: Instant,
+}
+
+impl DataCaller {
+    pub fn rights(&self) -> &DataRights {
+        &self.rights
+    }
+
+    pub fn may(&self, verb: DataVerb, key: &Key) -> bool {
+        self.rights.may_key(verb, key.space(), key.name_slice())
+    }
+}
+
+/// How a client of the data plane says who it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Credentials<'a> {
+    Token(&'a str),
+    Password { user: &'a str, password: &'a str },
+}
+
+pub(crate) struct DataPolicy {
+    directory: RwLock<Arc<Directory>>,
+    /// Raised with every other directory; who has an older one looks again.
+    generation: AtomicU64,
+    /// The last moment at which this was known to be the newest policy; zero before the first.
+    known_at: AtomicU64,
+    staleness_max: Option<Duration>,
+    token_keys: Mutex<(u64, Bytes)>,
+    callers: Mutex<BTreeMap<Box<str>, Arc<DataCaller>>>,
+}
+
+/// One version of the policy, with what is made of it once.
+#[derive(Default)]
+struct Directory {
+    policy: Policy,
+    /// What tokens may be signed with; those that can also sign come first.
+    keys: Vec<Keys>,
+    generation: u64,
+    rights: Mutex<BTreeMap<Arc<str>, Arc<DataRights>>>,
+}
+
+impl Directory {
+    fn rights_of(&self, user: &Arc<str>) -> Arc<DataRights> {
+        let mut known = self.rights.lock().expect("no thread panics while it holds the rights");
+        let made = || Arc::new(DataRights::of(&self.policy, user));
+        known.entry(user.clone()).or_insert_with(made).clone()
+    }
+
+    fn read(&self, configured: Option<&SignedTokens>, token: &str) -> Option<Claims> {
+        let now = since_1970();
+        let mut all = configured.map(|signed| &*signed.keys).into_iter().chain(&self.keys);
+        all.find_map(|keys| keys.read(token, now))
+    }
+}
+
+impl DataPolicy {
+    pub fn new(staleness_max: Option<Duration>) -> DataPolicy {
+        DataPolicy {
+            directory: RwLock::default(),
+            generation: AtomicU64::new(0),
+            known_at: AtomicU64::new(0),
+            staleness_max,
+            token_keys: Mutex::default(),
+            callers: Mutex::default(),
+        }
+    }
+
+    fn directory(&self) -> Arc<Directory> {
+        self.directory.read().expect("no thread panics while it holds the policy").clone()
+    }
+
+    /// The directory first: a caller that sees the new generation must not find the old one.
+    fn replace(&self, policy: Policy, keys: Vec<Keys>) {
+        let mut directory = self.directory.write().expect("no thread panics while it holds the policy");
+        let generation = directory.generation + 1;
+        *directory = Arc::new(Directory { policy, keys, generation, rights: Mutex::default() });
+        self.callers.lock().expect("no thread panics while it holds the callers").clear();
+        self.generation.store(generation, Ordering::Release);
+    }
+
+    /// At this moment, or so long ago, what is known here was the newest.
+    pub fn confirm(&self, now: Instant, age: Duration) {
+        let at = now.0.saturating_sub(age.as_micros() as u64).max(1);
+        self.known_at.fetch_max(at, Ordering::Relaxed);
+    }
+
+    /// For how long what is known here may be out of date; none before anything is known.
+    pub fn age(&self, now: Instant) -> Option<Duration> {
+        let at = self.known_at.load(Ordering::Relaxed);
+        (at > 0).then(|| now.since(Instant(at)))
+    }
+
+    fn check_age(&self, now: Instant) -> Result<(), Code> {
+        if self.generation.load(Ordering::Relaxed) == 0 {
+            return Err(Code::NotInStep);
+        }
+        let Some(max) = self.staleness_max else { return Ok(()) };
+        match self.age(now).is_some_and(|age| age <= max) {
+            true => Ok(()),
+            false => Err(Code::PolicyTooOld),
+        }
+    }
+
+    fn version(&self) -> u64 {
+        let policy = &self.directory().policy;
+        let key_version = self.token_keys.lock().expect("no thread panics while it holds the keys").0;
+        version_of(policy.enabled, policy.revision) * KEY_VERSIONS + key_version.min(KEY_VERSIONS - 1)
+    }
+}
+
+/// Of the state of auth; it grows with every change.
+pub(super) fn version_of(enabled: bool, revision: u64) -> u64 {
+    2 * revision + u64::from(enabled)
+}
+
+fn public_keys(keys: &[Keys]) -> Vec<TokenKey> {
+    let of_one = |keys: &Keys| {
+        let method = keys.method().name();
+        let public = keys.public_keys().iter();
+        public
+            .map(|key| TokenKey { method: method.to_owned(), public: key.clone().into() })
+            .collect::<Vec<_>>()
+    };
+    keys.iter().flat_map(of_one).collect()
+}
+
+fn readers(keys: &[TokenKey]) -> Vec<Keys> {
+    let reader = |key: &TokenKey| Keys::of_public(key.method.parse::<Method>().ok()?, &key.public).ok();
+    keys.iter().filter_map(reader).collect()
+}
+
+impl AuthDesk {
+    /// On a member: what it has applied is the policy.
+    pub(super) fn derive_policy(&self, auth: &Auth) {
+        let token_keys =
+            self.data.token_keys.lock().expect("no thread panics while it holds the keys").1.clone();
+        let keys = TokenKeys::decode(token_keys).unwrap_or_default().load();
+        let mut policy = auth.policy();
+        policy.keys = match &self.signed {
+            Some(signed) => public_keys(std::slice::from_ref(&signed.keys)),
+            None => public_keys(&keys),
+        };
+        self.data.replace(policy, keys);
+    }
+
+    /// The keys of tokens are a document of their own.
+    pub fn set_token_keys(&self, document: Option<&Document>) {
+        let Some(Document { version, bytes }) = document else { return };
+        {
+            let mut known = self.data.token_keys.lock().expect("no thread panics while it holds the keys");
+            if known.0 == *version {
+                return;
+            }
+            *known = (*version, bytes.clone());
+        }
+        self.derive_policy(&self.current());
+    }
+
+    /// The document that the leader is to propose in the place of this version, if it is time for another key.
+    pub fn next_token_keys(&self, now_ms: u64) -> Option<(u64, Bytes)> {
+        if self.signed.is_some() || self.data.directory().policy.users.is_empty() {
+            return None;
+        }
+        let (version, bytes) =
+            self.data.token_keys.lock().expect("no thread panics while it holds the keys").clone();
+        // One that this version cannot read is not replaced.
+        let known = if version == 0 { TokenKeys::default() } else { TokenKeys::decode(bytes)? };
+        Some((version, known.renewed(now_ms)?))
+    }
+
+    /// For nodes that keep data alone.
+    pub fn policy_document(&self) -> Document {
+        Document { version: self.data.version(), bytes: self.data.directory().policy.encode() }
+    }
+
+    /// On such a node: what a member has sent.
+    pub fn be_told_policy(&self, document: &Document) {
+        match Policy::decode(document.bytes.clone()) {
+            Some(policy) => {
+                let keys = readers(&policy.keys);
+                self.data.replace(policy, keys);
+            }
+            None => tracing::error!(version = document.version, "the policy cannot be read"),
+        }
+    }
+
+    /// What was told of auth, as it was by version 0.1.0 and is by later ones; the newer of the two says whether it is on.
+    pub fn is_on_as_told(&self, note: Option<&Document>) -> bool {
+        let Policy { enabled, revision, .. } = self.data.directory().policy;
+        match note {
+            Some(note) if note.version > version_of(enabled, revision) => note.bytes == super::AUTH_ON,
+            // Nothing was told yet.
+            None if revision == 0 => true,
+            _ => enabled,
+        }
+    }
+
+    /// What makes a token good for nodes of the data plane that do not remember it. The first key is made when there are
+    /// users; who is quicker than that waits for it, and a cluster whose leader makes none gives out tokens without.
+    pub(super) async fn signed_part(&self, user: &str, revision: u64) -> Option<String> {
+        let claims = Claims { user: user.to_owned(), revision, ends: since_1970() + self.token_ttl };
+        for _ in 0..NEWS_WITHIN.as_millis() / NEWS_POLL.as_millis() {
+            let directory = self.data.directory();
+            if let Some(keys) = directory.keys.iter().find(|keys| keys.can_sign()) {
+                return keys.sign(&claims).ok();
+            }
+            tokio::time::sleep(NEWS_POLL).await;
+        }
+        None
+    }
+}
+
+impl Handle {
+    /// How long ago the policy of the data plane was last known to be the newest.
+    pub fn policy_age(&self) -> Option<Duration> {
+        let core = &self.shared.core;
+        core.auth.data.age(core.clock.now())
+    }
+
+    /// Whether a caller that was found before may be relied on still.
+    pub fn is_current(&self, caller: &DataCaller) -> bool {
+        let (data, now) = (&self.desk().data, self.shared.core.clock.now());
+        caller.generation == data.generation.load(Ordering::Acquire)
+            && now < caller.until
+            && data.check_age(now).is_ok()
+    }
+
+    /// Who has these credentials, by what this node knows. Only a password that was not shown before takes long.
+    pub async fn data_caller(&self, credentials: Option<Credentials<'_>>) -> Result<Arc<DataCaller>, Code> {
+        self.desk().data.check_age(self.shared.core.clock.now())?;
+        match credentials {
+            None => Err(Code::UserEmpty),
+            Some(Credentials::Token(token)) => self.caller_of_token(token).await,
+            Some(Credentials::Password { user, password }) => self.caller_of_password(user, password).await,
+        }
+    }
+
+    async fn caller_of_token(&self, token: &str) -> Result<Arc<DataCaller>, Code> {
+        let data = &self.desk().data;
+        let known =
+            data.callers.lock().expect("no thread panics while it holds the callers").get(token).cloned();
+        if let Some(caller) = known.filter(|caller| self.is_current(caller)) {
+            return Ok(caller);
+        }
+        let began = self.shared.core.clock.now();
+        let (directory, user) = loop {
+            let directory = data.directory();
+            match self.user_of_token(&directory, token) {
+                Found::User(user) => break (directory, user),
+                Found::Ahead if self.shared.core.clock.now().since(began) < NEWS_WITHIN => {
+                    tokio::time::sleep(NEWS_POLL).await;
+                }
+                Found::Ahead | Found::Nobody => return Err(Code::InvalidAuthToken),
+            }
+        };
+        let caller = Arc::new(self.caller_in(&directory, user)?);
+        let mut callers = data.callers.lock().expect("no thread panics while it holds the callers");
+        if callers.len() >= CALLERS_MAX {
+            callers.clear();
+        }
+        callers.insert(token.into(), caller.clone());
+        Ok(caller)
+    }
+
+    /// A remembered token first, for it lives on by being looked up; then what is signed.
+    fn user_of_token(&self, directory: &Directory, token: &str) -> Found {
+        let desk = self.desk();
+        if let Some(user) = badge::name_on(token) {
+            return Found::User(user);
+        }
+        if desk.signed.is_none() && !self.is_data_only() {
+            let now = self.shared.core.clock.now();
+            if let Some(user) = desk.user_of(now, token) {
+                return Found::User(user);
+            }
+        }
+        match directory.read(desk.signed.as_ref(), signed_part_of(token)) {
+            Some(claims) if claims.revision > directory.policy.revision => Found::Ahead,
+            Some(claims) => {
+                let epoch = directory.policy.users.get(claims.user.as_str()).map(|user| user.epoch);
+                match epoch.is_some_and(|epoch| epoch <= claims.revision) {
+                    true => Found::User(claims.user.into()),
+                    false => Found::Nobody,
+                }
+            }
+            // The entry that made it may not have been applied here yet.
+            None if super::index_of(token).is_some_and(|index| index > self.status().applied.0) => {
+                Found::Ahead
+            }
+            None => Found::Nobody,
+        }
+    }
+
+    async fn caller_of_password(&self, user: &str, password: &str) -> Result<Arc<DataCaller>, Code> {
+        if self.is_data_only() {
+            return Err(Code::PasswordNotHere);
+        }
+        self.compare_password(&self.desk().current(), None, user, password).await?;
+        let directory = self.desk().data.directory();
+        self.caller_in(&directory, user.into()).map(Arc::new)
+    }
+
+    fn caller_in(&self, directory: &Directory, user: Arc<str>) -> Result<DataCaller, Code> {
+        if !directory.policy.users.contains_key(&user) {
+            return Err(Code::InvalidAuthToken);
+        }
+        let until = self.shared.core.clock.now().after(LOOKED_UP_FOR);
+        let rights = directory.rights_of(&user);
+        Ok(DataCaller { user, rights, generation: directory.generation, until })
+    }
+}
+
+enum Found {
+    User(Arc<str>),
+    /// It was given out by a member that knows more than this node.
+    Ahead,
+    Nobody,
+}
+
+/// A remembered token is a secret, the signed part and the index of its entry; one that is signed is that part alone.
+fn signed_part_of(token: &str) -> &str {
+    let inner = |token: &'_ str| {
+        let (_, rest) = token.split_once('.')?;
+        let (signed, index) = rest.rsplit_once('.')?;
+        (signed.split('.').count() == 3 && index.parse::<u64>().is_ok()).then_some(())?;
+        Some(token.len() - rest.len()..token.len() - index.len() - 1)
+    };
+    inner(token).map_or(token, |range| &token[range])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signed_part_lies_between_the_secret_and_the_index() {
+        assert_eq!(signed_part_of("abc.h.c.s.17"), "h.c.s");
+        assert_eq!(signed_part_of("h.c.s"), "h.c.s");
+        assert_eq!(signed_part_of("abc.17"), "abc.17");
+        assert_eq!(signed_part_of("abc.h.c.s.x"), "abc.h.c.s.x");
+        assert_eq!(signed_part_of(""), "");
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_last_confirmation_and_never_goes_back() {
+        let data = DataPolicy::new(Some(Duration::from_secs(10)));
+        assert_eq!(data.check_age(Instant::ZERO), Err(Code::NotInStep), "nothing is known");
+        data.replace(Policy::default(), Vec::new());
+        let at = |seconds: u64| Instant::ZERO.after(Duration::from_secs(seconds));
+        assert_eq!((data.age(at(5)), data.check_age(at(5))), (None, Err(Code::PolicyTooOld)));
+        data.confirm(at(20), Duration::from_secs(2));
+        assert_eq!(data.age(at(20)), Some(Duration::from_secs(2)));
+        data.confirm(at(20), Duration::from_secs(8));
+        assert_eq!(data.age(at(25)), Some(Duration::from_secs(7)), "an older word changes nothing");
+        assert_eq!((data.check_age(at(28)), data.check_age(at(29))), (Ok(()), Err(Code::PolicyTooOld)));
+        let unlimited = DataPolicy::new(None);
+        unlimited.replace(Policy::default(), Vec::new());
+        assert_eq!(unlimited.check_age(at(1_000)), Ok(()));
+    }
+}
