@@ -111,8 +111,10 @@ impl Terminal {
         command.stdin(self.line()).stderr(self.line()).stdout(Stdio::piped()).spawn().unwrap()
     }
 
+    /// Waits until these words are shown, again if they were shown before.
     fn wait_for(&mut self, words: &str) {
-        while !self.shown.ends_with(words) {
+        let before = self.shown.len();
+        while !self.shown[before..].ends_with(words) {
             let byte = self.screen.recv_timeout(PATIENCE);
             self.shown.push(byte.unwrap_or_else(|_| panic!("{words} is not in {}", self.shown)).into());
         }
