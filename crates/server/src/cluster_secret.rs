@@ -94,13 +94,19 @@ impl Keeper {
         self.config.files.is_none() && self.config.self_signed.is_none() && !self.shares_a_port
     }
 
+    /// Which node has used a join token, if it was written down here.
+    pub fn noted_use(&self, token: &str) -> io::Result<Option<String>> {
+        let text = small_file::read(&*self.disk, USED_TOKENS)?.unwrap_or_default();
+        let node = text.lines().find_map(|line| line.strip_prefix(token)?.strip_prefix(' '));
+        Ok(node.map(str::to_owned))
+    }
+
     /// Writes down which node has used a join token, and answers which one had done so first.
     pub fn note_use(&self, token: &str, node: &str) -> io::Result<String> {
-        let mut text = small_file::read(&*self.disk, USED_TOKENS)?.unwrap_or_default();
-        let first = text.lines().find_map(|line| line.strip_prefix(token)?.strip_prefix(' '));
-        if let Some(first) = first {
-            return Ok(first.to_owned());
+        if let Some(first) = self.noted_use(token)? {
+            return Ok(first);
         }
+        let mut text = small_file::read(&*self.disk, USED_TOKENS)?.unwrap_or_default();
         text.push_str(&format!("{token} {node}\n"));
         small_file::write(&*self.disk, USED_TOKENS, &text)?;
         Ok(node.to_owned())

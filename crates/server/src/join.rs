@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::handle::Handle;
 use crate::join_tokens::{Presented, Refusal, Use};
 use crate::members::{place, url};
-use crate::peer::{Asker, Guard, question};
+use crate::peer::{Asker, Guard, Stage, question};
 use crate::status::Identity;
 use base::codec::{Reader, put_bytes};
 use base::{ClusterId, Code, NodeId};
@@ -73,7 +73,7 @@ impl Approach {
 
     fn dial(&self, address: &str) -> Option<Dial> {
         match &self.token {
-            Some((Some(authority), _)) if self.guard.tls.is_none() => Some(Pinned::dial(*authority)),
+            Some((Some(authority), _)) if self.guard.stage == Stage::Open => Some(Pinned::dial(*authority)),
             _ => self.guard.dial(Claim::Peer, address),
         }
     }

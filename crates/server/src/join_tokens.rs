@@ -241,8 +241,11 @@ impl Handle {
             let (version, mut tokens) = self.join_tokens()?;
             match tokens.redeem(presented, peer_url, now_ms())? {
                 Redeemed::Before => return Ok(Use::Agreed),
-                Redeemed::Now { is_bound: true } if !can_write && self.is_awaited(peer_url) => {
-                    return self.redeem_here(presented, peer_url);
+                Redeemed::Now { is_bound: true } => {
+                    self.check_first_use(presented, peer_url)?;
+                    if !can_write && self.is_awaited(peer_url) {
+                        return self.redeem_here(presented, peer_url);
+                    }
                 }
                 Redeemed::Now { .. } => {}
             }
@@ -262,13 +265,27 @@ impl Handle {
         if self.member_table().voters().len() != 2 {
             return Err(Code::NoLeader.into());
         }
-        let node = hex(&tls::hash(&[&presented.nonce, peer_url.as_bytes()]));
-        let trouble = |error: std::io::Error| {
-            tracing::error!(%error, "cannot write down that a join token was used");
-            Refusal::Code(Code::NoSpace)
-        };
-        let used_by = self.core().secret_keeper.note_use(&hex(&presented.id), &node).map_err(trouble)?;
+        let node = node_of(presented, peer_url);
+        let used_by = self.core().secret_keeper.note_use(&hex(&presented.id), &node).map_err(unwritten)?;
         if used_by == node { Ok(Use::ByNewMember) } else { Err(Refusal::Used) }
+    }
+
+    /// What a single node has written down by itself holds when all can agree again; and a token that was made for a member
+    /// ends when that member has started.
+    fn check_first_use(&self, presented: &Presented, peer_url: &str) -> Result<(), Refusal> {
+        let noted = self.core().secret_keeper.noted_use(&hex(&presented.id)).map_err(unwritten)?;
+        match noted {
+            Some(node) if node == node_of(presented, peer_url) => Ok(()),
+            Some(_) => Err(Refusal::Used),
+            None if self.has_started(peer_url) => Err(Refusal::Used),
+            None => Ok(()),
+        }
+    }
+
+    fn has_started(&self, peer_url: &str) -> bool {
+        let table = self.member_table();
+        let is_there = |url: &String| place(url) == place(peer_url);
+        table.iter().any(|member| !member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
     /// A member was added at this address and has not told its name yet.
@@ -283,6 +300,16 @@ impl Handle {
         // One of a later release: nothing is known of what is in it.
         Ok((version, Tokens::decode(bytes).ok_or(Code::NotInStep)?))
     }
+}
+
+/// A start of a node, as a used token names it.
+fn node_of(presented: &Presented, peer_url: &str) -> String {
+    hex(&tls::hash(&[&presented.nonce, peer_url.as_bytes()]))
+}
+
+fn unwritten(error: std::io::Error) -> Refusal {
+    tracing::error!(%error, "cannot read or write which join tokens were used");
+    Refusal::Code(Code::NoSpace)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
 
+/// How TLS says that a connection is not what it expects.
+const TLS_ALERT: u8 = 21;
+
 /// A node that joins the cluster of the member that listens there.
 fn joiner(name: &str, ask: u16, flags: &[&str]) -> Plan {
     let peer_port = free_port();
@@ -157,7 +160,7 @@ fn a_token_lets_one_node_in_and_brings_it_the_secret() {
 
     let late = joiner("c", plan.peer_port, &["--join-token", &token]);
     assert!(!late.spawn().wait().unwrap().success());
-    assert!(late.log().contains("was used by another node"), "{}", late.log());
+    assert!(late.log().contains("is for a node at another address"), "{}", late.log());
     let data_token = verb(&first, &["ring", "invite"]);
     let third = joiner("d", plan.peer_port, &["--data-only", "--join-token", data_token.trim()]);
     let third = third.start();
@@ -165,6 +168,10 @@ fn a_token_lets_one_node_in_and_brings_it_the_secret() {
         let ring = crate::rest::Rest::of(&third).get("/v1/ring").json();
         (ring["nodes"].as_array()?.len() == 3).then_some(())
     });
+
+    let fourth = joiner("e", plan.peer_port, &["--join-token", data_token.trim()]);
+    assert!(!fourth.spawn().wait().unwrap().success());
+    assert!(fourth.log().contains("was used by another node"), "{}", fourth.log());
 
     second.kill();
     let again = newcomer.start_ready();
@@ -317,7 +324,11 @@ fn members_make_certificates_of_their_own() {
     let running: Vec<Member> = plans.iter().map(Plan::start).collect();
     running.iter().for_each(Member::wait_ready);
     assert!(plans[0].data_dir().join("fixtures/peer/key.pem").exists());
-    assert!(say(plans[0].peer_port, &question(0)).is_empty(), "nothing is answered in the clear");
+    let heard = say(plans[0].peer_port, &question(0));
+    assert!(
+        heard.first().is_none_or(|first| *first == TLS_ALERT),
+        "nothing is answered in the clear: {heard:?}"
+    );
 
     let plan = Plan::single().with(&["--auto-tls"]);
     let member = plan.start();
