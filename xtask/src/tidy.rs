@@ -43,7 +43,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
         ],
     ),
     ("jwt", &["base64", "ring", "serde", "serde_json", "thiserror"]),
-    ("tls", &["rustls", "thiserror", "tracing"]),
+    ("tls", &["ring", "rustls", "thiserror", "tracing"]),
     ("script", &["bytes", "mesh", "rhai"]),
     ("memory", &["mimalloc"]),
     ("api", ANYTHING),

@@ -139,6 +139,8 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/store/quota" unary store StoreService::quota;
         "/v1/store/replace-member" unary store StoreService::replace_member;
         "/v1/store/accept-loss" unary store StoreService::accept_loss;
+        "/v1/store/create-join-token" unary store StoreService::create_join_token;
+        "/v1/store/secure-peers" unary store StoreService::secure_peers;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
     let router = router

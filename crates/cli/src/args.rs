@@ -7,6 +7,7 @@ use crate::config::check::{self, Checked, Problems};
 use crate::config::gather::{self, File, Sources};
 use crate::config::inherited;
 use crate::config::print;
+use crate::config::security;
 use crate::config::setting::{Id, Setting};
 use crate::config::values::Values;
 use crate::dev::Dev;
@@ -153,7 +154,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     // A verb of two words is followed by both.
     let word = |nth: usize| words.get(nth).and_then(|word| word.to_str());
     let verb_words = match (word(end), word(end + 1)) {
-        (Some("endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import"), _) => 2,
+        (Some("cluster" | "endpoint" | "lease" | "member" | "alarm" | "snapshot" | "import"), _) => 2,
         (Some("data" | "crdt" | "conflicts"), _) => 2,
         (Some("lock"), Some("ls" | "inspect")) => 2,
         _ => 1,
@@ -222,7 +223,9 @@ fn configure(matches: &ArgMatches) -> Result<(Values, Checked), Problems> {
     let file = path.map(read_file).transpose()?;
     let values = gather::gather(&Sources { flag: &flag, variable: &variable, file })
         .map_err(|error| Problems(vec![error.to_string()]))?;
-    let checked = check::check(&values)?;
+    let mut checked = check::check(&values)?;
+    security::take_environment(&mut checked.config, variable(security::CLUSTER_SECRET))
+        .map_err(|problem| Problems(vec![problem]))?;
     Ok((values, checked))
 }
 

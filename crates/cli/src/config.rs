@@ -6,6 +6,7 @@ pub mod check;
 pub mod gather;
 pub mod inherited;
 pub mod print;
+pub mod security;
 pub mod setting;
 pub mod tls;
 pub mod tokens;

@@ -6,9 +6,11 @@ mod member;
 
 use crate::signals::Signals;
 use clap::Args;
-use member::{Member, Place};
+use member::{Member, Place, Region};
 use server::ports::free_ports;
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::TempDir;
@@ -44,6 +46,8 @@ enum Error {
     Port(std::io::Error),
     #[error("cannot use the data directory {path}: {reason}", path = path.display())]
     Data { path: PathBuf, reason: std::io::Error },
+    #[error("the system gives no random numbers to make a secret of")]
+    NoSecret,
     #[error("cannot start a member: {0}")]
     Spawn(std::io::Error),
 }
@@ -96,6 +100,7 @@ fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
     let text: Vec<String> = ports.iter().map(u16::to_string).collect();
     std::fs::write(&file, text.join(" ")).map_err(|reason| Error::Data { path: file, reason })?;
     let (pairs, rest) = ports.split_at(2 * n);
+    let secret = secret_file(root, "cluster-secret")?;
     let name = |i: usize| format!("{prefix}n{}", i + 1);
     let cluster: Vec<String> =
         pairs.chunks(2).enumerate().map(|(i, pair)| format!("{}=127.0.0.1:{}", name(i), pair[1])).collect();
@@ -105,6 +110,7 @@ fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
         peer: format!("127.0.0.1:{}", pair[1]),
         http: format!("127.0.0.1:{}", rest[i]),
         cluster: cluster.join(","),
+        secret: secret.clone(),
         region: None,
         data_dir: root.join(name(i)),
     };
@@ -120,14 +126,39 @@ fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, 
         let places = places(nodes, &format!("{name}-"), &dir)?;
         all.push((name, places));
     }
-    let place = |name: &str, place: &Place| {
-        let others = all.iter().filter(|(other, _)| other != name);
-        let peers = others
+    let region = |name: &str| {
+        let others = || all.iter().filter(|(other, _)| other != name);
+        let peers = others()
             .flat_map(|(other, places)| places.iter().map(move |place| format!("{other}={}", place.peer)));
-        let region_peers = peers.collect::<Vec<_>>().join(",");
-        Place { region: Some((name.to_owned(), region_peers)), ..place.clone() }
+        let mut secrets = Vec::new();
+        for (other, _) in others() {
+            // The same file for both.
+            let (first, second) =
+                if name < other.as_str() { (name, other.as_str()) } else { (other.as_str(), name) };
+            let file = secret_file(root, &format!("secret-{first}-{second}"))?;
+            secrets.push(format!("{other}={}", file.display()));
+        }
+        let peers = peers.collect::<Vec<_>>().join(",");
+        Ok(Region { name: name.to_owned(), peers, secrets: secrets.join(",") })
     };
-    Ok(all.iter().flat_map(|(name, places)| places.iter().map(|one| place(name, one))).collect())
+    let mut listed = Vec::new();
+    for (name, places) in &all {
+        let region = region(name)?;
+        listed.extend(places.iter().map(|place| Place { region: Some(region.clone()), ..place.clone() }));
+    }
+    Ok(listed)
+}
+
+/// A secret that is made once and kept with the data.
+fn secret_file(root: &Path, name: &str) -> Result<PathBuf, Error> {
+    let path = root.join(name);
+    if !path.exists() {
+        let secret = tls::Secret::generate().ok_or(Error::NoSecret)?;
+        let trouble = |reason| Error::Data { path: path.clone(), reason };
+        let file = File::options().create_new(true).write(true).mode(0o600).open(&path).map_err(trouble)?;
+        writeln!(&file, "{}", secret.text()).map_err(trouble)?;
+    }
+    Ok(path)
 }
 
 async fn supervise(places: Vec<Place>) -> Result<(), Error> {

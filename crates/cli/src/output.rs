@@ -77,6 +77,11 @@ impl BackupStatus {
     }
 }
 
+/// As a variable of the environment that the new node takes.
+pub fn token_line(token: &str) -> String {
+    format!("ALTHING_JOIN_TOKEN=\"{token}\"\n")
+}
+
 impl Printer {
     pub fn new(options: &Options) -> Printer {
         Printer { format: options.write_out, hex: options.hex, shown: Shown::KeyAndValue }
@@ -188,7 +193,7 @@ impl Printer {
     pub fn members(&self, response: &MemberListResponse) -> Vec<u8> {
         let text = match self.format {
             Format::Simple => simple::members(&response.members),
-            Format::Json => json::line(&json::members(response.header, None, &response.members)),
+            Format::Json => json::line(&json::members(response.header, &response.members)),
             Format::Fields => fields::members(response.header, &response.members),
             Format::Table => table::members(&response.members),
         };
@@ -196,12 +201,13 @@ impl Printer {
     }
 
     /// With what the new member has to be told to join, in the simple format.
-    pub fn member_added(&self, name: &str, response: &MemberAddResponse) -> Vec<u8> {
+    /// With the token that the new member is started with, if there is one.
+    pub fn member_added(&self, name: &str, response: &MemberAddResponse, token: Option<&str>) -> Vec<u8> {
         let text = match self.format {
-            Format::Simple => simple::member_added(name, response),
-            Format::Json => {
-                json::line(&json::members(response.header, response.member.as_ref(), &response.members))
+            Format::Simple => {
+                simple::member_added(name, response) + &token.map(token_line).unwrap_or_default()
             }
+            Format::Json => json::line(&json::member_added(response, token)),
             Format::Fields => fields::members(response.header, response.member.as_slice()),
             Format::Table => table::members(&response.members),
         };
@@ -220,7 +226,7 @@ impl Printer {
                 let cluster = header.map_or(0, |header| header.cluster_id);
                 format!("Member {id:16x} {change} cluster {cluster:16x}\n")
             }
-            Format::Json => json::line(&json::members(header, None, members)),
+            Format::Json => json::line(&json::members(header, members)),
             Format::Fields => fields::members(header, members),
             Format::Table => table::members(members),
         };

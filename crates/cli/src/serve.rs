@@ -196,6 +196,9 @@ impl Ports {
 }
 
 fn open_tls(tls: &ClientTls) -> Result<api::Tls, Error> {
+    if let Some(made) = &tls.self_signed {
+        made.files()?;
+    }
     let server = Arc::new(tls::Server::open(tls.files.clone(), tls.min)?);
     Ok(api::Tls { server, names_users: tls.names_users })
 }

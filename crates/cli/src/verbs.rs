@@ -3,6 +3,7 @@
 
 mod alarm;
 mod auth;
+mod cluster;
 mod compaction;
 mod conflicts;
 mod crdt;
@@ -66,6 +67,9 @@ pub enum Verb {
     /// Lists the members of the cluster, and changes them
     #[command(subcommand)]
     Member(member::Member),
+    /// Closes the peer ports of a running cluster to nodes without its secret
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
     /// Hands the leadership to another member
     MoveLeader(With<move_leader::MoveLeader>),
     /// Forgets what was before a revision
@@ -149,6 +153,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Lease(lease) => lease.run().await,
         Verb::Endpoint(endpoint) => endpoint.run().await,
         Verb::Member(member) => member.run().await,
+        Verb::Cluster(cluster) => cluster.run().await,
         Verb::MoveLeader(to) => to.verb.run(&to.options).await,
         Verb::Compaction(compaction) => compaction.verb.run(&compaction.options).await,
         Verb::History(history) => history.verb.run(&history.options).await,

@@ -3,8 +3,9 @@
 use crate::{Client, Error, Kind};
 use proto::althing::store::v1::store_service_client::StoreServiceClient;
 use proto::althing::store::v1::{
-    AcceptLossRequest, AcceptLossResponse, HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse,
-    ReplaceMemberRequest, ReplaceMemberResponse,
+    AcceptLossRequest, AcceptLossResponse, CreateJoinTokenRequest, CreateJoinTokenResponse, HistoryRequest,
+    HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
+    SecurePeersRequest, SecurePeersResponse,
 };
 
 impl Client {
@@ -30,6 +31,26 @@ impl Client {
         let call =
             |channel| async move { StoreServiceClient::new(channel).replace_member(request.clone()).await };
         self.call(Kind::Write, call).await
+    }
+
+    /// A token for one node to join with. Asking twice makes two; the first one expires unused.
+    pub async fn create_join_token(
+        &self,
+        request: CreateJoinTokenRequest,
+    ) -> Result<CreateJoinTokenResponse, Error> {
+        let request = &request;
+        let call = |channel| async move {
+            StoreServiceClient::new(channel).create_join_token(request.clone()).await
+        };
+        self.call(Kind::Read, call).await
+    }
+
+    /// Tells how the peer port of a member is guarded, or takes a step to close it. To take it twice does no harm.
+    pub async fn secure_peers(&self, request: SecurePeersRequest) -> Result<SecurePeersResponse, Error> {
+        let request = &request;
+        let call =
+            |channel| async move { StoreServiceClient::new(channel).secure_peers(request.clone()).await };
+        self.call(Kind::Read, call).await
     }
 
     /// Tells a member that is in doubt of its log to go on without another. To say it twice does no harm.

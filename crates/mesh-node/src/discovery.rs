@@ -163,6 +163,16 @@ pub fn is_region_question(question: &Bytes) -> bool {
     question.first() == Some(&FORMAT)
 }
 
+/// Which region says that it asks.
+pub fn asking_region(question: &Bytes) -> Option<String> {
+    parse(question.clone()).map(|(name, _)| name)
+}
+
+/// An answer that says why there is none.
+pub fn refuse_question(why: &str) -> Bytes {
+    [&[REFUSED], why.as_bytes()].concat().into()
+}
+
 fn parse(question: Bytes) -> Option<(String, ClusterId)> {
     let mut reader = Reader::new(question);
     if reader.u8()? != FORMAT {
@@ -206,12 +216,10 @@ pub fn answer_question(question: Bytes, facts: &Facts<'_>) -> Bytes {
         }
         Some(_) => None,
     };
-    let mut out = Vec::new();
     if let Some(why) = refused {
-        out.push(REFUSED);
-        out.extend_from_slice(why.as_bytes());
-        return out.into();
+        return refuse_question(&why);
     }
+    let mut out = Vec::new();
     let members = facts.topology.map(Topology::members).unwrap_or_default();
     let nodes: Vec<(NodeId, &String)> = members
         .iter()

@@ -15,7 +15,7 @@ mod startup;
 mod tenures;
 
 pub use address_book::{AddressBook, RegionNodes, RemoteNode};
-pub use discovery::{Facts, Question, answer_question, is_region_question};
+pub use discovery::{Facts, Question, answer_question, asking_region, is_region_question, refuse_question};
 pub use documents::{Document, FOLLOWED, read_regions};
 pub use driver::Driver;
 pub use homes::AskedAt;

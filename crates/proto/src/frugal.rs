@@ -114,6 +114,10 @@ impl Frugal for crate::althing::store::v1::ReplaceMemberResponse {}
 impl Frugal for crate::althing::store::v1::QuotaResponse {}
 impl Frugal for crate::althing::store::v1::AcceptLossRequest {}
 impl Frugal for crate::althing::store::v1::AcceptLossResponse {}
+impl Frugal for crate::althing::store::v1::CreateJoinTokenRequest {}
+impl Frugal for crate::althing::store::v1::CreateJoinTokenResponse {}
+impl Frugal for crate::althing::store::v1::SecurePeersRequest {}
+impl Frugal for crate::althing::store::v1::SecurePeersResponse {}
 
 impl Frugal for TxnRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {

@@ -4,7 +4,7 @@
 
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
-use server::peer::{Event, Params, Peers, Timing};
+use server::peer::{Event, Guard, OnQuestion, Params, Peers, Security, Timing};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -74,14 +74,14 @@ fn start(
     let peers = vec![(peer, address.to_string())];
     let timing = Timing::default();
     let on_round_trip = Arc::new(|_, _| {});
-    let on_question = Arc::new(|question| question);
+    let on_question: OnQuestion = Arc::new(|question, _| question);
     let params = Params {
         cluster: ClusterId(1),
         me,
         listen: Some(listen),
         peers,
         timing,
-        tls: None,
+        security: Arc::new(Security::new(Guard::open())),
         on_round_trip,
         on_question,
     };

@@ -353,10 +353,13 @@ impl Handle {
         self.agreed().await.map(drop)
     }
 
+    /// The same for a thread of the peer port.
+    pub(crate) fn catch_up_blocking(&self) -> Result<(), Code> {
+        self.wait_blocking(read_of_nothing()).map(drop)
+    }
+
     async fn agreed(&self) -> Result<Reply, Code> {
-        // It looks at no key.
-        let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
-        self.wait_for(Work::Read(Request::Range(nothing), Caller::Member)).await
+        self.wait_for(read_of_nothing()).await
     }
 
     fn desk(&self) -> &AuthDesk {
@@ -366,6 +369,12 @@ impl Handle {
     fn asking_as(&self, asking: Asking) -> Handle {
         Handle { shared: self.shared.clone(), asking }
     }
+}
+
+/// It looks at no key, and is answered when everything agreed so far is applied.
+fn read_of_nothing() -> Work {
+    let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
+    Work::Read(Request::Range(nothing), Caller::Member)
 }
 
 fn index_of(token: &str) -> Option<u64> {

@@ -49,10 +49,25 @@ pub struct Config {
     pub mesh: Mesh,
     /// Clients are told to use `https`.
     pub client_tls: bool,
-    /// Members speak TLS with each other, with these.
-    pub peer_tls: Option<tls::PeerFiles>,
+    /// How nodes prove themselves on the peer port.
+    pub peer_security: PeerSecurity,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
+}
+
+/// What members and regions are proven by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerSecurity {
+    /// Certificates of an operator; they come before everything else.
+    pub files: Option<tls::PeerFiles>,
+    /// The secret of the cluster, if it is given; otherwise the one that the data directory keeps.
+    pub secret: Option<tls::Secret>,
+    /// A node that is alone in its cluster makes a secret at its first start.
+    pub makes_secret: bool,
+    /// Peers are not proven, but what they say is encrypted.
+    pub self_signed: Option<tls::SelfSigned>,
+    /// The secret that this region shares with each of the others, by its name.
+    pub regions: Vec<(String, tls::Secret)>,
 }
 
 /// The past that stays readable although nobody asks for it, and how often the rest is compacted.
@@ -122,6 +137,8 @@ pub struct Join {
     pub ask: Vec<String>,
     /// Ask to be added, too; otherwise somebody has done that.
     pub add: bool,
+    /// What lets the node in where the cluster asks for proof.
+    pub token: Option<crate::JoinToken>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,11 +5,13 @@
 use crate::auth::AuthDesk;
 use crate::budget::Budget;
 use crate::clock::Clock;
+use crate::cluster_secret::Keeper;
 use crate::config::Config;
 use crate::documents::Shelf;
 use crate::members::Members;
 use crate::mesh::Desk;
 use crate::metrics::Metrics;
+use crate::peer::Security;
 use crate::queue::Queue;
 use crate::seat::Seat;
 use crate::status::Board;
@@ -33,7 +35,11 @@ pub(crate) struct Core {
     /// This node is no member of coord: it keeps data alone.
     pub data_only: bool,
     /// What other nodes are shown, and whom this one believes.
-    pub peer_tls: Option<Arc<tls::Peers>>,
+    pub security: Arc<Security>,
+    /// Changes what the data directory keeps of it.
+    pub secret_keeper: Keeper,
+    /// Other machines reach the peer port.
+    pub is_peer_port_exposed: bool,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
@@ -72,7 +78,8 @@ impl Core {
         members: Members,
         config: &Config,
         data_only: bool,
-        peer_tls: Option<Arc<tls::Peers>>,
+        security: Arc<Security>,
+        secret_keeper: Keeper,
     ) -> Core {
         Core {
             clock,
@@ -82,7 +89,9 @@ impl Core {
             storage: Queue::new(),
             mesh: Arc::new(Desk::new(&config.mesh.region, config.mesh.timeout)),
             data_only,
-            peer_tls,
+            security,
+            secret_keeper,
+            is_peer_port_exposed: !config.peer_addr.ip().is_loopback(),
             waiters: Waiters::default(),
             board: Board::default(),
             metrics,

@@ -59,6 +59,23 @@ pub enum Error {
     )]
     NotAdmitted { peer: String, trouble: String },
 
+    #[error("the cluster does not let this node in: {trouble}")]
+    NotLetIn { trouble: String },
+
+    #[error(
+        "the data directory {path} (--data-dir) keeps another secret than the one given (--cluster-secret-file or \
+         ALTHING_CLUSTER_SECRET): give the one that its cluster has, or none",
+        path = path.display()
+    )]
+    OtherSecret { path: PathBuf },
+
+    #[error(
+        "the file {file} in the data directory {path} (--data-dir) cannot be read as the secret of the cluster: copy it from \
+         another member, or remove it and give the secret with --cluster-secret-file",
+        path = path.display()
+    )]
+    SecretIllegible { path: PathBuf, file: &'static str },
+
     #[error("the certificates for peers cannot be used: {0}")]
     PeerTls(#[from] tls::Error),
 

@@ -45,7 +45,7 @@ pub(crate) struct Shared {
     identity: Identity,
     pub core: Arc<Core>,
     /// For their figures; a handle does not keep a stopped member's sockets open.
-    peers: Weak<Peers>,
+    pub peers: Weak<Peers>,
     pub request_timeout: Duration,
     request_bytes_max: usize,
     election: Duration,
@@ -289,7 +289,7 @@ impl Handle {
         self.wait_blocking(self.propose(command)?)
     }
 
-    fn wait_blocking(&self, work: Work) -> Result<Reply, Code> {
+    pub(crate) fn wait_blocking(&self, work: Work) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
         self.queue(self.usual_deadline(), work, || Caller::Alone(sender))?;
         answer.blocking_recv().unwrap_or(Err(Code::Stopped))
@@ -440,9 +440,15 @@ impl Handle {
         self.shared.election
     }
 
+    /// Members prove nothing to each other, and other machines reach the peer port.
+    pub fn has_open_peer_port(&self) -> bool {
+        let core = &*self.shared.core;
+        core.is_peer_port_exposed && core.security.now().is_open()
+    }
+
     /// When the certificate ends that other members are shown, in seconds since 1970.
     pub fn peer_certificate_expiry(&self) -> Option<u64> {
-        self.shared.core.peer_tls.as_ref()?.expiry()
+        self.shared.core.security.now().tls.as_ref()?.expiry()
     }
 
     /// The figures of the core as text for Prometheus, without the mark of its end.
@@ -455,6 +461,7 @@ impl Handle {
             waiting: core.waiters.count(),
             response_bytes: core.budget.reserved_bytes(),
             peers: peers.unwrap_or_default(),
+            has_open_peer_port: self.has_open_peer_port(),
             mesh: core.mesh.board.status(),
             policy_age: self.policy_age().unwrap_or_default(),
         };

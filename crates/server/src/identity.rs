@@ -2,23 +2,20 @@
 //! It names the member and its cluster; a directory that names others is never opened further.
 
 use crate::error::Error;
+use crate::small_file::{read, write};
 use crate::status::Identity;
 use base::{ClusterId, NodeId};
 use disk::Disk;
-use std::io;
 use std::path::Path;
 
 const FILE: &str = "identity";
-/// Under this name it is written before it is renamed, so that it is whole or absent.
-const FRESH: &str = "identity.fresh";
-const BYTES_MAX: u64 = 4 * 1024;
 const HEAD: &str = "althing identity 1";
 
 /// Refuses a directory of another member or cluster, and claims one that belongs to nobody yet.
 pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result<(), Error> {
     let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
-    let Some(text) = read(disk).map_err(trouble("read the identity file"))? else {
-        return write(disk, &render(expected)).map_err(trouble("write the identity file"));
+    let Some(text) = read(disk, FILE).map_err(trouble("read the identity file"))? else {
+        return write(disk, FILE, &render(expected)).map_err(trouble("write the identity file"));
     };
     match parse(&text) {
         None => Err(Error::Illegible { path: path.to_owned(), file: FILE }),
@@ -34,29 +31,8 @@ pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result
 /// Whose it is, if anybody's.
 pub(crate) fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<Identity>, Error> {
     let trouble = |source| Error::DataDir { action: "read the identity file", path: path.to_owned(), source };
-    let Some(text) = read(disk).map_err(trouble)? else { return Ok(None) };
+    let Some(text) = read(disk, FILE).map_err(trouble)? else { return Ok(None) };
     parse(&text).map(Some).ok_or_else(|| Error::Illegible { path: path.to_owned(), file: FILE })
-}
-
-fn read(disk: &dyn Disk) -> io::Result<Option<String>> {
-    if !disk.exists(FILE)? {
-        return Ok(None);
-    }
-    let file = disk.open(FILE)?;
-    let mut bytes = vec![0; file.len()?.min(BYTES_MAX) as usize];
-    file.read_at(0, &mut bytes)?;
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
-}
-
-fn write(disk: &dyn Disk, text: &str) -> io::Result<()> {
-    if disk.exists(FRESH)? {
-        disk.remove(FRESH)?;
-    }
-    let file = disk.create(FRESH)?;
-    file.write_at(0, text.as_bytes())?;
-    file.sync()?;
-    disk.rename(FRESH, FILE)?;
-    disk.sync_dir()
 }
 
 fn render(identity: &Identity) -> String {

@@ -1,12 +1,14 @@
 //! How a new node comes into a cluster: it asks any member who belongs to it, and finds its own place by the address at
 //! which it is reached. It may ask to be added first; otherwise somebody has added it before it was started.
 //! The question and the answer are bytes on the peer port; whoever cannot answer yet is asked again, for a while.
+//! A cluster that has a secret, or auth on, lets in nodes that have the secret or show a token.
 
 use crate::config::{Config, Join};
 use crate::error::Error;
 use crate::handle::Handle;
+use crate::join_tokens::{Presented, Refusal, Use};
 use crate::members::{place, url};
-use crate::peer::question;
+use crate::peer::{Asker, Guard, Stage, question};
 use crate::status::Identity;
 use base::codec::{Reader, put_bytes};
 use base::{ClusterId, Code, NodeId};
@@ -14,13 +16,20 @@ use bytes::{BufMut, Bytes};
 use coord::Members;
 use std::thread;
 use std::time::{Duration, Instant};
+use tls::{Claim, Dial, Fingerprint, Pinned, Secret};
 
+/// The first byte of a question. Those of other regions begin with 2.
 const FORMAT: u8 = 1;
+const WITH_TOKEN: u8 = 3;
 const KNOWN: u8 = 1;
 const REFUSED: u8 = 2;
 const KNOWN_NODE: u8 = 3;
 /// As `KNOWN`, and it is this question that has added the node. An older node cannot read it and asks again.
 const ADDED: u8 = 4;
+/// Before one of the others: the secret of the cluster, for a node that has shown a token.
+const TRUSTED: u8 = 5;
+/// As `REFUSED`, and asking again does not help.
+const FORBIDDEN: u8 = 6;
 /// With so many votes a cluster has enough of them: who joins keeps data alone.
 const VOTERS_ENOUGH: usize = 5;
 /// For one member to answer, and for the whole search.
@@ -36,6 +45,38 @@ pub(crate) struct Place {
     pub data_only: bool,
     /// Its id was given out just now, to this process: nobody can have voted under it.
     pub is_new: bool,
+    /// The secret of the cluster, if the node came with a token.
+    pub secret: Option<Secret>,
+}
+
+/// How a node that joins speaks to members, and what it shows them.
+pub(crate) struct Approach {
+    guard: Guard,
+    /// With the authority that it believes until it has the secret.
+    token: Option<(Option<Fingerprint>, Presented)>,
+}
+
+impl Approach {
+    /// A node that has the secret needs no token.
+    pub fn new(guard: Guard, join: &Join) -> Result<Approach, Error> {
+        let token = join.token.as_ref().filter(|_| guard.secret.is_none());
+        let token = match token {
+            Some(token) => Some((token.authority, token.present().ok_or(tls::Error::NoRandomness)?)),
+            None => None,
+        };
+        Ok(Approach { guard, token })
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.dial("").is_some()
+    }
+
+    fn dial(&self, address: &str) -> Option<Dial> {
+        match &self.token {
+            Some((Some(authority), _)) if self.guard.stage == Stage::Open => Some(Pinned::dial(*authority)),
+            _ => self.guard.dial(Claim::Peer, address),
+        }
+    }
 }
 
 /// What a node wants that asks.
@@ -50,7 +91,7 @@ enum Wish {
 }
 
 /// Asks until a member knows this node.
-pub(crate) fn find_place(config: &Config, join: &Join, tls: Option<&tls::Peers>) -> Result<Place, Error> {
+pub(crate) fn find_place(config: &Config, join: &Join, approach: &Approach) -> Result<Place, Error> {
     let until = Instant::now() + PATIENCE;
     let mut trouble = String::from("nobody was asked");
     let wish = match (config.mesh.data_only, join.add) {
@@ -58,14 +99,21 @@ pub(crate) fn find_place(config: &Config, join: &Join, tls: Option<&tls::Peers>)
         (false, true) => Wish::Added,
         (false, false) => Wish::Known,
     };
-    let mut question = vec![FORMAT, wish as u8];
-    let peer_url = url(&config.advertise_peer, config.peer_tls.is_some());
-    put_bytes(&mut question, peer_url.as_bytes());
+    let peer_url = url(&config.advertise_peer, approach.is_sealed());
+    let question = Asked { wish, peer_url, token: approach.token.as_ref().map(|(_, token)| token.clone()) };
+    let question = question.encode();
     while Instant::now() < until {
         for address in &join.ask {
-            match ask(address, &question, config, tls) {
+            match ask(address, &question, config, approach) {
                 Ok(place) => return Ok(place),
-                Err(error) => trouble = format!("{address}: {error}"),
+                Err(Trouble::Forbidden(trouble)) => return Err(Error::NotLetIn { trouble }),
+                Err(Trouble::Passing(error)) => {
+                    let news = format!("{address}: {error}");
+                    if news != trouble {
+                        tracing::warn!(reason = news, "cannot join the cluster yet; retrying");
+                        trouble = news;
+                    }
+                }
             }
         }
         thread::sleep(PAUSE);
@@ -73,14 +121,67 @@ pub(crate) fn find_place(config: &Config, join: &Join, tls: Option<&tls::Peers>)
     Err(Error::NotAdmitted { peer: config.advertise_peer.clone(), trouble })
 }
 
-fn ask(address: &str, question: &[u8], config: &Config, tls: Option<&tls::Peers>) -> Result<Place, String> {
-    let answer = question::ask(address, question, ANSWER_TIMEOUT, tls).map_err(|error| error.to_string())?;
-    let Answered { cluster, node, members, is_new } = decode(answer)?;
+/// Why a member gave no place.
+enum Trouble {
+    /// It may be another one's, or over in a moment.
+    Passing(String),
+    Forbidden(String),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Trouble {
+        Trouble::Passing(why)
+    }
+}
+
+fn ask(address: &str, question: &[u8], config: &Config, approach: &Approach) -> Result<Place, Trouble> {
+    let answer = question::ask(address, question, ANSWER_TIMEOUT, || approach.dial(address));
+    let answer = answer.map_err(|error| error.to_string())?;
+    let Answered { cluster, node, members, is_new, secret } = decode(answer)?;
     let own = |url: &String| place(url) == config.advertise_peer;
     let me = members.iter().find(|member| member.peer_urls.iter().any(own)).map(|member| member.id);
-    let Some(me) = node.or(me) else { return Err("it does not know this node's peer address".to_owned()) };
+    let unknown = || "it does not know this node's peer address".to_owned();
+    let me = node.or(me).ok_or_else(unknown)?;
     let identity = Identity { cluster, member: me, name: config.name.clone() };
-    Ok(Place { identity, members, data_only: node.is_some(), is_new })
+    Ok(Place { identity, members, data_only: node.is_some(), is_new, secret })
+}
+
+/// A question, as it is on the wire.
+struct Asked {
+    wish: Wish,
+    peer_url: String,
+    token: Option<Presented>,
+}
+
+impl Asked {
+    fn encode(&self) -> Vec<u8> {
+        let format = if self.token.is_some() { WITH_TOKEN } else { FORMAT };
+        let mut out = vec![format, self.wish as u8];
+        put_bytes(&mut out, self.peer_url.as_bytes());
+        if let Some(Presented { id, key, nonce }) = &self.token {
+            [id, key, nonce].into_iter().for_each(|bytes| put_bytes(&mut out, bytes));
+        }
+        out
+    }
+
+    fn decode(question: Bytes) -> Option<Asked> {
+        let mut reader = Reader::new(question);
+        let format = reader.u8().filter(|format| [FORMAT, WITH_TOKEN].contains(format))?;
+        let wish = match reader.u8()? {
+            0 => Wish::Known,
+            1 => Wish::Added,
+            2 => Wish::DataOnly,
+            _ => return None,
+        };
+        let peer_url = String::from_utf8(reader.bytes()?.into()).ok()?;
+        let token = match format {
+            WITH_TOKEN => {
+                Some(Presented { id: reader.bytes()?, key: reader.bytes()?, nonce: reader.bytes()? })
+            }
+            _ => None,
+        };
+        reader.is_empty().then_some(Asked { wish, peer_url, token })
+    }
 }
 
 struct Answered {
@@ -89,33 +190,44 @@ struct Answered {
     node: Option<NodeId>,
     members: Members,
     is_new: bool,
+    secret: Option<Secret>,
 }
 
-fn decode(answer: Bytes) -> Result<Answered, String> {
+fn decode(answer: Bytes) -> Result<Answered, Trouble> {
     let known = |mut reader: Reader, kind: u8| {
         let cluster = ClusterId(reader.u64()?);
         let node = if kind == KNOWN_NODE { Some(NodeId(reader.u64()?)) } else { None };
         let members = Members::decode(reader.rest())?;
-        Some(Answered { cluster, node, members, is_new: kind == ADDED })
+        Some(Answered { cluster, node, members, is_new: kind == ADDED, secret: None })
     };
     let illegible = || "its answer cannot be read".to_owned();
     let mut reader = Reader::new(answer);
     match reader.u8() {
-        Some(kind @ (KNOWN | KNOWN_NODE | ADDED)) => known(reader, kind).ok_or_else(illegible),
-        Some(REFUSED) => Err(String::from_utf8_lossy(&reader.rest()).into_owned()),
-        _ => Err(illegible()),
+        Some(TRUSTED) => {
+            let secret = reader.bytes().ok_or_else(illegible)?;
+            let secret = std::str::from_utf8(&secret).ok().and_then(Secret::parse).ok_or_else(illegible)?;
+            Ok(Answered { secret: Some(secret), ..decode(reader.rest())? })
+        }
+        Some(kind @ (KNOWN | KNOWN_NODE | ADDED)) => Ok(known(reader, kind).ok_or_else(illegible)?),
+        Some(REFUSED) => Err(Trouble::Passing(String::from_utf8_lossy(&reader.rest()).into_owned())),
+        Some(FORBIDDEN) => Err(Trouble::Forbidden(String::from_utf8_lossy(&reader.rest()).into_owned())),
+        _ => Err(illegible().into()),
     }
 }
 
 /// The other side. Blocks until the node is added, if it asks for that.
-pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
-    let admitted = match parse(question) {
-        None => Err("the question cannot be read".to_owned()),
-        Some((wish, peer_url)) => admit(handle, wish, peer_url).map_err(|code| code.to_string()),
-    };
+pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Bytes {
     let mut out = Vec::new();
+    let admitted = match Asked::decode(question) {
+        None => Err(NotLetIn::Illegible),
+        Some(asked) => admit(handle, asked, asker),
+    };
     match admitted {
-        Ok(admitted) => {
+        Ok((admitted, secret)) => {
+            if let Some(secret) = secret {
+                out.push(TRUSTED);
+                put_bytes(&mut out, secret.text().as_bytes());
+            }
             let (kind, node) = match admitted {
                 Admitted::Known => (KNOWN, None),
                 Admitted::Added => (ADDED, None),
@@ -127,36 +239,80 @@ pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
             out.extend(handle.member_table().encode());
         }
         Err(why) => {
-            out.push(REFUSED);
-            out.extend_from_slice(why.as_bytes());
+            let reason = why.to_string();
+            tracing::warn!(reason, "refused a node that asked to join");
+            out.push(if why.is_final() { FORBIDDEN } else { REFUSED });
+            out.extend_from_slice(reason.as_bytes());
         }
     }
     out.into()
 }
 
-fn parse(question: Bytes) -> Option<(Wish, String)> {
-    let mut reader = Reader::new(question);
-    if reader.u8()? != FORMAT {
-        return None;
+/// Why a node is not let in.
+#[derive(Debug, thiserror::Error)]
+enum NotLetIn {
+    #[error("the question cannot be read")]
+    Illegible,
+    #[error(
+        "this cluster lets nodes join with a token alone; `althing member add` and `althing ring invite` print one for \
+         --join-token"
+    )]
+    WithoutToken,
+    #[error(transparent)]
+    Token(#[from] Refusal),
+    #[error(transparent)]
+    Code(#[from] Code),
+}
+
+impl NotLetIn {
+    /// The node has no reason to ask again. One of an older release does not know such an answer and asks until it gives up.
+    fn is_final(&self) -> bool {
+        matches!(
+            self,
+            NotLetIn::WithoutToken
+                | NotLetIn::Token(Refusal::Unknown | Refusal::Used | Refusal::OtherAddress)
+        )
     }
-    let wish = match reader.u8()? {
-        0 => Wish::Known,
-        1 => Wish::Added,
-        2 => Wish::DataOnly,
-        _ => return None,
-    };
-    let peer_url = String::from_utf8(reader.bytes()?.into()).ok()?;
-    reader.is_empty().then_some((wish, peer_url))
+}
+
+/// Lets a node in that has proven itself, or shows a token, or where no proof is asked for. A node with a token is given
+/// the secret, if nobody else can read the answer.
+fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, Option<Secret>), NotLetIn> {
+    let Asked { wish, peer_url, token } = asked;
+    let secret = handle.core().security.now().secret;
+    let mut given = None;
+    if !asker.proves(Claim::Peer) {
+        match token {
+            Some(token) => {
+                let used = handle.redeem_blocking(&token, &peer_url)?;
+                given = secret.filter(|_| asker.is_sealed());
+                if used == Use::ByNewMember {
+                    return Ok((Admitted::Added, given));
+                }
+            }
+            None if secret.is_some() => return Err(NotLetIn::WithoutToken),
+            // An administrator has added it before, and there is nothing to hand over.
+            None if wish == Wish::Known => {}
+            None => {
+                // A member that is behind may not know yet that auth is on.
+                handle.catch_up_blocking()?;
+                if handle.is_auth_on() {
+                    return Err(NotLetIn::WithoutToken);
+                }
+            }
+        }
+    }
+    Ok((find_or_add(handle, wish, peer_url)?, given))
 }
 
 enum Admitted {
     Known,
-    /// By this question.
+    /// By this question, or it begins with this question what it was added for.
     Added,
     DataOnly(NodeId),
 }
 
-fn admit(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted, Code> {
+fn find_or_add(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted, Code> {
     let table = handle.member_table();
     if table.is_empty() {
         return Err(Code::NoLeader);
@@ -171,4 +327,22 @@ fn admit(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted, Code
     let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
     tracing::info!(peer = added.0, "added a node that asked to join");
     Ok(Admitted::Added)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_reads_back_with_a_token_and_without() {
+        let bytes = |letter: u8| Bytes::from(vec![letter; 16]);
+        let token = Presented { id: bytes(1), key: bytes(2), nonce: bytes(3) };
+        for token in [None, Some(token)] {
+            let asked = Asked { wish: Wish::Added, peer_url: "http://a:1".to_owned(), token };
+            let encoded = Bytes::from(asked.encode());
+            let read = Asked::decode(encoded.clone()).unwrap();
+            assert_eq!((read.wish, read.peer_url, read.token), (asked.wish, asked.peer_url, asked.token));
+            assert!((0..encoded.len()).all(|cut| Asked::decode(encoded.slice(..cut)).is_none()));
+        }
+    }
 }

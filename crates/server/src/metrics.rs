@@ -49,6 +49,7 @@ struct Copied {
     applied: Gauge,
     waiting: Gauge,
     response_bytes: Gauge,
+    has_open_peer_port: Gauge,
     revision: Gauge,
     store_bytes: Gauge,
     store_used_bytes: Gauge,
@@ -72,6 +73,7 @@ pub(crate) struct Reading {
     pub waiting: usize,
     pub response_bytes: usize,
     pub is_learner: bool,
+    pub has_open_peer_port: bool,
     pub peers: Vec<(NodeId, Counters)>,
     pub mesh: MeshStatus,
     /// Zero where nothing is known yet.
@@ -203,6 +205,11 @@ impl Copied {
                 "althing_response_reserved_bytes",
                 "Memory of answers that are sent in pieces",
             ),
+            (
+                &copied.has_open_peer_port,
+                "althing_peer_open",
+                "Whether other machines reach the peer port and members prove nothing to each other",
+            ),
             (&copied.revision, "etcd_debugging_mvcc_current_revision", "The revision of the store"),
             (&copied.store_bytes, "etcd_mvcc_db_total_size_in_bytes", "The size of the store's file"),
             (
@@ -248,8 +255,18 @@ impl Copied {
     }
 
     fn set(&self, reading: &Reading) {
-        let Reading { status, is_learner, waiting, response_bytes, peers, mesh: _, policy_age } = reading;
+        let Reading {
+            status,
+            is_learner,
+            waiting,
+            response_bytes,
+            peers,
+            has_open_peer_port,
+            policy_age,
+            ..
+        } = reading;
         self.policy_age.set(policy_age.as_secs_f64());
+        self.has_open_peer_port.set(i64::from(*has_open_peer_port));
         self.is_learner.set(i64::from(*is_learner));
         self.has_leader.set(i64::from(status.leader.is_some()));
         self.is_leader.set(i64::from(status.is_leader));

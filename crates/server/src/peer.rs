@@ -17,6 +17,7 @@ mod outbox;
 mod pause;
 mod ping;
 pub(crate) mod question;
+mod security;
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -24,6 +25,8 @@ mod writer;
 
 pub use counters::Counters;
 pub use handshake::GREETINGS;
+pub use question::Asker;
+pub use security::{Guard, Security, Stage};
 
 use crate::peer::counters::Tally;
 use crate::peer::inbound::Inbound;
@@ -34,12 +37,13 @@ use crate::peer::writer::Writer;
 use base::{ClusterId, NodeId};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
+use tls::Claim;
 
 pub struct Params {
     pub cluster: ClusterId,
@@ -50,16 +54,16 @@ pub struct Params {
     /// The other members, each with its `host:port`, which is resolved at each attempt.
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
-    /// Every stream is inside TLS, with these certificates.
-    pub tls: Option<Arc<tls::Peers>>,
+    /// What connections are sealed with, and what the other side must prove.
+    pub security: Arc<Security>,
     /// Hears once for each ping how long it took to be acknowledged.
     pub on_round_trip: OnRoundTrip,
     /// Answers whoever wants to belong to the cluster.
     pub on_question: OnQuestion,
 }
 
-/// The bytes of a question go in, those of its answer come out.
-pub type OnQuestion = Arc<dyn Fn(Bytes) -> Bytes + Send + Sync>;
+/// The bytes of a question go in, with what is known of the node that asks; those of its answer come out.
+pub type OnQuestion = Arc<dyn Fn(Bytes, &Asker<'_>) -> Bytes + Send + Sync>;
 
 pub type OnRoundTrip = Arc<dyn Fn(NodeId, Duration) + Send + Sync>;
 
@@ -112,6 +116,8 @@ pub type Deliver = Arc<dyn Fn(Event) + Send + Sync>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
     pub cluster: ClusterId,
+    /// The name of its region.
+    pub region: String,
     pub id: NodeId,
     pub address: String,
 }
@@ -141,7 +147,7 @@ struct Shared {
     cluster: ClusterId,
     me: NodeId,
     timing: Timing,
-    tls: Option<Arc<tls::Peers>>,
+    security: Arc<Security>,
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
     on_question: OnQuestion,
@@ -153,12 +159,24 @@ struct Shared {
     stopping: AtomicBool,
 }
 
+/// What is known of a node of another cluster.
+struct Abroad {
+    cluster: ClusterId,
+    region: String,
+    deliver: Deliver,
+}
+
 /// Everything about one other member, or one node of another cluster.
 struct Peer {
     id: NodeId,
     address: String,
     /// Where it belongs and who hears of it, if it is not of this cluster.
-    abroad: Option<(ClusterId, Deliver)>,
+    abroad: Option<Abroad>,
+    /// Whether its streams that are up lie in the clear: the one from it, and the one to it.
+    clear_from: AtomicBool,
+    clear_to: AtomicBool,
+    /// Where its address led when it was last looked up.
+    resolved: Mutex<Vec<IpAddr>>,
     outbox: Outbox,
     /// The stream we dialled, so that stopping can cut it off.
     dialled: Mutex<Option<TcpStream>>,
@@ -176,13 +194,13 @@ struct Peer {
 
 impl Peers {
     pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing, tls, on_round_trip, on_question } = params;
+        let Params { cluster, me, listen, peers, timing, security, on_round_trip, on_question } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
         let shared = Arc::new(Shared {
             cluster,
             me,
             timing,
-            tls,
+            security,
             deliver,
             on_round_trip,
             on_question,
@@ -246,14 +264,15 @@ impl Peers {
                 .iter()
                 .any(|one| (one.cluster, one.id, &one.address) == (cluster, peer.id, &peer.address))
         };
-        let leaves = |peer: &Peer| peer.abroad.as_ref().is_some_and(|(cluster, _)| !listed(peer, *cluster));
+        let leaves = |peer: &Peer| peer.abroad.as_ref().is_some_and(|abroad| !listed(peer, abroad.cluster));
         for (_, peer) in known.extract_if(.., |_, peer| leaves(peer)) {
             peer.leave();
         }
         for one in strangers.iter().filter(|one| one.id != self.shared.me) {
             if !known.contains_key(&one.id) {
-                let abroad = Some((one.cluster, deliver.clone()));
-                self.dial(&mut known, Peer::new(one.id, one.address.clone(), abroad))?;
+                let Stranger { cluster, region, id, address } = one.clone();
+                let abroad = Some(Abroad { cluster, region, deliver: deliver.clone() });
+                self.dial(&mut known, Peer::new(id, address, abroad))?;
             }
         }
         Ok(())
@@ -334,6 +353,30 @@ impl Peers {
         }
     }
 
+    /// The members with which frames are exchanged in the clear now.
+    pub fn in_the_clear(&self) -> Vec<NodeId> {
+        let is_clear = |peer: &&Arc<Peer>| peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to();
+        self.shared.read_peers().values().filter(is_clear).map(|peer| peer.id).collect()
+    }
+
+    /// Has one stream to a member that lies in the clear dialled again. One at a time, so that a leader does not lose all
+    /// its followers at once.
+    pub fn redial_one_in_the_clear(&self) {
+        let clear = self.shared.read_peers().values().find(|peer| peer.is_clear_to()).cloned();
+        if let Some(stream) = clear.and_then(|peer| peer.outbox.stream().map(|stream| (peer, stream))) {
+            stream.0.outbox.close(stream.1);
+        }
+    }
+
+    /// Ends all streams that lie in the clear, but those of other regions.
+    pub fn cut_what_is_clear(&self) {
+        for peer in self.shared.read_peers().values().filter(|peer| peer.abroad.is_none()) {
+            if peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to() {
+                peer.cut();
+            }
+        }
+    }
+
     /// What has passed so far, by peer.
     pub fn counters(&self) -> Vec<(NodeId, Counters)> {
         self.shared.read_peers().values().map(|peer| (peer.id, peer.tally.read())).collect()
@@ -369,11 +412,14 @@ const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
 const AT_ONCE_ENVELOPES_MAX: usize = 4;
 
 impl Peer {
-    fn new(id: NodeId, address: String, abroad: Option<(ClusterId, Deliver)>) -> Peer {
+    fn new(id: NodeId, address: String, abroad: Option<Abroad>) -> Peer {
         Peer {
             id,
             address,
             abroad,
+            clear_from: AtomicBool::new(false),
+            clear_to: AtomicBool::new(false),
+            resolved: Mutex::default(),
             outbox: Outbox::new(),
             dialled: Mutex::default(),
             writer: Mutex::default(),
@@ -387,12 +433,36 @@ impl Peer {
     }
 
     fn cluster(&self, shared: &Shared) -> ClusterId {
-        self.abroad.as_ref().map_or(shared.cluster, |(cluster, _)| *cluster)
+        self.abroad.as_ref().map_or(shared.cluster, |abroad| abroad.cluster)
     }
 
     /// Who hears of it.
     fn deliver<'a>(&'a self, shared: &'a Shared) -> &'a Deliver {
-        self.abroad.as_ref().map_or(&shared.deliver, |(_, deliver)| deliver)
+        self.abroad.as_ref().map_or(&shared.deliver, |abroad| &abroad.deliver)
+    }
+
+    /// What a node must be that speaks for it.
+    fn claim(&self) -> Claim<'_> {
+        match &self.abroad {
+            None => Claim::Member { id: self.id.0, address: &self.address },
+            Some(abroad) => Claim::Region { name: &abroad.region, address: Some(&self.address) },
+        }
+    }
+
+    fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
+        let found: Vec<SocketAddr> = self.address.to_socket_addrs()?.collect();
+        let addresses = found.iter().map(|address| address.ip().to_canonical()).collect();
+        *self.resolved.lock().expect("no thread panics while it holds addresses") = addresses;
+        Ok(found)
+    }
+
+    fn is_clear_to(&self) -> bool {
+        self.abroad.is_none() && self.clear_to.load(Ordering::SeqCst)
+    }
+
+    fn is_at(&self, remote: IpAddr) -> bool {
+        let resolved = self.resolved.lock().expect("no thread panics while it holds addresses");
+        resolved.contains(&remote)
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
@@ -480,6 +550,16 @@ impl Shared {
 
     fn write_peers(&self) -> RwLockWriteGuard<'_, BTreeMap<NodeId, Arc<Peer>>> {
         self.peers.write().expect("no thread panics while it holds the peers")
+    }
+
+    /// Whether a connection that claims to be a peer's comes from where a member may be. Connections from this machine
+    /// do: which of its own addresses they bear depends on their way.
+    fn is_address_of_a_member(&self, peer: &Peer, remote: IpAddr) -> bool {
+        let is_known = || {
+            let peers = self.read_peers();
+            peers.values().any(|peer| peer.abroad.is_none() && peer.is_at(remote))
+        };
+        remote.is_loopback() || is_known() || peer.resolve().is_ok() && peer.is_at(remote)
     }
 
     fn is_removed(&self, id: NodeId) -> bool {

@@ -3,17 +3,18 @@
 //! spares the callers and the next start.
 
 use crate::clock::Clock;
+use crate::cluster_secret::{self, Keeper, Kept};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
 use crate::error::Error;
 use crate::handle::{self, Handle};
-use crate::join::{self, Place};
+use crate::join::{self, Approach, Place};
 use crate::log::Log;
 use crate::members::{self, Members};
 use crate::mesh::scout::{self, Scout};
 use crate::metrics::Metrics;
-use crate::peer::{self, OnQuestion, OnRoundTrip, Peers, Timing};
+use crate::peer::{self, Guard, OnQuestion, OnRoundTrip, Peers, Security, Stage, Timing};
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
@@ -35,6 +36,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tls::Secret;
 
 /// The store keeps this much of its file in memory.
 pub(crate) const STORE_CACHE_BYTES: usize = 8 * 1024 * 1024;
@@ -97,25 +99,36 @@ impl Server {
 
     /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
-        let peer_tls = config.peer_tls.clone().map(tls::Peers::open).transpose()?.map(Arc::new);
-        let (listed, token) = (&config.initial_cluster, &config.cluster_token);
-        let founder = Roster::founder(&config.name, listed, token, peer_tls.is_some());
-        let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
-        let mut roster = Roster::find(&config, founder, &*disk, peer_tls.as_deref())?;
+        let owner = identity::owner(&*disk, &config.data_dir)?;
+        let is_alone = owner.is_none() && config.join.is_none() && config.initial_cluster.len() == 1;
+        let mut kept = cluster_secret::settle(&*disk, &config.data_dir, &config.peer_security, is_alone)?;
+        let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), None)?;
+        let (listed, token) = (&config.initial_cluster, &config.cluster_token);
+        let founder = Roster::founder(&config.name, listed, token, guard.is_sealed());
+        let founder = if config.join.is_none() { Some(founder?) } else { founder.ok() };
+        let mut roster = Roster::find(&config, founder, owner, &guard)?;
+        if let Some(secret) = roster.secret.take() {
+            let told = Kept { secret, stage: Stage::Closed };
+            kept = Some(cluster_secret::keep(&*disk, &config.data_dir, told)?);
+        }
         identity::claim(&*disk, &config.data_dir, &roster.identity)?;
+        let keeper = Keeper::new(disk.clone(), &config);
         let mesh_files = mesh::start::open(&config)?;
         let clock = Clock::start();
         let member = engine::open(disk, &engine_params(&config, &roster), clock.now())?;
         tell_recovery(&roster.identity, &member);
         let me = roster.identity.member;
+        let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), Some(me))?;
         let known = member.apply.members();
-        let table =
-            if known.is_empty() { roster.be_told(&config, peer_tls.as_deref())? } else { known.clone() };
+        let table = if known.is_empty() { roster.be_told(&config, &guard)? } else { known.clone() };
         let metrics = Metrics::new(&roster.identity);
         let members = Members::new(me, &config, &roster.founders, table);
-        let core = Arc::new(Core::new(clock, metrics, members, &config, roster.data_only, peer_tls));
+        tell_openness(&config, &guard);
+        let security = Arc::new(Security::new(guard));
+        let core = Core::new(clock, metrics, members, &config, roster.data_only, security, keeper);
+        let core = Arc::new(core);
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -123,7 +136,7 @@ impl Server {
             listen,
             peers: core.members.others(),
             timing: Timing::default(),
-            tls: core.peer_tls.clone(),
+            security: core.security.clone(),
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
         };
@@ -269,6 +282,8 @@ pub(crate) struct Roster {
     data_only: bool,
     /// Its id was given out in answer to this start.
     is_new: bool,
+    /// What it was given with its place.
+    secret: Option<Secret>,
 }
 
 impl Roster {
@@ -277,10 +292,9 @@ impl Roster {
     fn find(
         config: &Config,
         founder: Option<Roster>,
-        disk: &dyn Disk,
-        tls: Option<&tls::Peers>,
+        owner: Option<Identity>,
+        guard: &Guard,
     ) -> Result<Roster, Error> {
-        let owner = identity::owner(disk, &config.data_dir)?;
         let was_founder = |founder: &Roster| owner.as_ref() == Some(&founder.identity);
         if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
             return Ok(founder);
@@ -289,25 +303,26 @@ impl Roster {
         match owner {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
-                let members = coord::Members::default();
-                Ok(Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false })
+                Ok(Roster::of(identity))
             }
             None => {
-                let Place { identity, members, data_only, is_new } = join::find_place(config, join, tls)?;
+                let approach = Approach::new(guard.clone(), join)?;
+                let place = join::find_place(config, join, &approach)?;
+                let Place { identity, members, data_only, is_new, secret } = place;
                 tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
-                Ok(Roster { identity, founders: Vec::new(), members, data_only, is_new })
+                Ok(Roster { members, data_only, is_new, secret, ..Roster::of(identity) })
             }
         }
     }
 
     /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
     /// asks again.
-    fn be_told(&mut self, config: &Config, tls: Option<&tls::Peers>) -> Result<coord::Members, Error> {
+    fn be_told(&mut self, config: &Config, guard: &Guard) -> Result<coord::Members, Error> {
         if let Some(join) = &config.join
             && self.founders.is_empty()
             && self.members.is_empty()
         {
-            let place = join::find_place(config, join, tls)?;
+            let place = join::find_place(config, join, &Approach::new(guard.clone(), join)?)?;
             (self.members, self.data_only) = (place.members, place.data_only);
         }
         Ok(self.members.clone())
@@ -322,18 +337,38 @@ impl Roster {
             return Err(Error::NotAMember { name: name.to_owned() });
         }
         let identity = Identity { cluster: cluster_id(token, &ids), member: me, name: name.to_owned() };
+        Ok(Roster { founders, ..Roster::of(identity) })
+    }
+
+    /// One that knows nobody else.
+    fn of(identity: Identity) -> Roster {
         let members = coord::Members::default();
-        Ok(Roster { identity, founders, members, data_only: false, is_new: false })
+        Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false, secret: None }
     }
 }
 
 /// Until the member runs, nobody can be told anything.
 fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
-    Arc::new(move |question| match handle.get() {
-        Some(handle) if mesh_node::is_region_question(&question) => scout::answer(handle, question),
-        Some(handle) => join::answer(handle, question),
+    Arc::new(move |question, asker| match handle.get() {
+        Some(handle) if mesh_node::is_region_question(&question) => scout::answer(handle, question, asker),
+        Some(handle) => join::answer(handle, question, asker),
         None => Bytes::new(),
     })
+}
+
+fn tell_openness(config: &Config, guard: &Guard) {
+    if !guard.is_open() {
+        return;
+    }
+    if config.peer_addr.ip().is_loopback() {
+        tracing::info!(address = %config.peer_addr, "peers are open, on this machine alone");
+    } else {
+        tracing::warn!(
+            address = %config.peer_addr,
+            "peers are open: any machine with a member's address can speak for a member on the peer port; \
+             `althing cluster secure`, or --cluster-secret-file on every member, closes it"
+        );
+    }
 }
 
 /// The data directory, owned by this process for as long as the lock lives.

@@ -1,20 +1,28 @@
 //! Certificates: what a port shows, whom it believes, and what is read from both.
-//! Paths go in; configurations of the TLS library come out, made anew when a file has changed. Every certificate is
-//! verified in every build: there is no way to turn that off.
+//! Paths and shared secrets go in; configurations of the TLS library come out, made anew when a file has changed. Clients
+//! verify every certificate in every build; members do, unless an operator asks for `--peer-auto-tls`.
 
 mod certificate;
 mod client;
+mod der;
 mod error;
 mod files;
+mod issue;
 mod peers;
+mod pinned;
 mod reload;
+mod secret;
+mod self_signed;
 mod server;
 
 pub use certificate::{common_name, expiry};
 pub use client::{ClientFiles, ClientPem};
 pub use error::Error;
 pub use files::Files;
-pub use peers::{PeerConfigs, PeerFiles, Peers};
+pub use peers::{Claim, Dial, MemberProof, PeerFiles, Peers};
+pub use pinned::Pinned;
+pub use secret::{Authority, Fingerprint, SECRET_BYTES_MIN, Secret, hash, random};
+pub use self_signed::SelfSigned;
 pub use server::{MinVersion, Server};
 
 use rustls::crypto::{CryptoProvider, ring};

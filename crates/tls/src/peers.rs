@@ -1,17 +1,23 @@
-//! TLS between members: each shows a certificate, whoever dialled.
-//! Files go in; configurations for accepting and for dialling come out. A certificate is believed if an authority of the
-//! peers' own vouches for it for both ends of a connection: what clients are given, usually good for one end alone, opens
-//! nothing here. Which member it may speak for is decided by `speaks_for`.
+//! TLS between nodes: each shows a certificate, whoever dialled.
+//! What members and regions prove themselves by goes in; configurations for accepting and for dialling come out, and
+//! whether the certificates of a connection prove a claim. A certificate is believed if an authority of the peers' own
+//! vouches for it for both ends of a connection: what clients are given, usually good for one end alone, opens nothing
+//! here. The authority of a region's secret vouches for that region alone.
 
 use crate::files::{self, Files};
+use crate::pinned::AnyServer;
 use crate::reload::{LOOK_EVERY, Reloading};
+use crate::secret::{Authority, Fingerprint, Secret};
+use crate::self_signed::SelfSigned;
 use crate::{Error, certificate, provider};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor};
 use rustls::client::{VerifierBuilderError, verify_server_name};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore};
 use rustls::{ServerConfig, SignatureScheme};
@@ -19,9 +25,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Nobody who wants to speak something else is let in.
-const PROTOCOL: &[u8] = b"althing-peer";
+pub(crate) const PROTOCOL: &[u8] = b"althing-peer";
+/// What the authority of a cluster's secret is for, and the name that all its certificates bear.
+const MEMBERS: &str = "peers";
+pub(crate) const MEMBER_NAME: &str = "peer.althing";
+/// The same for the secret of two regions.
+const REGIONS: &str = "regions";
+const REGION_NAME: &str = "region.althing";
 
-/// As `Files`, but there is always somebody to be believed.
+/// As `Files`, but there is always an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFiles {
     pub cert: PathBuf,
@@ -30,44 +42,182 @@ pub struct PeerFiles {
     pub crl: Option<PathBuf>,
 }
 
+/// How members prove themselves to each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberProof {
+    /// Not at all.
+    Open,
+    /// By certificates that an operator has made; each names the address of its member.
+    Files(PeerFiles),
+    /// By certificates that each derives from the secret of the cluster; each names the id of its member.
+    Secret(Secret),
+    /// Not at all, but what they say is encrypted: with certificates that are kept in this directory and verified by no
+    /// peer, as etcd's `--peer-auto-tls`.
+    SelfSigned(SelfSigned),
+}
+
+/// What the other side of a connection may claim to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim<'a> {
+    /// A node that may belong to this cluster, whichever it is.
+    Peer,
+    Member {
+        id: u64,
+        address: &'a str,
+    },
+    /// One at this address, or any of that region.
+    Region {
+        name: &'a str,
+        address: Option<&'a str>,
+    },
+}
+
+/// How a connection is sealed that is dialled; without a name no certificate can be verified.
+pub struct Dial {
+    pub config: Arc<ClientConfig>,
+    pub name: Option<ServerName<'static>>,
+}
+
 pub struct Peers {
-    made: Reloading<Made>,
+    source: Source,
+    proof: MemberProof,
+    regions: Vec<Region>,
+}
+
+enum Source {
+    Files(Reloading<Made>),
+    Fixed(Arc<Made>),
 }
 
 struct Made {
-    configs: PeerConfigs,
+    accept: Arc<ServerConfig>,
+    /// To members; none if they speak in the clear.
+    dial: Option<Arc<ClientConfig>>,
+    /// Of members; none where they prove nothing.
+    roots: Option<Arc<RootCertStore>>,
     expiry: Option<u64>,
 }
 
-/// For the next connection.
-#[derive(Clone)]
-pub struct PeerConfigs {
-    pub accept: Arc<ServerConfig>,
-    pub dial: Arc<ClientConfig>,
+/// What a pair of regions shares.
+struct Region {
+    name: String,
+    shown_as: String,
+    roots: Arc<RootCertStore>,
+    dial: Arc<ClientConfig>,
+    certified: Arc<CertifiedKey>,
 }
 
 impl Peers {
-    pub fn open(peer_files: PeerFiles) -> Result<Peers, Error> {
-        let PeerFiles { cert, key, ca, crl } = peer_files.clone();
-        let paths = Files { cert, key, ca: Some(ca), crl }.paths();
-        let made = Reloading::new(paths, LOOK_EVERY, Box::new(move || make(&peer_files)))?;
-        Ok(Peers { made })
+    /// As a member with certificates of an operator, and without other regions.
+    pub fn open(files: PeerFiles) -> Result<Peers, Error> {
+        Peers::new(MemberProof::Files(files), Some(0), &[])
     }
 
-    pub fn configs(&self) -> PeerConfigs {
-        self.made.get().configs.clone()
+    /// For the node with this id, once it has one; each region by its name and the secret that it shares with this one.
+    pub fn new(proof: MemberProof, me: Option<u64>, regions: &[(String, Secret)]) -> Result<Peers, Error> {
+        let made = |(name, secret): &(String, Secret)| Region::new(name, secret);
+        let regions = regions.iter().map(made).collect::<Result<Vec<_>, _>>()?;
+        let source = match proof.clone() {
+            MemberProof::Files(peer_files) => {
+                let PeerFiles { cert, key, ca, crl } = peer_files.clone();
+                let paths = Files { cert, key, ca: Some(ca), crl }.paths();
+                let extra = Extra::of(&regions);
+                let make = Box::new(move || from_files(&peer_files, &extra));
+                Source::Files(Reloading::new(paths, LOOK_EVERY, make)?)
+            }
+            MemberProof::Secret(secret) => Source::Fixed(Arc::new(from_secret(&secret, me, &regions)?)),
+            MemberProof::SelfSigned(made) => Source::Fixed(Arc::new(self_signed(&made, &regions)?)),
+            MemberProof::Open => Source::Fixed(Arc::new(for_regions(&regions)?)),
+        };
+        Ok(Peers { source, proof, regions })
     }
 
-    /// When the certificate that is shown ends, in seconds since 1970.
+    /// The authority of the members' secret.
+    pub fn authority_of(secret: &Secret) -> Fingerprint {
+        Authority::derive(secret, MEMBERS).fingerprint()
+    }
+
+    fn made(&self) -> Arc<Made> {
+        match &self.source {
+            Source::Files(reloading) => reloading.get(),
+            Source::Fixed(made) => made.clone(),
+        }
+    }
+
+    /// For the next connection that is accepted.
+    pub fn accept(&self) -> Arc<ServerConfig> {
+        self.made().accept.clone()
+    }
+
+    /// For a connection to the other side that is what it claims; none if that is spoken to in the clear. Of a peer that
+    /// is none of these, the address alone is known.
+    pub fn dial(&self, claim: Claim<'_>, address: &str) -> Option<Dial> {
+        if let Claim::Region { name, .. } = claim
+            && let Some(region) = self.region(name)
+        {
+            let name = ServerName::try_from(region.shown_as.clone()).ok();
+            return Some(Dial { config: region.dial.clone(), name });
+        }
+        let is_region = matches!(claim, Claim::Region { .. });
+        if is_region && !matches!(self.proof, MemberProof::Files(_)) {
+            return None;
+        }
+        let name = match (&self.proof, claim) {
+            (MemberProof::Secret(_), Claim::Member { id, .. }) => {
+                ServerName::try_from(name_of_member(id)).ok()
+            }
+            (MemberProof::Secret(_), _) => ServerName::try_from(MEMBER_NAME).ok(),
+            _ => name_of(address),
+        };
+        Some(Dial { config: self.made().dial.clone()?, name })
+    }
+
+    /// When the certificate of an operator that is shown ends, in seconds since 1970.
     pub fn expiry(&self) -> Option<u64> {
-        self.made.get().expiry
+        self.made().expiry
     }
 
-    /// Whether somebody who has shown these certificates may be who is reached at `host:port`.
-    pub fn speaks_for(certificates: &[CertificateDer<'_>], address: &str) -> bool {
-        let (Some(certificate), Some(name)) = (certificates.first(), name_of(address)) else { return false };
-        ParsedCertificate::try_from(certificate)
-            .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+    /// Whether such a claim must be proven.
+    pub fn demands(&self, claim: Claim<'_>) -> bool {
+        match (claim, &self.proof) {
+            (_, MemberProof::Files(_)) => true,
+            (Claim::Region { name, .. }, _) => self.region(name).is_some(),
+            (_, proof) => matches!(proof, MemberProof::Secret(_)),
+        }
+    }
+
+    /// Whether connections in the clear are ended before anything is read.
+    pub fn always_sealed(&self) -> bool {
+        matches!(self.proof, MemberProof::Files(_) | MemberProof::SelfSigned(_))
+    }
+
+    /// Whether the certificates that the other side has shown prove what it claims.
+    pub fn proves(&self, certificates: &[CertificateDer<'_>], claim: Claim<'_>) -> bool {
+        match claim {
+            Claim::Region { name, address } => match self.region(name) {
+                Some(region) => is_vouched_for(certificates, &region.roots),
+                None => {
+                    let speaks = |address| speaks_for(certificates, name_of(address));
+                    self.is_member(certificates) && address.is_none_or(speaks)
+                }
+            },
+            Claim::Peer => self.is_member(certificates),
+            Claim::Member { id, address } => {
+                let name = match &self.proof {
+                    MemberProof::Secret(_) => ServerName::try_from(name_of_member(id)).ok(),
+                    _ => name_of(address),
+                };
+                self.is_member(certificates) && speaks_for(certificates, name)
+            }
+        }
+    }
+
+    fn is_member(&self, certificates: &[CertificateDer<'_>]) -> bool {
+        self.made().roots.as_ref().is_some_and(|roots| is_vouched_for(certificates, roots))
+    }
+
+    fn region(&self, name: &str) -> Option<&Region> {
+        self.regions.iter().find(|region| region.name == name)
     }
 }
 
@@ -77,6 +227,22 @@ impl std::fmt::Debug for Peers {
     }
 }
 
+/// The first certificate is of an authority in the store, and good for both ends of a connection.
+fn is_vouched_for(certificates: &[CertificateDer<'_>], roots: &RootCertStore) -> bool {
+    let Some((first, rest)) = certificates.split_first() else { return false };
+    let algorithms = provider().signature_verification_algorithms.all;
+    let now = UnixTime::now();
+    ParsedCertificate::try_from(first).is_ok_and(|certificate| {
+        verify_server_cert_signed_by_trust_anchor(&certificate, roots, rest, now, algorithms).is_ok()
+    })
+}
+
+fn speaks_for(certificates: &[CertificateDer<'_>], name: Option<ServerName<'_>>) -> bool {
+    let (Some(certificate), Some(name)) = (certificates.first(), name) else { return false };
+    ParsedCertificate::try_from(certificate)
+        .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+}
+
 /// The host of `host:port`, as certificates name it.
 pub(crate) fn name_of(address: &str) -> Option<ServerName<'static>> {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -84,48 +250,167 @@ pub(crate) fn name_of(address: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
 }
 
-impl PeerConfigs {
-    /// Under which name the member that is reached at `host:port` must show itself.
-    pub fn name_of(address: &str) -> Option<ServerName<'static>> {
-        name_of(address)
+fn name_of_member(id: u64) -> String {
+    format!("{id:016x}.{MEMBER_NAME}")
+}
+
+impl Region {
+    fn new(name: &str, secret: &Secret) -> Result<Region, Error> {
+        let authority = Authority::derive(secret, REGIONS);
+        let shown_as = format!("{}.{REGION_NAME}", authority.fingerprint().short());
+        let issued = authority.issue(std::slice::from_ref(&shown_as))?;
+        let roots = Arc::new(authority.roots()?);
+        let dial = dial(&roots, vec![], &issued.certified()?).map_err(made_badly)?;
+        Ok(Region { name: name.to_owned(), shown_as, roots, dial, certified: issued.certified()? })
     }
 }
 
-fn make(files: &PeerFiles) -> Result<Made, Error> {
-    let chain = files::chain(&files.cert)?;
-    let expiry = certificate::expiry(&chain[0]);
-    let roots = Arc::new(files::roots(&files.ca)?);
-    let crls = files.crl.as_deref().map(files::revoked).transpose()?.unwrap_or_default();
-    let unbuilt = |reason: VerifierBuilderError| files::unusable(&files.ca, reason);
-    let misfit = |reason: rustls::Error| files::unusable(&files.cert, reason);
+/// What is shown and believed besides what members have.
+#[derive(Clone, Default)]
+struct Extra {
+    roots: Vec<Arc<RootCertStore>>,
+    certified: Vec<(String, Arc<CertifiedKey>)>,
+}
 
-    let mut inner = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
-    let mut outer = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider());
-    if !crls.is_empty() {
-        inner = inner.with_crls(crls.clone()).allow_unknown_revocation_status();
-        outer = outer.with_crls(crls).allow_unknown_revocation_status();
+impl Extra {
+    fn of(regions: &[Region]) -> Extra {
+        let certified = |region: &Region| (region.shown_as.clone(), region.certified.clone());
+        Extra {
+            roots: regions.iter().map(|region| region.roots.clone()).collect(),
+            certified: regions.iter().map(certified).collect(),
+        }
     }
-    let verifier = BothEnds { inner: inner.build().map_err(unbuilt)?, roots };
+}
 
-    let mut accept = ServerConfig::builder_with_provider(provider())
+fn made_badly(reason: impl std::fmt::Display) -> Error {
+    Error::Made { reason: reason.to_string() }
+}
+
+fn from_files(peer_files: &PeerFiles, extra: &Extra) -> Result<Made, Error> {
+    let chain = files::chain(&peer_files.cert)?;
+    let expiry = certificate::expiry(&chain[0]);
+    let roots = Arc::new(files::roots(&peer_files.ca)?);
+    let crls = peer_files.crl.as_deref().map(files::revoked).transpose()?.unwrap_or_default();
+    let misfit = |reason: rustls::Error| files::unusable(&peer_files.cert, reason);
+    let unbuilt = |reason: VerifierBuilderError| files::unusable(&peer_files.ca, reason);
+    let certified =
+        CertifiedKey::from_der(chain, files::key(&peer_files.key)?, &provider()).map_err(misfit)?;
+    let certified = Arc::new(certified);
+    let believed = Believed { members: Some(&roots), crls: crls.clone(), must_show: true };
+    let accept = accept(Some(certified.clone()), believed, extra).map_err(unbuilt)?;
+    let dial = dial(&roots, crls, &certified).map_err(unbuilt)?;
+    Ok(Made { accept, dial: Some(dial), roots: Some(roots), expiry })
+}
+
+fn from_secret(secret: &Secret, me: Option<u64>, regions: &[Region]) -> Result<Made, Error> {
+    let authority = Authority::derive(secret, MEMBERS);
+    let names: Vec<String> = me.map(name_of_member).into_iter().chain([MEMBER_NAME.to_owned()]).collect();
+    let certified = authority.issue(&names)?.certified()?;
+    let roots = Arc::new(authority.roots()?);
+    // A node that has a token and no secret yet may ask to join, and can show nothing.
+    let believed = Believed { members: Some(&roots), crls: vec![], must_show: false };
+    let accept = accept(Some(certified.clone()), believed, &Extra::of(regions)).map_err(made_badly)?;
+    let dial = dial(&roots, vec![], &certified).map_err(made_badly)?;
+    Ok(Made { accept, dial: Some(dial), roots: Some(roots), expiry: None })
+}
+
+fn self_signed(made: &SelfSigned, regions: &[Region]) -> Result<Made, Error> {
+    let certified = made.certified()?;
+    let expiry = certified.cert.first().and_then(|certificate| certificate::expiry(certificate));
+    let believed = Believed { members: None, crls: vec![], must_show: false };
+    let accept = accept(Some(certified), believed, &Extra::of(regions)).map_err(made_badly)?;
+    Ok(Made { accept, dial: Some(AnyServer::config()), roots: None, expiry })
+}
+
+fn for_regions(regions: &[Region]) -> Result<Made, Error> {
+    let believed = Believed { members: None, crls: vec![], must_show: true };
+    let accept = accept(None, believed, &Extra::of(regions)).map_err(made_badly)?;
+    Ok(Made { accept, dial: None, roots: None, expiry: None })
+}
+
+/// Whom a port believes.
+struct Believed<'a> {
+    members: Option<&'a RootCertStore>,
+    crls: Vec<CertificateRevocationListDer<'static>>,
+    /// The handshake ends without a certificate.
+    must_show: bool,
+}
+
+fn accept(
+    shown: Option<Arc<CertifiedKey>>,
+    believed: Believed<'_>,
+    extra: &Extra,
+) -> Result<Arc<ServerConfig>, VerifierBuilderError> {
+    let stores = believed.members.into_iter().chain(extra.roots.iter().map(|roots| &**roots));
+    let roots: Vec<_> = stores.flat_map(|store| store.roots.clone()).collect();
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .expect("the provider has algorithms for it");
+    let builder = if roots.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let roots = Arc::new(RootCertStore { roots });
+        let mut inner = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider());
+        if !believed.crls.is_empty() {
+            inner = inner.with_crls(believed.crls).allow_unknown_revocation_status();
+        }
+        let verifier = BothEnds { inner: inner.build()?, roots, must_show: believed.must_show };
+        builder.with_client_cert_verifier(Arc::new(verifier))
+    };
+    let resolver = ByName { usual: shown, regions: extra.certified.clone() };
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+fn dial(
+    roots: &Arc<RootCertStore>,
+    crls: Vec<CertificateRevocationListDer<'static>>,
+    shown: &Arc<CertifiedKey>,
+) -> Result<Arc<ClientConfig>, VerifierBuilderError> {
+    let mut verifier = WebPkiServerVerifier::builder_with_provider(roots.clone(), provider());
+    if !crls.is_empty() {
+        verifier = verifier.with_crls(crls).allow_unknown_revocation_status();
+    }
+    let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has algorithms for it")
-        .with_client_cert_verifier(Arc::new(verifier))
-        .with_single_cert(chain.clone(), files::key(&files.key)?)
-        .map_err(misfit)?;
-    accept.alpn_protocols = vec![PROTOCOL.to_vec()];
-    accept.session_storage = Arc::new(NoServerSessionStorage {});
-    accept.send_tls13_tickets = 0;
+        .with_webpki_verifier(verifier.build()?)
+        .with_client_cert_resolver(Arc::new(Always(shown.clone())));
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config.resumption = Resumption::disabled();
+    Ok(Arc::new(config))
+}
 
-    let mut dial = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&TLS13])
-        .expect("the provider has algorithms for it")
-        .with_webpki_verifier(outer.build().map_err(unbuilt)?)
-        .with_client_auth_cert(chain, files::key(&files.key)?)
-        .map_err(misfit)?;
-    dial.alpn_protocols = vec![PROTOCOL.to_vec()];
-    dial.resumption = Resumption::disabled();
-    Ok(Made { configs: PeerConfigs { accept: Arc::new(accept), dial: Arc::new(dial) }, expiry })
+/// Shows the certificate that the dialler has asked for by name: that of a region, or of members.
+#[derive(Debug)]
+struct ByName {
+    usual: Option<Arc<CertifiedKey>>,
+    regions: Vec<(String, Arc<CertifiedKey>)>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name();
+        let region = self.regions.iter().find(|(name, _)| Some(name.as_str()) == asked);
+        region.map(|(_, certified)| certified.clone()).or_else(|| self.usual.clone())
+    }
+}
+
+/// Shows the one certificate that there is.
+#[derive(Debug)]
+struct Always(Arc<CertifiedKey>);
+
+impl rustls::client::ResolvesClientCert for Always {
+    fn resolve(&self, _: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        self.0.key.choose_scheme(schemes).map(|_| self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }
 
 /// Believes who dials only with a certificate that is good for being dialled as well.
@@ -133,9 +418,14 @@ fn make(files: &PeerFiles) -> Result<Made, Error> {
 struct BothEnds {
     inner: Arc<dyn ClientCertVerifier>,
     roots: Arc<RootCertStore>,
+    must_show: bool,
 }
 
 impl ClientCertVerifier for BothEnds {
+    fn client_auth_mandatory(&self) -> bool {
+        self.must_show
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.inner.root_hint_subjects()
     }

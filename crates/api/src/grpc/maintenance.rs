@@ -17,6 +17,10 @@ use tonic::codegen::BoxStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
+/// For operators who ask how a member is.
+const OPEN_PEERS: &str =
+    "peers are open: members prove nothing to each other on the peer port, which other machines reach";
+
 pub struct MaintenanceService {
     handle: Handle,
 }
@@ -73,6 +77,9 @@ impl Maintenance for MaintenanceService {
         }
         errors.extend(status.no_space.map(alarm::describe_no_space));
         errors.extend(self.handle.waits_for().iter().map(describe_waiting));
+        if self.handle.has_open_peer_port() {
+            errors.push(OPEN_PEERS.to_owned());
+        }
         Ok(Response::new(StatusResponse {
             header: Some(who::header(&self.handle, status.revision)),
             version: ETCD_VERSION.to_owned(),

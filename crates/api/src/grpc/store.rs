@@ -6,13 +6,20 @@ use base::{Code, KeyRange, NodeId};
 use coord::Past;
 use proto::althing::store::v1::change::Kind;
 use proto::althing::store::v1::quota_request::Action;
+use proto::althing::store::v1::secure_peers_request::Step;
+use proto::althing::store::v1::secure_peers_response::Stage;
 use proto::althing::store::v1::store_service_server::StoreService;
 use proto::althing::store::v1::{
-    AcceptLossRequest, AcceptLossResponse, Change, HistoryRequest, HistoryResponse, QuotaRequest,
-    QuotaResponse, ReplaceMemberRequest, ReplaceMemberResponse,
+    AcceptLossRequest, AcceptLossResponse, Change, CreateJoinTokenRequest, CreateJoinTokenResponse,
+    HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
+    ReplaceMemberResponse, SecurePeersRequest, SecurePeersResponse,
 };
 use server::{Handle, Need};
+use std::time::Duration;
 use tonic::{Request, Response, Status};
+
+const JOIN_TOKEN_TTL: Duration = Duration::from_secs(3_600);
+const JOIN_TOKEN_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 pub struct Stores {
     handle: Handle,
@@ -89,6 +96,59 @@ impl StoreService for Stores {
         self.handle.accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, self.handle.status().revision));
         Ok(Response::new(AcceptLossResponse { header }))
+    }
+
+    async fn create_join_token(
+        &self,
+        request: Request<CreateJoinTokenRequest>,
+    ) -> Result<Response<CreateJoinTokenResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
+        handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
+        let CreateJoinTokenRequest { ttl_seconds, peer_url } = request.into_inner();
+        let ttl = match ttl_seconds {
+            0 => JOIN_TOKEN_TTL,
+            seconds => u64::try_from(seconds)
+                .ok()
+                .map(Duration::from_secs)
+                .filter(|ttl| *ttl <= JOIN_TOKEN_TTL_MAX)
+                .ok_or_else(|| Status::invalid_argument("a join token lives for 30 days at most"))?,
+        };
+        let token = self.handle.make_join_token(ttl, &peer_url).await.map_err(refusal::render)?.to_string();
+        let header = Some(who::header(&self.handle, self.handle.status().revision));
+        Ok(Response::new(CreateJoinTokenResponse { header, token }))
+    }
+
+    /// Permitted by what this member knows, as it concerns this member alone.
+    async fn secure_peers(
+        &self,
+        request: Request<SecurePeersRequest>,
+    ) -> Result<Response<SecurePeersResponse>, Status> {
+        let handle = who::admit(&self.handle, request.metadata()).await?;
+        handle.permit_here(Need::Root).await.map_err(refusal::render)?;
+        let request = request.into_inner();
+        let port = match request.step() {
+            Step::Show => Ok(self.handle.peer_port()),
+            Step::Redial => Ok(self.handle.redial_in_the_clear()),
+            Step::Close => self.handle.close_peer_port(),
+            Step::TakeSecret => {
+                let secret = tls::Secret::parse(&request.secret);
+                let secret = secret
+                    .ok_or_else(|| Status::invalid_argument("a secret is a line of 32 bytes or more"))?;
+                self.handle.take_secret(secret)
+            }
+        };
+        let port = port.map_err(|refusal| Status::failed_precondition(refusal.to_string()))?;
+        let stage = match port.stage {
+            server::Stage::Open => Stage::Open,
+            server::Stage::Both => Stage::Both,
+            server::Stage::Closed => Stage::Closed,
+        };
+        Ok(Response::new(SecurePeersResponse {
+            header: Some(who::header(&self.handle, self.handle.status().revision)),
+            stage: stage as i32,
+            authority: port.authority.map(|authority| authority.0.to_vec().into()).unwrap_or_default(),
+            in_the_clear: port.in_the_clear.iter().map(|id| id.0).collect(),
+        }))
     }
 }
 

@@ -3,6 +3,7 @@
 //! each saying what was found, where, and what would be right.
 
 use crate::config::gather::NONE;
+use crate::config::security;
 use crate::config::setting::{Id, Kind};
 use crate::config::tls::{self, ClientTls};
 use crate::config::tokens::TokenOptions;
@@ -10,7 +11,7 @@ use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::config::Mesh;
-use server::{AuthConfig, Compaction, Config, Join, Member};
+use server::{AuthConfig, Compaction, Config, Join, Member, PeerSecurity};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -66,6 +67,7 @@ pub fn check(values: &Values) -> Result<Checked, Problems> {
     }
     let mut checked = assemble(values);
     let mut problems = check_together(values, &checked.config);
+    problems.extend(security::load(values, &mut checked.config));
     match TokenOptions::parse(values.text(Id::AuthToken)).expect("checked to be options").load() {
         Ok(signed) => checked.config.auth.signed = signed,
         Err(problem) => {
@@ -100,6 +102,7 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::HostPort => is_host_port(text),
         Kind::Members => parse_members(text).is_some(),
         Kind::Regions => text.is_empty() || parse_members(text).is_some(),
+        Kind::RegionFiles => security::parse_region_files(text).is_some(),
         Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
         Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
         Kind::Choice(words) => words.contains(&text),
@@ -108,7 +111,7 @@ fn fits(kind: Kind, text: &str) -> bool {
     }
 }
 
-fn is_word(text: &str) -> bool {
+pub(super) fn is_word(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == ',' || c == '=')
 }
 
@@ -125,7 +128,7 @@ fn parse_members(text: &str) -> Option<Vec<Member>> {
 
 fn parse_join(text: &str) -> Option<Join> {
     let ask: Vec<String> = text.split(',').map(|place| place.trim().to_owned()).collect();
-    (!text.is_empty()).then_some(Join { ask, add: true })
+    (!text.is_empty()).then_some(Join { ask, add: true, token: None })
 }
 
 fn parse_member(text: &str) -> Option<Member> {
@@ -165,7 +168,7 @@ fn assemble(values: &Values) -> Checked {
         log_keep_entries: values.number(Id::LogKeepEntries),
         watch_progress_interval: ms(Id::WatchProgressIntervalMs),
         client_tls: tls.is_some(),
-        peer_tls: tls::peers(values),
+        peer_security: PeerSecurity::default(),
         drain_timeout: ms(Id::DrainTimeoutMs),
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),

@@ -32,6 +32,8 @@ pub enum Kind {
     Members,
     /// `name=host:port`, separated by commas; a name may come several times, and there may be none.
     Regions,
+    /// `region=file`, separated by commas; there may be none.
+    RegionFiles,
     /// Hosts and ports, separated by commas; may be empty.
     Places,
     Number {
@@ -106,6 +108,10 @@ settings! {
         "Every member of the cluster with its peer address, this one included; the same list on each.";
     Join "join" Kind::Places, Value(""),
         "Joins the cluster of the member that its peers reach there: asks it, or one of several, to be added.";
+    JoinToken "join-token" Kind::WordOrNothing, Value(""),
+        "What lets this node in with join: `althing member add` and `althing ring invite` print it, for one node and one hour.";
+    ClusterSecretFile "cluster-secret-file" Kind::FileOrNothing, Value(""),
+        "The secret that members prove to each other, 32 bytes or more (or ALTHING_CLUSTER_SECRET); a single node makes one.";
     ClusterToken "cluster-token" Kind::Word, Derived("althing, and with a region althing.REGION"),
         "Tells this cluster from others that have the same members; each region needs its own.";
     AdvertiseClient "advertise-client" Kind::HostPort, Derived("client-addr"),
@@ -118,6 +124,8 @@ settings! {
         "The region that this cluster is, the same on every member.";
     RegionPeers "region-peers" Kind::Regions, Value(""),
         "Other regions, each by peer addresses of some of its nodes; founds the table that `althing region` changes.";
+    RegionSecret "region-secret" Kind::RegionFiles, Value(""),
+        "For each other region the file of the secret that it shares with this one alone; both prove it to each other.";
     AdvertiseRegion "advertise-region" Kind::HostPort, Derived("advertise-peer"),
         "The address that nodes of other regions are told to use.";
     Zone "zone" Kind::WordOrNothing, Value(""),
@@ -178,6 +186,8 @@ settings! {
         "The private key of cert-file.";
     TrustedCaFile "trusted-ca-file" Kind::FileOrNothing, Value(""),
         "Clients must show a certificate that one of these authorities has signed.";
+    AutoTls "auto-tls" BOOLEAN, Value("false"),
+        "Clients are shown a certificate that this member makes and signs itself, if there is no cert-file.";
     ClientCertAuth "client-cert-auth" BOOLEAN, Value("false"),
         "With auth on, the common name on a client's certificate is its user, if the call has no token.";
     ClientCrlFile "client-crl-file" Kind::FileOrNothing, Value(""),
@@ -192,6 +202,10 @@ settings! {
         "The authorities of the members' certificates, and of other regions'; best ones that sign nothing else.";
     PeerCrlFile "peer-crl-file" Kind::FileOrNothing, Value(""),
         "Certificates of members that were revoked.";
+    PeerAutoTls "peer-auto-tls" BOOLEAN, Value("false"),
+        "Members encrypt what they say to each other with certificates of their own making, and prove nothing by them.";
+    SelfSignedCertValidity "self-signed-cert-validity" number("years", 1, 100), Count(1),
+        "How long a certificate is valid that is made for auto-tls or peer-auto-tls.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),
@@ -224,6 +238,7 @@ impl Setting {
             Kind::ListenOrNone => "IP:PORT|none",
             Kind::HostPort => "HOST:PORT",
             Kind::Members | Kind::Regions => "NAME=HOST:PORT,...",
+            Kind::RegionFiles => "REGION=FILE,...",
             Kind::Places => "HOST:PORT,...",
             Kind::Number { .. } => "N",
             Kind::Choice(_) => "WORD",
@@ -248,6 +263,9 @@ impl Setting {
             Kind::Regions => "region=host:port, or several separated by commas, as \
                               eu-west=10.1.0.1:2380,eu-west=10.1.0.2:2380"
                 .to_owned(),
+            Kind::RegionFiles => {
+                "region=file, or several separated by commas, as eu-west=/etc/althing/eu-west".to_owned()
+            }
             Kind::Places => "a host and a port, or several separated by commas, as 10.0.0.1:2380".to_owned(),
             Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),

@@ -24,15 +24,26 @@ pub struct Place {
     pub peer: String,
     pub http: String,
     pub cluster: String,
-    /// The name of its region, and where nodes of the others are, if there are several.
-    pub region: Option<(String, String)>,
+    /// The file of the secret that the members share.
+    pub secret: PathBuf,
+    pub region: Option<Region>,
     pub data_dir: PathBuf,
 }
 
 impl Place {
     pub fn region_name(&self) -> Option<&str> {
-        self.region.as_ref().map(|(name, _)| name.as_str())
+        self.region.as_ref().map(|region| region.name.as_str())
     }
+}
+
+/// The region of a member, if there are several.
+#[derive(Clone)]
+pub struct Region {
+    pub name: String,
+    /// Where nodes of the others are.
+    pub peers: String,
+    /// For each of the others the file of the secret that it shares with this one.
+    pub secrets: String,
 }
 
 pub struct Member {
@@ -93,8 +104,8 @@ async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
 fn spawn(place: &Place) -> std::io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("serve");
-    if let Some((region, peers)) = &place.region {
-        command.args(["--region", region, "--region-peers", peers]);
+    if let Some(Region { name, peers, secrets }) = &place.region {
+        command.args(["--region", name, "--region-peers", peers, "--region-secret", secrets]);
     }
     command
         .args(["--name", &place.name])
@@ -105,6 +116,8 @@ fn spawn(place: &Place) -> std::io::Result<Child> {
         .args(["--log-level", "warn"])
         .arg("--data-dir")
         .arg(&place.data_dir)
+        .arg("--cluster-secret-file")
+        .arg(&place.secret)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -41,7 +41,6 @@ impl Flag {
 /// Flags that come and go between releases; one of them that is not in the table is accepted without effect.
 pub const EXPERIMENTAL: &str = "experimental-";
 
-const MAKES_NONE: Fate = Fate::Refused("no certificates are made here; give their files");
 const NAMES: Fate =
     Fate::Refused("a certificate is believed by who signed it, and a member's by the address that it names");
 const DISCOVERY: Fate =
@@ -123,17 +122,17 @@ pub static TABLE: &[Flag] = &[
     value("client-crl-file", Honoured),
     value("client-cert-allowed-hostname", NAMES),
     value("trusted-ca-file", Honoured),
-    switch("auto-tls", MAKES_NONE),
+    switch("auto-tls", Honoured),
     value("peer-cert-file", Honoured),
     value("peer-key-file", Honoured),
     switch("peer-client-cert-auth", Honoured),
     value("peer-trusted-ca-file", Honoured),
     value("peer-cert-allowed-cn", NAMES),
     value("peer-cert-allowed-hostname", NAMES),
-    switch("peer-auto-tls", MAKES_NONE),
+    switch("peer-auto-tls", Honoured),
     value("peer-crl-file", Honoured),
     switch("peer-skip-client-san-verification", Idle("where a connection comes from is not looked up")),
-    value("self-signed-cert-validity", Idle("no certificates are made here")),
+    value("self-signed-cert-validity", Honoured),
     value("cipher-suites", Idle("no weak ones are spoken")),
     value("tls-min-version", Honoured),
     value("tls-max-version", Honoured),

@@ -44,6 +44,8 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     checked.manner = Manner::Etcd;
     checked.timed = places.timed;
     checked.config.client_tls = places.advertise_tls;
+    // Peers are as open as the URLs say.
+    checked.config.peer_security.makes_secret = false;
     checked.warnings = warn_of_idle(given).into_iter().chain(warnings).collect();
     Ok(checked)
 }
@@ -65,7 +67,7 @@ struct Places {
 fn others_of(config: &server::Config) -> Option<server::Join> {
     let others = config.initial_cluster.iter().filter(|member| member.name != config.name);
     let ask: Vec<String> = others.map(|member| member.peer_addr.clone()).collect();
-    (!ask.is_empty()).then_some(server::Join { ask, add: false })
+    (!ask.is_empty()).then_some(server::Join { ask, add: false, token: None })
 }
 
 struct Translation<'a> {
@@ -285,13 +287,18 @@ impl Translation<'_> {
             ("client-crl-file", Id::ClientCrlFile),
             ("client-cert-auth", Id::ClientCertAuth),
         ];
-        self.take_files(sealed, &files, "client");
+        self.take_files(sealed, &files, ("auto-tls", Id::AutoTls), "client");
     }
 
-    /// As in etcd: an https URL needs the files, and without one they have no effect.
-    fn take_files(&mut self, sealed: bool, files: &[(&str, Id)], whose: &str) {
+    /// As in etcd: an https URL needs the files, or `auto` makes them; and without one they have no effect.
+    fn take_files(&mut self, sealed: bool, files: &[(&str, Id)], auto: (&str, Id), whose: &str) {
         let has_pair = files[..2].iter().all(|(name, _)| self.given(name).is_some());
+        let is_auto = self.given(auto.0).is_some_and(|given| given.value != "false");
         match sealed {
+            true if is_auto && !has_pair => {
+                self.follow(auto.1, "true".to_owned());
+                self.copy("self-signed-cert-validity", Id::SelfSignedCertValidity);
+            }
             true if !has_pair => self.problems.push(format!(
                 "a {whose} URL is https, and --{} and --{} are not both given",
                 files[0].0, files[1].0
@@ -299,6 +306,9 @@ impl Translation<'_> {
             true => files.iter().for_each(|(name, id)| self.copy(name, *id)),
             false if self.given(files[0].0).is_some() => {
                 self.warnings.push(format!("every {whose} URL is http: --{} has no effect", files[0].0));
+            }
+            false if is_auto => {
+                self.warnings.push(format!("every {whose} URL is http: --{} has no effect", auto.0));
             }
             false => {}
         }
@@ -372,7 +382,7 @@ impl Translation<'_> {
             ("peer-trusted-ca-file", Id::PeerTrustedCaFile),
             ("peer-crl-file", Id::PeerCrlFile),
         ];
-        self.take_files(sealed, &files, "peer");
+        self.take_files(sealed, &files, ("peer-auto-tls", Id::PeerAutoTls), "peer");
     }
 
     fn members(&mut self) -> Vec<(String, Url)> {

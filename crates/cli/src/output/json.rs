@@ -10,7 +10,8 @@ use proto::authpb::Permission;
 use proto::etcdserverpb::response_op::Response;
 use proto::etcdserverpb::{
     AlarmResponse, DeleteRangeResponse, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseLeasesResponse,
-    LeaseTimeToLiveResponse, Member, PutResponse, RangeResponse, ResponseHeader, TxnResponse, WatchResponse,
+    LeaseTimeToLiveResponse, Member, MemberAddResponse, PutResponse, RangeResponse, ResponseHeader,
+    TxnResponse, WatchResponse,
 };
 use proto::mvccpb::{Event, KeyValue};
 
@@ -164,11 +165,16 @@ pub fn leases(response: &LeaseLeasesResponse) -> String {
         .end()
 }
 
-pub fn members(header: Option<ResponseHeader>, new: Option<&Member>, all: &[Member]) -> String {
+pub fn members(header: Option<ResponseHeader>, all: &[Member]) -> String {
+    Object::default().header(header).items("members", all.iter().map(member)).end()
+}
+
+pub fn member_added(response: &MemberAddResponse, token: Option<&str>) -> String {
     Object::default()
-        .header(header)
-        .maybe("member", new.map(member))
-        .items("members", all.iter().map(member))
+        .header(response.header)
+        .maybe("member", response.member.as_ref().map(member))
+        .items("members", response.members.iter().map(member))
+        .maybe("join_token", token.map(|token| format!("\"{token}\"")))
         .end()
 }
 

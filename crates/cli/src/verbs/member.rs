@@ -2,9 +2,10 @@
 //! A replacement at another address is one step (joint consensus). At the same address the old one must go first: it is a
 //! removal and an addition, and in between the cluster is one member smaller, never less safe.
 
-use super::{Error, Options, Printer, each_endpoint, parse_member, print};
+use super::{Client, Error, Options, Printer, each_endpoint, parse_member, print};
+use crate::output::token_line;
 use clap::{Args, Subcommand};
-use proto::althing::store::v1::{AcceptLossRequest, ReplaceMemberRequest};
+use proto::althing::store::v1::{AcceptLossRequest, CreateJoinTokenRequest, ReplaceMemberRequest};
 use proto::etcdserverpb::{MemberAddRequest, MemberUpdateRequest};
 
 const LIST_EXAMPLE: &str = "\
@@ -101,8 +102,10 @@ impl Member {
             }
             Member::Add { name, peer, learner, options } => {
                 let request = MemberAddRequest { peer_ur_ls: peer.peer_urls.clone(), is_learner: *learner };
-                let added = options.client()?.add_member(request).await?;
-                print(&Printer::new(options).member_added(name, &added))
+                let client = options.client()?;
+                let token = join_token(&client, &request.peer_ur_ls).await;
+                let added = client.add_member(request).await?;
+                print(&Printer::new(options).member_added(name, &added, token.as_deref()))
             }
             Member::Remove(Named { id, options }) => {
                 let removed = options.client()?.remove_member(*id).await?;
@@ -128,14 +131,17 @@ impl Member {
                     !peer_urls.is_empty() && !peer_urls.iter().any(|url| old.peer_ur_ls.contains(url));
                 if moves && !old.is_learner {
                     let request = ReplaceMemberRequest { id: *id, peer_urls: peer_urls.clone() };
+                    let token = join_token(&client, peer_urls).await;
                     let new = client.replace_member(request).await?.id;
-                    return print(format!("Member {id:x} replaced by {new:x}\n").as_bytes());
+                    let token = token.map(|token| token_line(&token)).unwrap_or_default();
+                    return print(format!("Member {id:x} replaced by {new:x}\n{token}").as_bytes());
                 }
-                client.remove_member(*id).await?;
                 let peer_ur_ls = if peer_urls.is_empty() { old.peer_ur_ls } else { peer_urls.clone() };
+                let token = join_token(&client, &peer_ur_ls).await;
+                client.remove_member(*id).await?;
                 let request = MemberAddRequest { peer_ur_ls, is_learner: old.is_learner };
                 let added = client.add_member(request).await?;
-                print(&Printer::new(options).member_added(&old.name, &added))
+                print(&Printer::new(options).member_added(&old.name, &added, token.as_deref()))
             }
             Member::AcceptLoss(Named { id, options }) => accept_loss(*id, options).await,
             Member::Promote(Named { id, options }) => {
@@ -145,6 +151,14 @@ impl Member {
             }
         }
     }
+}
+
+/// What the new member is started with; made before the change, after which a small cluster may have no quorum until the new
+/// member is there. An older cluster gives none and needs none.
+async fn join_token(client: &Client, peer_urls: &[String]) -> Option<String> {
+    let peer_url = if let [url] = peer_urls { url.clone() } else { String::new() };
+    let answer = client.create_join_token(CreateJoinTokenRequest { ttl_seconds: 0, peer_url }).await;
+    answer.ok().map(|answer| answer.token)
 }
 
 /// Each endpoint is told by itself: who waits has no leader to pass it on.

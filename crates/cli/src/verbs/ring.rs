@@ -2,11 +2,13 @@
 //! node to hand over what it keeps and go, or not to.
 
 use super::data::plain;
-use super::{Error, print};
+use super::{Error, Options, print};
+use crate::client::duration;
 use crate::output::draw;
 use crate::progress::Progress;
 use crate::rest::{Call, Format, RestOptions};
 use clap::{Args, Subcommand};
+use proto::althing::store::v1::CreateJoinTokenRequest;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -19,6 +21,11 @@ const LEAVE_EXAMPLE: &str = "\
 Example:
   althing ring leave n5 --wait                   then `althing member remove`, if it has a vote, and stop it
   althing ring leave 9f3a                        a node that is dead: the other replicas fill its places";
+
+const INVITE_EXAMPLE: &str = "\
+Example:
+  althing ring invite                            on a machine that reaches the cluster
+  althing serve --name n4 --join 10.0.0.1:2380 --join-token TOKEN ...   on the new one, with --data-only or without";
 
 /// How often it is asked how far a move is.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -45,6 +52,15 @@ enum Word {
         #[command(flatten)]
         options: RestOptions,
     },
+    /// Prints a token with which one node may join the cluster, once
+    #[command(after_help = INVITE_EXAMPLE)]
+    Invite {
+        /// How long the token can be used
+        #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+        ttl: Duration,
+        #[command(flatten)]
+        options: Options,
+    },
     /// Tells a node that was let go to stay after all
     Stay {
         /// Its name, or its number in hexadecimal
@@ -69,6 +85,12 @@ impl Ring {
                     wait_until_gone(options, &plain(&answer["node"])).await?;
                 }
                 done(options, &answer, if *wait { "gone" } else { "leaving" })
+            }
+            Some(Word::Invite { ttl, options }) => {
+                let ttl_seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
+                let request = CreateJoinTokenRequest { ttl_seconds, peer_url: String::new() };
+                let token = options.client()?.create_join_token(request).await?.token;
+                print(format!("{token}\n").as_bytes())
             }
             Some(Word::Stay { node, options }) => {
                 let answer = tell(options, "PUT", node).await?;

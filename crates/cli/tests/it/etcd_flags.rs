@@ -169,7 +169,6 @@ fn what_cannot_be_honoured_is_refused_before_anything_starts() {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir_all(dir.path().join("old.etcd/member")).unwrap();
     let table: &[(&[&str], &str)] = &[
-        (&["--auto-tls"], "--auto-tls cannot be honoured: no certificates"),
         (&["--discovery", "https://discovery.etcd.io/x"], "list the members in --initial-cluster"),
         (&["--listen-client-urls", "unix://etcd:1"], "Unix sockets are not served"),
         (&["--no-such-flag"], "flag provided but not defined: -no-such-flag"),

@@ -41,6 +41,7 @@ mod mesh_load;
 mod mesh_moves;
 mod mesh_space;
 mod once;
+mod peers;
 mod process;
 mod proxy;
 mod raw;

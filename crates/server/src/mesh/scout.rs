@@ -6,11 +6,12 @@ use crate::core::Core;
 use crate::handle::Handle;
 use crate::mesh::documents;
 use crate::mesh::node::Mail;
-use crate::peer::{Deliver, Peers, Stranger, question};
+use crate::peer::{Asker, Deliver, Peers, Stranger, question};
 use bytes::Bytes;
-use mesh_node::{Facts, Question, RemoteNode, answer_question};
+use mesh_node::{Facts, Question, RemoteNode, answer_question, asking_region, refuse_question};
 use std::sync::Arc;
 use std::time::Duration;
+use tls::Claim;
 
 /// For one place to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,7 +49,12 @@ impl Scout {
     }
 
     fn lead_streams(&self, nodes: Vec<RemoteNode>) {
-        let stranger = |RemoteNode { cluster, id, address }| Stranger { cluster, id, address };
+        let (table, addresses) = (documents::table(&self.core), self.core.mesh.addresses.get());
+        let stranger = |RemoteNode { cluster, id, address }| {
+            let region = addresses.region_of(id).and_then(|region| table.get(region));
+            let region = region.map(|region| region.name.clone()).unwrap_or_default();
+            Stranger { cluster, region, id, address }
+        };
         let strangers: Vec<Stranger> = nodes.into_iter().map(stranger).collect();
         if let Err(error) = self.peers.set_strangers(&strangers, &self.deliver) {
             tracing::error!(%error, "cannot start a stream to a node of another region");
@@ -56,15 +62,26 @@ impl Scout {
     }
 
     fn ask(&self, Question { region, place, bytes }: Question) {
-        let asked = question::ask(&place, &bytes, ANSWER_TIMEOUT, self.core.peer_tls.as_deref());
-        let answer = asked.map_err(|error| error.to_string());
+        let table = documents::table(&self.core);
+        let name = table.get(region).map_or("", |region| region.name.as_str());
+        let claim = Claim::Region { name, address: None };
+        let guard = self.core.security.now();
+        let ask = || question::ask(&place, &bytes, ANSWER_TIMEOUT, || guard.dial(claim, &place));
+        let answer = match guard.is_barred(claim) {
+            true => Err("no secret is shared with it (--region-secret)".to_owned()),
+            false => ask().map_err(|error| error.to_string()),
+        };
         self.core.mesh.seat.queue.push(Mail::Answered { region, answer });
     }
 }
 
-/// What another region is told.
-pub(crate) fn answer(handle: &Handle, question: Bytes) -> Bytes {
+/// What another region is told. One that shares a secret with this one must prove it.
+pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Bytes {
     let core = &handle.shared.core;
+    let name = asking_region(&question).unwrap_or_default();
+    if !asker.may_be(Claim::Region { name: &name, address: None }) {
+        return refuse_question("it has not proven the secret of the two regions (--region-secret)");
+    }
     let (table, topology) = (documents::table(core), core.mesh.board.topology());
     let facts = Facts {
         region: &core.mesh.region,

@@ -4,11 +4,13 @@
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
+use super::security::Guard;
 use super::wire::Wire;
 use super::{Event, Peer, Shared, cut, question};
 use std::collections::VecDeque;
 use std::io::{self, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -123,12 +125,16 @@ pub(super) fn begin(
     let number = shared.half_open.enter(&stream)?;
     let reader = shared.clone();
     let begun = thread::Builder::new().name("peer-read".into()).spawn(move || {
-        let wire = Wire::accept(stream, reader.tls.as_deref(), reader.timing.handshake);
-        let greeted = wire.map_err(HandshakeError::from).map(|wire| (greet(&reader, &wire), wire));
+        let guard = reader.security.now();
+        let wire = Wire::accept(stream, guard.tls.as_deref(), reader.timing.handshake);
+        let greeted = wire.map_err(HandshakeError::from).map(|wire| {
+            let caller = Caller { wire: &wire, guard: &guard, remote: remote.ip().to_canonical() };
+            (greet(&reader, &caller), wire)
+        });
         reader.half_open.leave(number);
         match greeted {
             Ok((Ok(peer), wire)) => serve(&reader, &peer, &wire, remote),
-            Ok((Err(HandshakeError::Question), wire)) => question::answer(&reader, &wire),
+            Ok((Err(HandshakeError::Question), wire)) => question::answer(&reader, &wire, &guard),
             Ok((Err(error), _)) | Err(error) => turn_away(&reader, &error, remote),
         }
     });
@@ -138,17 +144,24 @@ pub(super) fn begin(
     begun
 }
 
-fn greet(shared: &Shared, wire: &Wire) -> Result<Arc<Peer>, HandshakeError> {
-    wire.socket().set_nodelay(true)?;
-    let judge = |hello: &Hello| judge(shared, hello, wire);
-    let (hello, verdict) = handshake::receive(wire, shared.timing.handshake, judge)?;
+/// A connection whose other side has not said yet who it is.
+struct Caller<'a> {
+    wire: &'a Wire,
+    guard: &'a Guard,
+    remote: IpAddr,
+}
+
+fn greet(shared: &Shared, caller: &Caller<'_>) -> Result<Arc<Peer>, HandshakeError> {
+    caller.wire.socket().set_nodelay(true)?;
+    let judge = |hello: &Hello| judge(shared, hello, caller);
+    let (hello, verdict) = handshake::receive(caller.wire, shared.timing.handshake, judge)?;
     match (verdict, shared.peer(hello.from)) {
         (Verdict::Welcome, Some(peer)) => Ok(peer),
         _ => Err(HandshakeError::TurnedAway { verdict, version: handshake::VERSION }),
     }
 }
 
-fn judge(shared: &Shared, hello: &Hello, wire: &Wire) -> Verdict {
+fn judge(shared: &Shared, hello: &Hello, caller: &Caller<'_>) -> Verdict {
     let known = shared.peer(hello.from);
     let comes_from_there = |peer: &Arc<Peer>| peer.cluster(shared) == hello.cluster;
     if hello.cluster != shared.cluster && !known.as_ref().is_some_and(comes_from_there) {
@@ -157,10 +170,24 @@ fn judge(shared: &Shared, hello: &Hello, wire: &Wire) -> Verdict {
         Verdict::WrongMember
     } else if shared.is_removed(hello.from) {
         Verdict::Removed
-    } else if !known.as_ref().is_some_and(comes_from_there) {
-        Verdict::UnknownMember
-    } else if !known.is_some_and(|peer| wire.speaks_for(&peer.address)) {
-        Verdict::NotNamed
+    } else {
+        match known.filter(comes_from_there) {
+            Some(peer) => judge_proof(shared, &peer, caller),
+            None => Verdict::UnknownMember,
+        }
+    }
+}
+
+fn judge_proof(shared: &Shared, peer: &Peer, caller: &Caller<'_>) -> Verdict {
+    let claim = peer.claim();
+    if !caller.guard.admits(caller.wire, claim) {
+        let has_shown = caller.wire.certificates(|certificates| !certificates.is_empty());
+        if has_shown { Verdict::NotNamed } else { Verdict::NotProven }
+    } else if peer.abroad.is_none()
+        && !caller.guard.proves(caller.wire, claim)
+        && !shared.is_address_of_a_member(peer, caller.remote)
+    {
+        Verdict::OtherAddress
     } else {
         Verdict::Welcome
     }
@@ -181,9 +208,12 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
         _ => return cut(stream),
     };
     let since = peer.link.accepted();
+    // A member alone counts; regions have proofs of their own.
+    peer.clear_from.store(peer.abroad.is_none() && wire.seal().is_none(), Ordering::SeqCst);
     // It lives, so there is no reason to wait longer before dialling it.
     peer.pause.cut_short();
     let ended = read(shared, peer, wire);
+    peer.clear_from.store(false, Ordering::SeqCst);
     cut(stream);
     if turn.replaced() || shared.stopping() || peer.is_gone() {
         return;

@@ -5,14 +5,17 @@
 use super::envelope;
 use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::pause::Backoff;
+use super::security::Stage;
 use super::wire::Wire;
 use super::writer::Writer;
 use super::{Event, Peer, Shared, cut};
 use base::checksum::hash64;
 use std::io::{self, Read};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
+use tls::Dial;
 
 #[derive(Debug, thiserror::Error)]
 enum DialError {
@@ -22,6 +25,8 @@ enum DialError {
     NoAddress,
     #[error("no connection: {0}")]
     Connect(io::Error),
+    #[error("this cluster has a secret, and shares none with that region (--region-secret)")]
+    Barred,
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
 }
@@ -68,7 +73,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
 }
 
 fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
-    let addresses = peer.address.to_socket_addrs().map_err(DialError::Resolve)?;
+    let addresses = peer.resolve().map_err(DialError::Resolve)?;
     let mut error = DialError::NoAddress;
     for address in addresses {
         match try_address(shared, peer, address) {
@@ -79,9 +84,29 @@ fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
     Err(error)
 }
 
+/// While the cluster is being closed, a peer that cannot prove itself yet is spoken to in the clear.
 fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<Wire, DialError> {
+    let guard = shared.security.now();
+    if guard.is_barred(peer.claim()) {
+        return Err(DialError::Barred);
+    }
+    let dialled = try_sealed_as(shared, peer, address, guard.dial(peer.claim(), &peer.address));
+    match guard.stage {
+        Stage::Both if dialled.is_err() && peer.abroad.is_none() => {
+            try_sealed_as(shared, peer, address, None)
+        }
+        _ => dialled,
+    }
+}
+
+fn try_sealed_as(
+    shared: &Shared,
+    peer: &Peer,
+    address: SocketAddr,
+    sealed: Option<Dial>,
+) -> Result<Wire, DialError> {
     let stream = TcpStream::connect_timeout(&address, shared.timing.connect).map_err(DialError::Connect)?;
-    let greeted = greet(shared, peer, stream);
+    let greeted = greet(shared, peer, stream, sealed);
     if greeted.is_err() {
         // The copy kept for stopping would keep the connection open.
         peer.set_dialled(None);
@@ -89,14 +114,19 @@ fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<Wire
     Ok(greeted?)
 }
 
-fn greet(shared: &Shared, peer: &Peer, stream: TcpStream) -> Result<Wire, HandshakeError> {
+fn greet(
+    shared: &Shared,
+    peer: &Peer,
+    stream: TcpStream,
+    sealed: Option<Dial>,
+) -> Result<Wire, HandshakeError> {
     peer.set_dialled(Some(stream.try_clone()?));
     if shared.stopping() || peer.is_gone() {
         cut(&stream);
     }
     stream.set_nodelay(true)?;
     let hello = Hello { cluster: shared.cluster, from: shared.me, to: peer.id };
-    let wire = Wire::dial(stream, shared.tls.as_deref(), &peer.address, shared.timing.handshake)?;
+    let wire = Wire::dial(stream, sealed, shared.timing.handshake)?;
     handshake::greet(&wire, hello, shared.timing.handshake)?;
     wire.socket().set_read_timeout(Some(shared.timing.silence))?;
     wire.socket().set_write_timeout(Some(shared.timing.silence))?;
@@ -111,6 +141,7 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
         peer.set_dialled(None);
         return cut(stream);
     };
+    peer.clear_to.store(wire.seal().is_none(), Ordering::SeqCst);
     let number = peer.outbox.open();
     *peer.writer() = Some(Writer::new(copy, wire.seal().cloned(), number));
     peer.tally.add_connect();
@@ -130,6 +161,7 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire) {
         (wrote, watcher.map(|watcher| watcher.join()))
     });
     peer.set_dialled(None);
+    peer.clear_to.store(false, Ordering::SeqCst);
     *peer.writer() = None;
     if shared.stopping() || peer.is_gone() {
         return;

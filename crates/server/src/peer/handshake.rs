@@ -43,14 +43,15 @@ pub(super) enum Verdict {
     UnsupportedVersion = 5,
     Removed = 6,
     NotNamed = 7,
+    NotProven = 8,
+    OtherAddress = 9,
 }
 
 impl Verdict {
     fn from_number(number: u8) -> Option<Verdict> {
         use Verdict::*;
-        [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion, Removed, NotNamed]
-            .into_iter()
-            .find(|verdict| *verdict as u8 == number)
+        let known = [Welcome, WrongCluster, WrongMember, UnknownMember, UnsupportedVersion, Removed];
+        known.into_iter().chain([NotNamed, NotProven, OtherAddress]).find(|verdict| *verdict as u8 == number)
     }
 }
 
@@ -68,6 +69,14 @@ impl fmt::Display for Verdict {
             Verdict::NotNamed => {
                 "this member's certificate does not name the address at which the cluster reaches it \
                  (compare --peer-cert-file and --advertise-peer)"
+            }
+            Verdict::NotProven => {
+                "it asks for a proof of the secret that its cluster, or the two regions, share \
+                 (compare --cluster-secret-file and --region-secret)"
+            }
+            Verdict::OtherAddress => {
+                "this member's connections come from an address that is no member's; give the cluster a secret \
+                 (`althing cluster secure`), or list the address in --initial-cluster"
             }
             Verdict::UnsupportedVersion => "it does not speak this version of the peer protocol",
         })
@@ -200,9 +209,9 @@ mod tests {
     #[test]
     fn verdicts_read_back_and_zero_is_none_of_them() {
         assert_eq!(Verdict::from_number(0), None);
-        for number in 1..=7 {
+        for number in 1..=9 {
             assert_eq!(Verdict::from_number(number).map(|verdict| verdict as u8), Some(number));
         }
-        assert_eq!(Verdict::from_number(8), None);
+        assert_eq!(Verdict::from_number(10), None);
     }
 }

@@ -2,28 +2,52 @@
 //! Both are length-prefixed bytes whose meaning `join` knows; they are bounded, and must be there before a deadline.
 
 use super::handshake::{QUESTION_MAGIC, VERSION};
+use super::security::Guard;
 use super::wire::Wire;
 use super::{Shared, cut};
 use bytes::{BufMut, Bytes};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
-use tls::Peers;
+use tls::{Claim, Dial};
 
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Asks whoever listens there.
+/// What is known of a node that asks.
+pub struct Asker<'a> {
+    wire: &'a Wire,
+    guard: &'a Guard,
+}
+
+impl Asker<'_> {
+    /// It has proven that it may be what it claims.
+    pub fn proves(&self, claim: Claim<'_>) -> bool {
+        self.guard.proves(self.wire, claim)
+    }
+
+    /// It has proven it, or needs not.
+    pub fn may_be(&self, claim: Claim<'_>) -> bool {
+        self.guard.admits(self.wire, claim)
+    }
+
+    /// Nobody else reads the answer.
+    pub fn is_sealed(&self) -> bool {
+        self.wire.seal().is_some()
+    }
+}
+
+/// Asks the node that listens there; each attempt to connect is sealed as `dial` says.
 pub(crate) fn ask(
     address: &str,
     question: &[u8],
     timeout: Duration,
-    tls: Option<&Peers>,
+    dial: impl Fn() -> Option<Dial>,
 ) -> io::Result<Bytes> {
     let mut trouble = io::Error::new(io::ErrorKind::NotFound, "the address has no IP address");
     for place in address.to_socket_addrs()? {
         let asked = TcpStream::connect_timeout(&place, timeout).and_then(|stream| {
             stream.set_write_timeout(Some(timeout))?;
-            let wire = Wire::dial(stream, tls, address, timeout)?;
+            let wire = Wire::dial(stream, dial(), timeout)?;
             let mut bytes = QUESTION_MAGIC.to_vec();
             bytes.put_u16_le(VERSION);
             put(&mut bytes, question);
@@ -39,11 +63,11 @@ pub(crate) fn ask(
 }
 
 /// Reads the rest of a question whose first bytes are read, and answers it. Whoever does not get an answer asks again.
-pub(super) fn answer(shared: &Shared, wire: &Wire) {
+pub(super) fn answer(shared: &Shared, wire: &Wire, guard: &Guard) {
     let deadline = Instant::now() + shared.timing.handshake;
     if let Ok(question) = read(wire, deadline) {
         let mut bytes = Vec::new();
-        put(&mut bytes, &(shared.on_question)(question));
+        put(&mut bytes, &(shared.on_question)(question, &Asker { wire, guard }));
         if let Err(error) = wire.write_all(&bytes) {
             tracing::warn!(%error, "cannot answer who belongs to the cluster");
         }

@@ -54,7 +54,7 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
             listen: Some(listen),
             peers,
             timing,
-            tls: None,
+            security: Arc::new(Security::new(Guard::open())),
             on_round_trip: unheard(),
             on_question: unasked(),
         },
@@ -65,7 +65,7 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
 }
 
 fn unasked() -> OnQuestion {
-    Arc::new(|question| question)
+    Arc::new(|question, _| question)
 }
 
 fn unheard() -> OnRoundTrip {
@@ -424,7 +424,7 @@ fn small_frames_pass_ahead_of_bulk() {
         listen: Some(b),
         peers: vec![(ONE, at_a.to_string())],
         timing: Timing::default(),
-        tls: None,
+        security: Arc::new(Security::new(Guard::open())),
         on_round_trip: unheard(),
         on_question: unasked(),
     };
@@ -538,7 +538,7 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
         listen: Some(listen),
         peers,
         timing,
-        tls: None,
+        security: Arc::new(Security::new(Guard::open())),
         on_round_trip,
         on_question,
     };
@@ -566,7 +566,7 @@ fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
     let (sender, heard) = mpsc::channel();
     let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
     let address = there.local_addr().unwrap().to_string();
-    let stranger = Stranger { cluster: ELSEWHERE, id: THREE, address };
+    let stranger = Stranger { cluster: ELSEWHERE, region: "elsewhere".to_owned(), id: THREE, address };
     one.peers.set_strangers(std::slice::from_ref(&stranger), &deliver).unwrap();
     let _dialled = welcome(&there);
     assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Connected { peer: THREE }));

@@ -3,12 +3,13 @@
 //! session, which is held for that alone and never while the socket is waited for. Without TLS nothing lies between the
 //! caller and the socket.
 
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use tls::{PeerConfigs, Peers};
+use tls::{Dial, Peers};
 
 const READ_BYTES: usize = 64 * 1024;
 /// So much is sealed at a time, so that a large envelope does not lie in memory once more.
@@ -37,23 +38,21 @@ struct Sealed {
 }
 
 impl Wire {
-    /// To the node at `address`, which must show that it is reached there.
-    pub fn dial(
-        stream: TcpStream,
-        tls: Option<&Peers>,
-        address: &str,
-        timeout: Duration,
-    ) -> io::Result<Wire> {
-        let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
-        let name = PeerConfigs::name_of(address);
+    /// To a node that must show who it is, if the connection is sealed.
+    pub fn dial(stream: TcpStream, dial: Option<Dial>, timeout: Duration) -> io::Result<Wire> {
+        let Some(Dial { config, name }) = dial else { return Ok(Wire { stream, seal: None }) };
         let name = name.ok_or_else(|| io::Error::other("no certificate can name this address"))?;
-        let session = ClientConnection::new(tls.configs().dial, name).map_err(io::Error::other)?;
+        let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
         Wire::sealed(stream, session.into(), timeout)
     }
 
+    /// Sealed if the other side begins so. Where certificates are all that counts, it must.
     pub fn accept(stream: TcpStream, tls: Option<&Peers>, timeout: Duration) -> io::Result<Wire> {
         let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
-        let session = ServerConnection::new(tls.configs().accept).map_err(io::Error::other)?;
+        if !tls.always_sealed() && !begins_sealed(&stream, timeout)? {
+            return Ok(Wire { stream, seal: None });
+        }
+        let session = ServerConnection::new(tls.accept()).map_err(io::Error::other)?;
         Wire::sealed(stream, session.into(), timeout)
     }
 
@@ -73,12 +72,12 @@ impl Wire {
         self.seal.as_ref()
     }
 
-    /// Whether the other side may be the node that is reached at this address. In the clear, everybody may.
-    pub fn speaks_for(&self, address: &str) -> bool {
-        self.seal.as_ref().is_none_or(|seal| {
-            let session = seal.lock();
-            Peers::speaks_for(session.peer_certificates().unwrap_or_default(), address)
-        })
+    /// Looks at the certificates that the other side has shown; there are none in the clear.
+    pub fn certificates<T>(&self, look: impl FnOnce(&[CertificateDer<'_>]) -> T) -> T {
+        match &self.seal {
+            None => look(&[]),
+            Some(seal) => look(seal.lock().peer_certificates().unwrap_or_default()),
+        }
     }
 
     pub fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
@@ -160,6 +159,18 @@ impl Seal {
             sealed.opened += session.read_tls(&mut rest)?;
             session.process_new_packets().map_err(broken)?;
         }
+    }
+}
+
+/// How every TLS connection begins: a record of a handshake. No other greeting on this port does.
+const HANDSHAKE_RECORD: u8 = 22;
+
+fn begins_sealed(stream: &TcpStream, timeout: Duration) -> io::Result<bool> {
+    stream.set_read_timeout(Some(timeout))?;
+    let mut first = [0];
+    match stream.peek(&mut first)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(first[0] == HANDSHAKE_RECORD),
     }
 }
 

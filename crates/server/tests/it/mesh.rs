@@ -306,7 +306,7 @@ fn join(world: &World, name: &str, data_only: bool, listener: TcpListener) -> Se
     config.peer_addr = listener.local_addr().unwrap();
     config.advertise_peer = config.peer_addr.to_string();
     let ask = world.config(0).initial_cluster.into_iter().map(|member| member.peer_addr).collect();
-    config.join = Some(Join { ask, add: true });
+    config.join = Some(Join { ask, add: true, token: None });
     config.initial_cluster.clear();
     config.mesh.data_only = data_only;
     Server::start_on(listener, config).unwrap()

@@ -70,7 +70,7 @@ impl World {
             log_keep_entries: 5_000,
             watch_progress_interval: Duration::from_secs(600),
             client_tls: false,
-            peer_tls: None,
+            peer_security: Default::default(),
             drain_timeout: Duration::from_secs(5),
             auth: Default::default(),
             mesh: server::config::Mesh::default(),

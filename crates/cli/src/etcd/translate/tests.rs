@@ -88,7 +88,6 @@ fn what_has_no_effect_is_named_once() {
 #[test]
 fn what_cannot_be_honoured_is_refused_with_a_reason() {
     let table = [
-        ("--auto-tls", "--auto-tls cannot be honoured: no certificates are made"),
         ("--listen-client-urls https://127.0.0.1:1", "a client URL is https, and --cert-file"),
         ("--listen-peer-urls https://127.0.0.1:1", "a peer URL is https, and --peer-cert-file"),
         ("--initial-cluster default=https://127.0.0.1:2380", "all be http or all https"),
@@ -155,7 +154,7 @@ fn an_https_url_takes_its_files_and_without_one_they_have_no_effect() {
     assert_eq!(tls.files.ca.as_deref(), Some("a".as_ref()));
 
     let plain = translated(&format!("{files} --peer-cert-file x")).unwrap();
-    assert!(plain.tls.is_none() && plain.config.peer_tls.is_none());
+    assert!(plain.tls.is_none() && plain.config.peer_security.files.is_none());
     assert_eq!(plain.warnings.len(), 2, "{:?}", plain.warnings);
 
     let peers = translated(
@@ -164,5 +163,5 @@ fn an_https_url_takes_its_files_and_without_one_they_have_no_effect() {
          --peer-trusted-ca-file a --peer-client-cert-auth",
     )
     .unwrap();
-    assert_eq!(peers.config.peer_tls.unwrap().ca, std::path::Path::new("a"));
+    assert_eq!(peers.config.peer_security.files.unwrap().ca, std::path::Path::new("a"));
 }

@@ -2,7 +2,7 @@ use super::*;
 use std::net::TcpListener;
 use std::path::Path;
 use std::thread;
-use tls::PeerFiles;
+use tls::{Claim, MemberProof, PeerFiles, Pinned};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -22,7 +22,7 @@ fn connect(dialler: &Peers, acceptor: &Peers) -> (bool, bool) {
             wire.and_then(|wire| wire.write_all(&[0])).is_ok()
         });
         let stream = TcpStream::connect(address).unwrap();
-        let dialled = Wire::dial(stream, Some(dialler), &address.to_string(), PATIENCE);
+        let dialled = Wire::dial(stream, dialler.dial(Claim::Peer, &address.to_string()), PATIENCE);
         // Who is refused hears it with the first bytes.
         let heard = dialled.and_then(|wire| wire.read_exact_by(&mut [0], Instant::now() + PATIENCE)).is_ok();
         (heard, accepted.join().unwrap())
@@ -36,7 +36,7 @@ fn pair() -> (Wire, Wire) {
     thread::scope(|scope| {
         let accepted = scope.spawn(|| Wire::accept(listen.accept().unwrap().0, Some(&other), PATIENCE));
         let stream = TcpStream::connect(address).unwrap();
-        let dialled = Wire::dial(stream, Some(&one), &address.to_string(), PATIENCE);
+        let dialled = Wire::dial(stream, one.dial(Claim::Peer, &address.to_string()), PATIENCE);
         (dialled.unwrap(), accepted.join().unwrap().unwrap())
     })
 }
@@ -87,11 +87,13 @@ fn a_certificate_speaks_for_the_addresses_that_it_names() {
     let outcome = connect(&certified("peer", "ca.pem"), &certified("elsewhere", "ca.pem"));
     assert_eq!(outcome, (false, false), "it is not who is meant to be there");
     let (_one, other) = pair();
-    assert!(
-        other.speaks_for("127.0.0.1:2380") && other.speaks_for("localhost:1") && other.speaks_for("[::1]:1")
-    );
+    let peers = certified("peer", "ca.pem");
+    let speaks_for = |address| {
+        other.certificates(|certificates| peers.proves(certificates, Claim::Member { id: 1, address }))
+    };
+    assert!(speaks_for("127.0.0.1:2380") && speaks_for("localhost:1") && speaks_for("[::1]:1"));
     for address in ["192.0.2.1:2380", "example.com:2380", "", ":", "a b:1"] {
-        assert!(!other.speaks_for(address), "{address}");
+        assert!(!speaks_for(address), "{address}");
     }
 }
 
@@ -106,4 +108,84 @@ fn plain_words_and_half_a_handshake_end_by_the_deadline() {
         stream.write_all(words).unwrap();
         assert!(Wire::accept(listen.accept().unwrap().0, Some(&acceptor), timeout).is_err());
     }
+}
+
+fn with_secret(letter: &str, id: u64) -> Peers {
+    let secret = tls::Secret::parse(&letter.repeat(32)).unwrap();
+    Peers::new(MemberProof::Secret(secret), Some(id), &[]).unwrap()
+}
+
+fn open_with_region(region: &str, letter: &str) -> Peers {
+    let secret = tls::Secret::parse(&letter.repeat(32)).unwrap();
+    Peers::new(MemberProof::Open, Some(1), &[(region.to_owned(), secret)]).unwrap()
+}
+
+/// What the dialler and the acceptor have of each other after the handshakes, if both succeed.
+fn meet(dial: Option<Dial>, acceptor: &Peers) -> Option<(Wire, Wire)> {
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listen.local_addr().unwrap();
+    thread::scope(|scope| {
+        let accepted = scope.spawn(|| {
+            let wire = Wire::accept(listen.accept().unwrap().0, Some(acceptor), PATIENCE).ok()?;
+            wire.write_all(&[0]).ok()?;
+            Some(wire)
+        });
+        let dialled = Wire::dial(TcpStream::connect(address).unwrap(), dial, PATIENCE);
+        if let Ok(wire) = &dialled
+            && wire.seal().is_none()
+        {
+            wire.write_all(b"A").unwrap();
+        }
+        let dialled = dialled.and_then(|wire| {
+            wire.read_exact_by(&mut [0], Instant::now() + PATIENCE)?;
+            Ok(wire)
+        });
+        Some((dialled.ok()?, accepted.join().unwrap()?))
+    })
+}
+
+#[test]
+fn a_secret_proves_members_under_their_own_ids() {
+    let (one, two, other) = (with_secret("a", 1), with_secret("a", 2), with_secret("b", 2));
+    let member = |id| Claim::Member { id, address: "nowhere:1" };
+    let (_dialled, accepted) = meet(one.dial(member(2), ""), &two).expect("they have the same secret");
+    let proves = |claim| accepted.certificates(|certificates| two.proves(certificates, claim));
+    assert!(proves(Claim::Peer) && proves(member(1)) && !proves(member(2)));
+    assert!(meet(one.dial(member(3), ""), &two).is_none(), "another member answers there");
+    assert!(meet(one.dial(member(2), ""), &other).is_none(), "it has another secret");
+    assert!(meet(other.dial(member(2), ""), &two).is_none(), "it has another secret");
+}
+
+#[test]
+fn whoever_shows_nothing_proves_nothing_and_a_token_knows_its_cluster() {
+    let secret = tls::Secret::parse(&"a".repeat(32)).unwrap();
+    let (two, other) = (with_secret("a", 2), with_secret("b", 2));
+    let pinned = || Some(Pinned::dial(Peers::authority_of(&secret)));
+    let (_dialled, accepted) = meet(pinned(), &two).expect("the token names the authority");
+    assert!(!accepted.certificates(|certificates| two.proves(certificates, Claim::Peer)));
+    assert!(meet(pinned(), &other).is_none(), "another cluster answers");
+    let (_dialled, clear) = meet(None, &two).expect("a question may come in the clear");
+    assert!(
+        clear.seal().is_none() && !clear.certificates(|certificates| two.proves(certificates, Claim::Peer))
+    );
+}
+
+#[test]
+fn the_secret_of_two_regions_proves_a_region_and_no_member() {
+    let region = |name| Claim::Region { name, address: None };
+    let (eu, us) = (open_with_region("us", "a"), open_with_region("eu", "a"));
+    let (_dialled, accepted) = meet(eu.dial(region("us"), ""), &us).expect("they share a secret");
+    let proves = |claim| accepted.certificates(|certificates| us.proves(certificates, claim));
+    assert!(us.demands(region("eu")) && proves(region("eu")));
+    assert!(!proves(region("ap")) && !proves(Claim::Peer) && !us.demands(region("ap")));
+    let stranger = open_with_region("us", "b");
+    assert!(meet(stranger.dial(region("us"), ""), &us).is_none(), "it has another secret");
+    assert!(eu.dial(region("ap"), "").is_none() && eu.dial(Claim::Peer, "").is_none(), "in the clear");
+
+    let members = tls::Secret::parse(&"c".repeat(32)).unwrap();
+    let pair = tls::Secret::parse(&"a".repeat(32)).unwrap();
+    let closed = Peers::new(MemberProof::Secret(members), Some(1), &[("eu".to_owned(), pair)]).unwrap();
+    let (_dialled, accepted) = meet(eu.dial(region("us"), ""), &closed).expect("they share a secret");
+    let proves = |claim| accepted.certificates(|certificates| closed.proves(certificates, claim));
+    assert!(proves(region("eu")) && !proves(Claim::Peer), "a region is no member");
 }

@@ -1,0 +1,389 @@
+//! Join tokens: what lets a node into a cluster that asks for proof. A token serves one node, once, until it expires.
+//! The cluster keeps the hash of each in a document, so that every member knows it and a used one is used everywhere; the
+//! token itself is shown when it is made and kept nowhere. It names the authority of the cluster, by which the node that
+//! joins knows that it speaks with the cluster before it says anything.
+
+use crate::handle::Handle;
+use crate::members::place;
+use base::Code;
+use base::codec::{Reader, put_varint};
+use bytes::{BufMut, Bytes};
+use coord::{Command, SetDocument};
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tls::{Fingerprint, Peers};
+
+/// Where the cluster keeps them.
+const DOCUMENT: &str = "cluster/join-tokens";
+const FORMAT: u8 = 1;
+const PREFIX: &str = "althing-join-";
+const ID_BYTES: usize = 16;
+const KEY_BYTES: usize = 16;
+const HASH_BYTES: usize = 32;
+/// How many may wait for their nodes at a time.
+const TOKENS_MAX: usize = 256;
+/// How often a change is made anew because another came first.
+const ATTEMPTS: usize = 16;
+
+/// As an operator carries it to the node that joins.
+#[derive(Clone, PartialEq, Eq)]
+pub struct JoinToken {
+    id: [u8; ID_BYTES],
+    key: [u8; KEY_BYTES],
+    /// Of the cluster; none if its peers are open.
+    pub authority: Option<Fingerprint>,
+}
+
+impl fmt::Display for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = self.authority.iter().flat_map(|authority| authority.0);
+        f.write_str(PREFIX)?;
+        self.id.into_iter().chain(self.key).chain(authority).try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Never shows the token.
+impl fmt::Debug for JoinToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JoinToken")
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a join token, as `althing member add` and `althing ring invite` print them")]
+pub struct NoToken;
+
+impl FromStr for JoinToken {
+    type Err = NoToken;
+
+    fn from_str(text: &str) -> Result<JoinToken, NoToken> {
+        let digits = text.trim().strip_prefix(PREFIX).ok_or(NoToken)?.as_bytes();
+        let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let (pairs, odd) = digits.as_chunks::<2>();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| digit(pair)).collect();
+        let bytes = bytes.filter(|_| odd.is_empty()).ok_or(NoToken)?;
+        let (id, rest) = bytes.split_first_chunk().ok_or(NoToken)?;
+        let (key, authority) = rest.split_first_chunk().ok_or(NoToken)?;
+        let authority = match authority {
+            [] => None,
+            bytes => Some(Fingerprint(bytes.try_into().map_err(|_| NoToken)?)),
+        };
+        Ok(JoinToken { id: *id, key: *key, authority })
+    }
+}
+
+/// What a node shows that joins with a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Presented {
+    pub id: Bytes,
+    pub key: Bytes,
+    /// Drawn by the node for this start: it alone may ask again.
+    pub nonce: Bytes,
+}
+
+impl JoinToken {
+    /// Nothing if the system gives no random numbers.
+    pub(crate) fn present(&self) -> Option<Presented> {
+        let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
+        let nonce = tls::random::<KEY_BYTES>()?;
+        Some(Presented { id: copy(&self.id), key: copy(&self.key), nonce: copy(&nonce) })
+    }
+}
+
+/// Why a node is not let in by a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(
+        "the cluster does not know the join token, or it has expired; `althing ring invite` makes another"
+    )]
+    Unknown,
+    #[error("the join token is for a node at another address (compare --advertise-peer)")]
+    OtherAddress,
+    #[error("the join token was used by another node; `althing ring invite` makes another")]
+    Used,
+    #[error(transparent)]
+    Code(#[from] Code),
+}
+
+/// Who knows that a token is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// All members.
+    Agreed,
+    /// The member that was asked, which waits for the node that asks; no node has started under its id before.
+    ByNewMember,
+}
+
+/// As the cluster keeps a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    id: Bytes,
+    hash: Bytes,
+    expires_ms: u64,
+    /// By whom, as a hash of its nonce and its address; empty until then.
+    used_by: Bytes,
+    /// The hash of the one address that may use it; empty for any.
+    bound_to: Bytes,
+}
+
+/// What became of a token that is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Redeemed {
+    Before,
+    /// To be written down. It may be bound to the address of the node.
+    Now {
+        is_bound: bool,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Tokens(Vec<Kept>);
+
+impl Tokens {
+    fn decode(bytes: Bytes) -> Option<Tokens> {
+        let mut reader = Reader::new(bytes);
+        if reader.u8()? != FORMAT {
+            return None;
+        }
+        let count = reader.count().filter(|count| *count <= TOKENS_MAX)?;
+        let kept = |reader: &mut Reader| {
+            let (id, hash) = (reader.take(ID_BYTES)?, reader.take(HASH_BYTES)?);
+            let expires_ms = reader.u64()?;
+            let mut option = || if reader.bool()? { reader.take(HASH_BYTES) } else { Some(Bytes::new()) };
+            let (used_by, bound_to) = (option()?, option()?);
+            Some(Kept { id, hash, expires_ms, used_by, bound_to })
+        };
+        let all = (0..count).map(|_| kept(&mut reader)).collect::<Option<_>>()?;
+        reader.is_empty().then_some(Tokens(all))
+    }
+
+    fn encode(&self) -> Bytes {
+        let mut out = vec![FORMAT];
+        put_varint(&mut out, self.0.len() as u64);
+        for kept in &self.0 {
+            out.extend_from_slice(&kept.id);
+            out.extend_from_slice(&kept.hash);
+            out.put_u64_le(kept.expires_ms);
+            for option in [&kept.used_by, &kept.bound_to] {
+                out.push(u8::from(!option.is_empty()));
+                out.extend_from_slice(option);
+            }
+        }
+        out.into()
+    }
+
+    /// For a node at any address if there is none.
+    fn add(&mut self, token: &JoinToken, peer_url: &str, now_ms: u64, ttl: Duration) -> Result<(), Code> {
+        self.0.retain(|kept| kept.expires_ms > now_ms);
+        if self.0.len() >= TOKENS_MAX {
+            return Err(Code::TooManyRequests);
+        }
+        self.0.push(Kept {
+            id: Bytes::copy_from_slice(&token.id),
+            hash: Bytes::copy_from_slice(&tls::hash(&[&token.key])),
+            expires_ms: now_ms.saturating_add(ttl.as_millis() as u64),
+            used_by: Bytes::new(),
+            bound_to: if peer_url.is_empty() { Bytes::new() } else { hash_of_place(peer_url) },
+        });
+        Ok(())
+    }
+
+    fn redeem(&mut self, presented: &Presented, peer_url: &str, now_ms: u64) -> Result<Redeemed, Refusal> {
+        self.0.retain(|kept| kept.expires_ms > now_ms);
+        let hash = tls::hash(&[&presented.key]);
+        let is_it = |kept: &&mut Kept| kept.id == presented.id && kept.hash == hash[..];
+        let kept = self.0.iter_mut().find(is_it).ok_or(Refusal::Unknown)?;
+        let node = tls::hash(&[&presented.nonce, peer_url.as_bytes()]);
+        if kept.used_by == node[..] {
+            return Ok(Redeemed::Before);
+        }
+        if !kept.used_by.is_empty() {
+            return Err(Refusal::Used);
+        }
+        let is_bound = !kept.bound_to.is_empty();
+        if is_bound && kept.bound_to != hash_of_place(peer_url) {
+            return Err(Refusal::OtherAddress);
+        }
+        kept.used_by = Bytes::copy_from_slice(&node);
+        Ok(Redeemed::Now { is_bound })
+    }
+}
+
+impl Handle {
+    /// A new token that serves one node within this time; the one at this URL, if there is one.
+    pub async fn make_join_token(&self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
+        let secret = self.core().security.now().secret;
+        let made = || {
+            let authority = secret.as_ref().map(Peers::authority_of);
+            Some(JoinToken { id: tls::random()?, key: tls::random()?, authority })
+        };
+        let token = made().ok_or(Code::TooManyRequests)?;
+        for _ in 0..ATTEMPTS {
+            self.catch_up().await?;
+            let (version, mut tokens) = self.join_tokens()?;
+            tokens.add(&token, peer_url, now_ms(), ttl)?;
+            match self.set_document(DOCUMENT, version, tokens.encode()).await {
+                Err(Code::DocumentChanged) => {}
+                outcome => return outcome.map(|_| token),
+            }
+        }
+        Err(Code::TopologyBusy)
+    }
+
+    /// Uses a token for the node at this address, or finds that this very node has used it. For a thread of the peer port.
+    pub(crate) fn redeem_blocking(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
+        for _ in 0..ATTEMPTS {
+            let can_write = self.status().leader.is_some();
+            if can_write {
+                self.catch_up_blocking()?;
+            }
+            let (version, mut tokens) = self.join_tokens()?;
+            match tokens.redeem(presented, peer_url, now_ms())? {
+                Redeemed::Before => return Ok(Use::Agreed),
+                Redeemed::Now { is_bound: true } => {
+                    self.check_first_use(presented, peer_url)?;
+                    if !can_write && self.is_awaited(peer_url) {
+                        return self.redeem_here(presented, peer_url);
+                    }
+                }
+                Redeemed::Now { .. } => {}
+            }
+            let (name, bytes) = (DOCUMENT.to_owned(), tokens.encode());
+            match self.propose_blocking(&Command::Document(SetDocument { name, expect: version, bytes })) {
+                Ok(_) => return Ok(Use::Agreed),
+                Err(Code::DocumentChanged) => {}
+                Err(code) => return Err(code.into()),
+            }
+        }
+        Err(Code::TopologyBusy.into())
+    }
+
+    /// The one member of a cluster to which a second was added has no quorum before that starts, so nothing can be agreed on.
+    /// No other member can be asked, and this one writes down by itself who has used the token: one start of one node.
+    fn redeem_here(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
+        if self.member_table().voters().len() != 2 {
+            return Err(Code::NoLeader.into());
+        }
+        let node = node_of(presented, peer_url);
+        let used_by = self.core().secret_keeper.note_use(&hex(&presented.id), &node).map_err(unwritten)?;
+        if used_by == node { Ok(Use::ByNewMember) } else { Err(Refusal::Used) }
+    }
+
+    /// What a single node has written down by itself holds when all can agree again; and a token that was made for a member
+    /// ends when that member has started.
+    fn check_first_use(&self, presented: &Presented, peer_url: &str) -> Result<(), Refusal> {
+        let noted = self.core().secret_keeper.noted_use(&hex(&presented.id)).map_err(unwritten)?;
+        match noted {
+            Some(node) if node == node_of(presented, peer_url) => Ok(()),
+            Some(_) => Err(Refusal::Used),
+            None if self.has_started(peer_url) => Err(Refusal::Used),
+            None => Ok(()),
+        }
+    }
+
+    fn has_started(&self, peer_url: &str) -> bool {
+        let table = self.member_table();
+        let is_there = |url: &String| place(url) == place(peer_url);
+        table.iter().any(|member| !member.name.is_empty() && member.peer_urls.iter().any(is_there))
+    }
+
+    /// A member was added at this address and has not told its name yet.
+    fn is_awaited(&self, peer_url: &str) -> bool {
+        let table = self.member_table();
+        let is_there = |url: &String| place(url) == place(peer_url);
+        table.iter().any(|member| member.name.is_empty() && member.peer_urls.iter().any(is_there))
+    }
+
+    fn join_tokens(&self) -> Result<(u64, Tokens), Code> {
+        let Some((version, bytes)) = self.document_here(DOCUMENT) else { return Ok((0, Tokens::default())) };
+        // One of a later release: nothing is known of what is in it.
+        Ok((version, Tokens::decode(bytes).ok_or(Code::NotInStep)?))
+    }
+}
+
+/// A start of a node, as a used token names it.
+fn node_of(presented: &Presented, peer_url: &str) -> String {
+    hex(&tls::hash(&[&presented.nonce, peer_url.as_bytes()]))
+}
+
+fn unwritten(error: std::io::Error) -> Refusal {
+    tracing::error!(%error, "cannot read or write which join tokens were used");
+    Refusal::Code(Code::NoSpace)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// However it is written, `http` or `https`.
+fn hash_of_place(peer_url: &str) -> Bytes {
+    Bytes::copy_from_slice(&tls::hash(&[place(peer_url).as_bytes()]))
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn token(authority: Option<Fingerprint>) -> JoinToken {
+        JoinToken { id: [1; ID_BYTES], key: [2; KEY_BYTES], authority }
+    }
+
+    #[test]
+    fn a_token_reads_back_and_others_are_none() {
+        for authority in [None, Some(Fingerprint([3; 32]))] {
+            let token = token(authority);
+            let text = token.to_string();
+            assert_eq!(text.parse(), Ok(token));
+            for cut in 0..text.len() {
+                let whole_without_authority = cut == PREFIX.len() + 2 * (ID_BYTES + KEY_BYTES);
+                assert_eq!(text[..cut].parse::<JoinToken>().is_ok(), whole_without_authority, "{cut}");
+            }
+        }
+        assert_eq!("".parse::<JoinToken>(), Err(NoToken));
+        assert_eq!(format!("{PREFIX}{}", "é".repeat(32)).parse::<JoinToken>(), Err(NoToken));
+    }
+
+    #[test]
+    fn a_token_serves_one_node_until_it_expires() {
+        let mut tokens = Tokens::default();
+        tokens.add(&token(None), "", 1_000, HOUR).unwrap();
+        let (one, other) = (token(None).present().unwrap(), token(None).present().unwrap());
+        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000), Ok(Redeemed::Now { is_bound: false }));
+        assert_eq!(tokens.redeem(&one, "http://a:1", 2_000), Ok(Redeemed::Before), "it may ask again");
+        assert_eq!(tokens.redeem(&one, "http://b:1", 2_000), Err(Refusal::Used));
+        assert_eq!(tokens.redeem(&other, "http://a:1", 2_000), Err(Refusal::Used));
+        let wrong = Presented { key: Bytes::from_static(&[9; KEY_BYTES]), ..one.clone() };
+        assert_eq!(tokens.redeem(&wrong, "http://a:1", 2_000), Err(Refusal::Unknown));
+        assert_eq!(Tokens::decode(tokens.encode()), Some(tokens.clone()));
+        assert_eq!(tokens.redeem(&one, "http://a:1", 1_000 + 3_600_000), Err(Refusal::Unknown));
+        assert_eq!(tokens, Tokens::default(), "what has expired is forgotten");
+    }
+
+    #[test]
+    fn a_token_that_is_bound_serves_its_address_alone() {
+        let mut tokens = Tokens::default();
+        tokens.add(&token(None), "http://a:1", 0, HOUR).unwrap();
+        let presented = token(None).present().unwrap();
+        assert_eq!(tokens.redeem(&presented, "http://b:1", 0), Err(Refusal::OtherAddress));
+        assert_eq!(tokens.redeem(&presented, "https://a:1", 0), Ok(Redeemed::Now { is_bound: true }));
+        assert_eq!(Tokens::decode(tokens.encode()), Some(tokens));
+    }
+
+    #[test]
+    fn tokens_are_bounded_in_number() {
+        let mut tokens = Tokens::default();
+        for _ in 0..TOKENS_MAX {
+            tokens.add(&token(None), "", 0, HOUR).unwrap();
+        }
+        assert_eq!(tokens.add(&token(None), "", 0, HOUR), Err(Code::TooManyRequests));
+        assert!(Tokens::decode(tokens.encode()).is_some());
+        tokens.add(&token(None), "", 3_600_000, HOUR).unwrap();
+    }
+}
