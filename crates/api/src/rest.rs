@@ -19,7 +19,7 @@ mod namespaces;
 mod openapi;
 mod page;
 mod query;
-mod quick;
+pub mod quick;
 mod range;
 mod refusal;
 mod regions;

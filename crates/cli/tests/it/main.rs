@@ -31,6 +31,7 @@ mod locks;
 mod log;
 mod lost_log;
 mod malformed;
+mod malicious_peer;
 mod membership;
 mod mesh_chaos;
 mod mesh_contest;
