@@ -52,6 +52,7 @@ const ROOMS: [(&str, &[&str]); 23] = [
     ("cli", ANYTHING),
     ("differ", &["base", "bytes", "client", "prost", "proto", "tempfile", "thiserror", "tokio", "tonic"]),
     ("fuzz-targets", ANYTHING),
+    ("malicious-peer", ANYTHING),
     ("sim", &["base", "bytes", "coord", "disk", "engine", "mesh", "mesh-node", "mimalloc", "node", "raft"]),
 ];
 

@@ -5,6 +5,8 @@
 mod door;
 mod figures;
 mod front;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod gateway;
 mod grpc;
 mod http;

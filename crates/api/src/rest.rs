@@ -20,7 +20,7 @@ mod openapi;
 mod page;
 mod permit;
 mod query;
-mod quick;
+pub mod quick;
 mod range;
 mod refusal;
 mod regions;

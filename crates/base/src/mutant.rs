@@ -309,6 +309,12 @@ mutants! {
     TermJumpTaken = "term-jump-taken",
     /// Another snapshot is begun over the store that raft is being offered.
     StagedUnchecked = "staged-unchecked",
+    /// A leader orders proposals that one member forwards under another's name.
+    ForwardUnchecked = "forward-unchecked",
+    /// What one member says of its state pushes out what the others have said.
+    DigestsCrowdedOut = "digests-crowded-out",
+    /// A node follows a topology of an epoch that no plan can have reached, because one other node says so.
+    TopologyOfOne = "topology-of-one",
     /// What a client says to have seen is believed without asking the replicas.
     ForgedContextJoined = "forged-context-joined",
 }
@@ -324,6 +330,9 @@ impl Mutant {
         Mutant::AppendNotValidated,
         Mutant::TermJumpTaken,
         Mutant::StagedUnchecked,
+        Mutant::ForwardUnchecked,
+        Mutant::DigestsCrowdedOut,
+        Mutant::TopologyOfOne,
         Mutant::TailDoubtNotKept,
         Mutant::VotesNotSealed,
         Mutant::DeafLeaderStays,

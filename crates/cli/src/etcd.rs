@@ -4,8 +4,8 @@
 
 mod flags;
 mod help;
-mod line;
-mod translate;
+pub mod line;
+pub mod translate;
 mod urls;
 
 use crate::config::check::{Checked, Problems};

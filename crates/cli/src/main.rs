@@ -1,21 +1,4 @@
-//! The `althing` binary: reads the command line and hands over to the verb.
-//! Exit codes: 0 when all went well, 2 for the caller's mistake, 4 for what may pass by itself, 1 for the rest.
-
-mod args;
-mod bench;
-mod client;
-mod completion;
-mod config;
-mod dev;
-mod etcd;
-mod log;
-mod output;
-mod progress;
-mod rest;
-mod serve;
-mod signals;
-mod verbs;
-mod verify;
+//! The `althing` binary, with its allocator.
 
 use std::process::ExitCode;
 
@@ -24,5 +7,5 @@ static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     memory::give_back_soon();
-    args::run()
+    althing_cli::run()
 }

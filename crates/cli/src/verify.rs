@@ -45,15 +45,18 @@ fn tell_stderr(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
+/// Where a log ends in a frame that is not whole, and what a start will do.
+fn describe_torn(file: &str, offset: u64, then: &str) -> String {
+    format!(
+        "; its end in {file} at byte {offset} was being written when the member died, or was damaged since: a start \
+         will cut it, and {then}"
+    )
+}
+
 fn describe(report: &Report) -> String {
-    let torn = match &report.log.torn {
-        Some(torn) => format!(
-            "; its end in {} at byte {} was being written when the member died, or was damaged since: a start will \
-             cut it, and in a cluster ask the other members what they have",
-            torn.file, torn.offset
-        ),
-        None => String::new(),
-    };
+    let then = "in a cluster ask the other members what they have";
+    let torn = report.log.torn.as_ref().map(|torn| describe_torn(&torn.file, torn.offset, then));
+    let torn = torn.unwrap_or_default();
     format!(
         "sound: log of {} segments with {} records{torn}\n\
          sound: store of {} bytes at revision {} (compacted {}), entry {}: {} keys, {} versions, {} leases, \
@@ -72,8 +75,11 @@ fn describe(report: &Report) -> String {
 }
 
 fn describe_mesh(mesh: &MeshReport) -> String {
+    let then = "compare what it has with the other replicas";
+    let torn = mesh.log.torn.as_ref().map(|torn| describe_torn(&torn.file, torn.offset, then));
+    let torn = torn.unwrap_or_default();
     format!(
-        "sound: mesh log of {} segments, {} batches not flushed yet\n\
+        "sound: mesh log of {} segments, {} batches not flushed yet{torn}\n\
          sound: mesh store of {} bytes: {} records, {} deleted, {} hints, {} conflicts\n",
         mesh.log.segments,
         mesh.unflushed,

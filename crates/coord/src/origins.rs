@@ -76,7 +76,7 @@ impl Origin {
             return;
         }
         let at = self.runs.partition_point(|run| run.first <= seq);
-        let joins_left = at > 0 && self.runs[at - 1].last + 1 == seq;
+        let joins_left = at > 0 && self.runs[at - 1].last.checked_add(1) == Some(seq);
         let joins_right = at < self.runs.len() && self.runs[at].first - 1 == seq;
         match (joins_left, joins_right) {
             (true, true) => {

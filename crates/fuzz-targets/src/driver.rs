@@ -2,13 +2,15 @@
 //! Inputs go in one at a time and everything that follows is carried out, as the server does it; what the disk is asked
 //! for may be held back, so that forged frames come between a write and its sync.
 
-use base::{Boot, Instant, NodeId, Token};
+use base::{Boot, Instant, NodeId, Table, Token, View};
 use bytes::Bytes;
 use disk::SimDisk;
 use engine::Member;
 use node::consensus::{Input, Output, Request, Work};
 use node::{Frame, apply, member};
 use raft::{Persist, Status};
+use std::collections::BTreeMap;
+use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +56,18 @@ impl Driver {
 
     pub fn applied(&self) -> base::Position {
         self.member.apply.applied()
+    }
+
+    /// What the store holds, by table and key.
+    pub fn rows(&self) -> BTreeMap<(u8, Bytes), Bytes> {
+        let mut rows = BTreeMap::new();
+        for table in Table::ALL {
+            self.member.vault.view().scan(table, Unbounded, Unbounded, &mut |key, value| {
+                rows.insert((table as u8, Bytes::copy_from_slice(key)), Bytes::copy_from_slice(value));
+                true
+            });
+        }
+        rows
     }
 
     pub fn tick(&mut self) {

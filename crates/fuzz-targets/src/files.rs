@@ -27,6 +27,11 @@ pub fn log(bytes: &[u8]) {
     damage(bytes, |name| !name.contains("store"));
 }
 
+/// Pages of the store. What the storage engine panics on is an error of the start (`disk/src/guard.rs`).
+pub fn store(bytes: &[u8]) {
+    damage(bytes, |name| name.contains("store"));
+}
+
 fn damage(bytes: &[u8], is_meant: impl Fn(&str) -> bool) {
     let disk = FILES.fork();
     let mut input = Input::new(bytes);

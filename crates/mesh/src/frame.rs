@@ -24,8 +24,11 @@ use bytes::Bytes;
 pub use page::{Answer, Entry, Page};
 use page::{decode_answer, decode_page, encode_answer, encode_page};
 use pulse::Pulse;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+/// Of all frames that this release knows.
+const NUMBERS: [RangeInclusive<u8>; 3] = [1..=27, 40..=43, 50..=53];
 /// Actors that a shard is said to know.
 const KNOWN_MAX: usize = 1_024;
 
@@ -337,11 +340,23 @@ impl Envelope {
     }
 
     pub fn decode(bytes: Bytes) -> Option<Envelope> {
-        let mut reader = Reader::new(bytes);
-        let epoch = Epoch(reader.varint()?);
-        let frame = decode_frame(&mut reader)?;
-        reader.is_empty().then_some(Envelope { epoch, frame })
+        Envelope::read(bytes).ok()
     }
+
+    pub fn read(bytes: Bytes) -> Result<Envelope, Unread> {
+        let mut reader = Reader::new(bytes);
+        let epoch = Epoch(reader.varint().ok_or(Unread::Malformed)?);
+        let frame = decode_frame(&mut reader).ok_or(Unread::Malformed)??;
+        if reader.is_empty() { Ok(Envelope { epoch, frame }) } else { Err(Unread::Malformed) }
+    }
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// Of a number that this release does not know. A later one may.
+    Unknown,
+    Malformed,
 }
 
 fn begin(out: &mut Vec<u8>, number: u8, ask: &Ask) {
@@ -507,10 +522,13 @@ fn reached(reader: &mut Reader) -> Option<Vec<RegionId>> {
     (0..count).map(|_| Some(RegionId(u32::try_from(reader.varint()?).ok()?))).collect()
 }
 
-fn decode_frame(reader: &mut Reader) -> Option<Frame> {
+fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, Unread>> {
     let number = reader.u8()?;
+    if !NUMBERS.iter().any(|known| known.contains(&number)) {
+        return Some(Err(Unread::Unknown));
+    }
     let ask = if matches!(number, 10..=13 | 18 | 23) { Ask(0) } else { Ask(reader.varint()?) };
-    Some(match number {
+    Some(Ok(match number {
         1 => Frame::Forward { ask, begun: None, write: Arc::new(Write::decode(reader)?) },
         2 => Frame::Forwarded { ask, reply: Box::new(Reply::decode(reader)?), reached: reached(reader)? },
         3 => {
@@ -573,7 +591,7 @@ fn decode_frame(reader: &mut Reader) -> Option<Frame> {
         41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
         50..=53 => ballot::decode(number, ask, reader)?,
         _ => return None,
-    })
+    }))
 }
 
 fn outcome(reader: &mut Reader) -> Option<Outcome> {

@@ -29,6 +29,7 @@ pub mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod witness;
 mod words;
 mod writes;
 
@@ -65,6 +66,7 @@ use room::Rooming;
 use scans::Batches;
 use shards::Shards;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use witness::Witnesses;
 
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
@@ -182,6 +184,7 @@ pub struct Mesh {
     ballots: Ballots,
     exchanges: Exchanges,
     wakening: Wakening,
+    witnesses: Witnesses,
     purge_bound: Stamp,
     abroad: Abroad,
     handlers: Handlers,
@@ -220,6 +223,7 @@ impl Mesh {
             routes: Routes::of(&topology),
             hints: Hints::of(&topology, me),
             wakening: Wakening::new(params.guest, params.wiped),
+            witnesses: Witnesses::default(),
             handed,
             topology,
             overlay,
@@ -391,7 +395,7 @@ impl Mesh {
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
             Frame::Topology(bytes) => {
                 if let Some(topology) = Topology::decode(bytes) {
-                    self.step_topology(t, topology);
+                    self.step_told_topology(t, from, topology);
                 }
             }
             Frame::Hello => self.send(t, from, Frame::Welcome),

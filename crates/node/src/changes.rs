@@ -4,6 +4,7 @@
 //! could then miss that it was committed; it hands over first, and the next leader is asked again.
 
 use crate::batch::{self, Proposal};
+use crate::member::{changer_id, lessor_id};
 use base::NodeId;
 use base::limits::CHANGES_WAITING_MAX;
 use base::mutant::{Mutant, planted};
@@ -21,12 +22,24 @@ pub(crate) struct Changes {
 pub(crate) enum Kind {
     Plain,
     Change,
-    /// Malformed, or a change among others.
+    /// Malformed, of another member, or a change among others.
     Unlawful,
 }
 
-pub(crate) fn kind_of(batch: Bytes) -> Kind {
+/// Beyond every start and every proposal of one.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// A member forwards what it proposes itself. Under another member's name a proposal would make that member's own ones
+/// repetitions, for ever.
+pub(crate) fn kind_of(from: NodeId, batch: Bytes) -> Kind {
     let Some(proposals) = batch::decode(batch) else { return Kind::Unlawful };
+    let names = [from, lessor_id(from), changer_id(from)];
+    let is_own = |Proposal { id, .. }: &Proposal| {
+        names.contains(&id.origin) && id.boot.0 <= NUMBER_MAX && id.seq <= NUMBER_MAX
+    };
+    if !proposals.iter().all(is_own) && !planted(Mutant::ForwardUnchecked) {
+        return Kind::Unlawful;
+    }
     match proposals.iter().filter(|proposal| Command::reconfigures(&proposal.command)).count() {
         0 => Kind::Plain,
         1 if proposals.len() == 1 => Kind::Change,
@@ -107,4 +120,32 @@ fn with_progress(proposal: Proposal, id: NodeId, caught_up: bool) -> Bytes {
     let mut batch = Vec::new();
     Proposal { command: command.into(), ..proposal }.encode(&mut batch);
     batch.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::mutant::plant;
+    use base::{Boot, ProposalId};
+
+    fn forwarded(origin: NodeId, seq: u64) -> Bytes {
+        let id = ProposalId { origin, boot: Boot(3), seq };
+        let mut out = Vec::new();
+        Proposal { id, low: seq, command: Bytes::from_static(b"command") }.encode(&mut out);
+        out.into()
+    }
+
+    #[test]
+    fn a_member_forwards_proposals_of_its_own_alone() {
+        plant(None);
+        let (from, other) = (NodeId(2), NodeId(3));
+        assert!(matches!(kind_of(from, forwarded(from, 7)), Kind::Plain));
+        assert!(matches!(kind_of(from, forwarded(lessor_id(from), 7)), Kind::Plain));
+        assert!(matches!(kind_of(from, forwarded(other, 7)), Kind::Unlawful));
+        assert!(matches!(kind_of(from, forwarded(from, u64::MAX)), Kind::Unlawful), "no start counts so far");
+        plant(Some(Mutant::ForwardUnchecked));
+        let taken = kind_of(from, forwarded(other, 7));
+        plant(None);
+        assert!(matches!(taken, Kind::Plain), "the planted bug lets one member speak for another");
+    }
 }

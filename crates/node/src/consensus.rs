@@ -258,7 +258,7 @@ impl Consensus {
             }
             Frame::Raft(_) => {}
             Frame::Forward(batch) => {
-                if !self.on_forward(batch) {
+                if !self.on_forward(from, batch) {
                     out.forged.push((from, Refusal::Fields));
                 }
             }
@@ -376,7 +376,7 @@ impl Consensus {
     }
 
     /// The origin repeats what is dropped here, so no caller waits to be told. False for what no member forwards.
-    fn on_forward(&mut self, batch: Bytes) -> bool {
+    fn on_forward(&mut self, from: NodeId, batch: Bytes) -> bool {
         let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
         if !self.raft.is_leader() || !room {
             return true;
@@ -384,7 +384,7 @@ impl Consensus {
         if batch.len() > FORWARD_BYTES_MAX {
             return false;
         }
-        match changes::kind_of(batch.clone()) {
+        match changes::kind_of(from, batch.clone()) {
             Kind::Plain => {
                 self.forwarded_bytes += batch.len();
                 self.forwarded.push_back(batch);

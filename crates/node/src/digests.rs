@@ -3,15 +3,15 @@
 //! another digest than the majority of all members has gone astray and must not serve; with no majority somebody has,
 //! and nobody knows who. The digest rolls on from entry to entry, so what went astray once differs ever after.
 
-use base::limits::DIGESTS_KEPT_MAX;
+use base::limits::{DIGEST_EVERY_ENTRIES, DIGESTS_KEPT_MAX};
 use base::mutant::{Mutant, planted};
 use base::{Index, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// By the index, then by the member.
-    known: BTreeMap<Index, BTreeMap<NodeId, u64>>,
+    /// By the member, then by the index: what one member says pushes out nothing of another's.
+    known: BTreeMap<NodeId, BTreeMap<Index, u64>>,
 }
 
 /// What the digests of one index say.
@@ -27,27 +27,40 @@ pub(crate) enum Verdict {
 
 impl Digests {
     pub fn note(&mut self, member: NodeId, index: Index, hash: u64) {
-        if !planted(Mutant::DigestsUnread) {
-            self.known.entry(index).or_default().insert(member, hash);
+        if planted(Mutant::DigestsUnread) {
+            return;
         }
-        while self.known.len() > DIGESTS_KEPT_MAX {
-            self.known.pop_first();
+        let of_member = self.known.entry(member).or_default();
+        of_member.insert(index, hash);
+        while of_member.len() > DIGESTS_KEPT_MAX {
+            of_member.pop_first();
         }
+        if planted(Mutant::DigestsCrowdedOut) {
+            let highest = self.known.values().filter_map(|of_member| of_member.last_key_value());
+            let highest = highest.map(|(index, _)| index.0).max().unwrap_or(0);
+            let floor = highest.saturating_sub(DIGESTS_KEPT_MAX as u64 * DIGEST_EVERY_ENTRIES);
+            self.known.values_mut().for_each(|of_member| of_member.retain(|index, _| index.0 > floor));
+        }
+    }
+
+    /// Whether a member that has applied so much keeps what another says of this index: no member states a digest of other
+    /// indexes, and one of an index that is far ahead would stand in the way of those that come before it.
+    pub fn is_due(index: Index, applied: Index) -> bool {
+        let ahead = DIGESTS_KEPT_MAX as u64 * DIGEST_EVERY_ENTRIES;
+        index.0.is_multiple_of(DIGEST_EVERY_ENTRIES) && index.0 <= applied.0.saturating_add(ahead)
+            || planted(Mutant::DigestsCrowdedOut)
     }
 
     /// The store was replaced; what this member's state came to before says nothing of the new one.
     pub fn forget(&mut self, member: NodeId) {
-        for of_index in self.known.values_mut() {
-            of_index.remove(&member);
-        }
+        self.known.remove(&member);
     }
 
     /// Those who are no members any more have no say.
     pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> Verdict {
-        let known = self.known.get(&index).into_iter().flatten();
-        let known: Vec<(NodeId, u64)> = known
-            .map(|(member, hash)| (*member, *hash))
-            .filter(|(member, _)| members.contains(member))
+        let known: Vec<(NodeId, u64)> = members
+            .iter()
+            .filter_map(|member| Some((*member, *self.known.get(member)?.get(&index)?)))
             .collect();
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         known.iter().for_each(|(_, hash)| *counts.entry(*hash).or_default() += 1);
@@ -68,6 +81,7 @@ impl Digests {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::mutant::plant;
 
     fn members(count: u64) -> BTreeSet<NodeId> {
         (1..=count).map(NodeId).collect()
@@ -100,10 +114,37 @@ mod tests {
             digests.note(NodeId(1), Index(index), index);
             digests.note(NodeId(2), Index(index), index);
         }
-        assert!(digests.known.len() <= DIGESTS_KEPT_MAX);
+        assert!(digests.known.values().all(|of_member| of_member.len() <= DIGESTS_KEPT_MAX));
         digests.note(NodeId(3), Index(100), 7);
         assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Astray([NodeId(3)].into()));
         digests.forget(NodeId(3));
         assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Same);
+    }
+
+    /// Member 3 differs at an index at which member 2 says as much of others as it likes.
+    fn judged_beside_a_flood() -> Verdict {
+        let mut digests = Digests::default();
+        let (applied, of) = (Index(DIGEST_EVERY_ENTRIES), Index(DIGEST_EVERY_ENTRIES));
+        [(1, 5), (2, 5), (3, 6)]
+            .into_iter()
+            .for_each(|(member, hash)| digests.note(NodeId(member), of, hash));
+        for nth in 0..1_000 {
+            let index = Index(u64::MAX - nth);
+            if Digests::is_due(index, applied) {
+                digests.note(NodeId(2), index, nth);
+            }
+        }
+        digests.judge(of, &members(3))
+    }
+
+    #[test]
+    fn a_member_that_speaks_of_indexes_far_ahead_hides_nobody() {
+        plant(None);
+        assert_eq!(judged_beside_a_flood(), Verdict::Astray([NodeId(3)].into()));
+        assert!(Digests::is_due(Index(512), Index(0)) && !Digests::is_due(Index(513), Index(0)));
+        plant(Some(Mutant::DigestsCrowdedOut));
+        let judged = judged_beside_a_flood();
+        plant(None);
+        assert_eq!(judged, Verdict::Same, "the planted bug forgets what was said of the index");
     }
 }

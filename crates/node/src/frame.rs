@@ -151,7 +151,7 @@ impl Frame {
 
     /// Whether this release knows frames of this kind. Others are those of a later release, and are dropped.
     pub fn is_known(bytes: &[u8]) -> bool {
-        bytes.first().is_some_and(|kind| (RAFT..=WORD).contains(kind))
+        bytes.first().is_some_and(|kind| (RAFT..=STEPPED_DOWN).contains(kind))
     }
 
     pub fn decode(bytes: Bytes) -> Option<Frame> {

@@ -34,11 +34,6 @@ pub(crate) enum Mail {
         from: NodeId,
         frames: Vec<Frame>,
     },
-    /// A peer sent what no peer sends.
-    Forged {
-        from: NodeId,
-        reason: &'static str,
-    },
     /// The stream to this peer is up.
     Connected(NodeId),
     /// Who belongs to the cluster was changed.
@@ -138,7 +133,6 @@ impl Loop {
                     self.machine.step(now, Input::Received { from, frame }, &mut self.out);
                 }
             }
-            Mail::Forged { from, reason } => self.refuse(from, reason),
             Mail::Connected(peer) => {
                 let url = self.core.members.own_url().to_owned();
                 self.outgoing.add(peer, &Frame::ClientUrl(url));

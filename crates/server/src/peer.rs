@@ -106,11 +106,18 @@ pub enum Event {
     Lost { peer: NodeId },
     /// A peer says that this member was removed from the cluster.
     Removed { by: NodeId },
+    /// A peer's stream held bytes that are no envelope, and is closed.
+    Damaged { peer: NodeId },
 }
+
+/// Why the stream of a peer is closed: it held a frame that no peer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forged(pub &'static str);
 
 /// Called on the transport's threads. It may block, which holds back that peer (and, for longer than
 /// `Timing::silence`, costs the stream); it must not block for ever once the transport is being stopped.
-pub type Deliver = Arc<dyn Fn(Event) + Send + Sync>;
+/// An answer other than `Ok` to `Event::Frames` closes the stream that the frames came on.
+pub type Deliver = Arc<dyn Fn(Event) -> Result<(), Forged> + Send + Sync>;
 
 /// A node of another cluster that this one exchanges frames with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Frames between the consensus thread and the peer streams: encoded and grouped by peer on the way out,
-//! decoded on the readers' threads on the way in. What is malformed is dropped and counted.
+//! decoded on the readers' threads on the way in. A frame that is malformed is counted and closes its stream; one of a
+//! kind that this release does not know is counted and dropped, for a later release may send it.
 
 use crate::consensus::Mail;
 use crate::core::Core;
 use crate::mesh::node::Mail as MeshMail;
 use crate::mesh::wire::{self, Assembled, Assembly, Message};
-use crate::peer::{Deliver, Event, Peers};
+use crate::peer::{Deliver, Event, Forged, Peers};
 use base::NodeId;
 use bytes::Bytes;
 use node::{Frame, Input, Part};
@@ -37,6 +38,9 @@ impl Outgoing {
     }
 }
 
+/// Whether a stream goes on.
+type Taken = Result<(), Forged>;
+
 /// Brings what the transport hears into the consensus queue, and holds it back while that is full.
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     let assembly = Mutex::new(Assembly::default());
@@ -44,27 +48,29 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
         Event::Frames { from, mut frames } => {
             let of_the_mesh: Vec<Bytes> =
                 frames.extract_if(.., |frame| wire::is_of_the_mesh(frame)).collect();
-            if !frames.is_empty() {
-                on_frames(&core, from, frames);
+            let of_raft = if frames.is_empty() { Ok(()) } else { on_frames(&core, from, frames) };
+            if of_the_mesh.is_empty() {
+                return of_raft;
             }
-            if !of_the_mesh.is_empty() {
-                on_mesh_frames(&core, &assembly, from, of_the_mesh);
-            }
+            of_raft.and(on_mesh_frames(&core, &assembly, from, of_the_mesh))
         }
         Event::Connected { peer } => {
             core.consensus.queue.push(Mail::Connected(peer));
             core.mesh.seat.queue.push(MeshMail::Connected(peer));
+            Ok(())
         }
         Event::Lost { peer } => {
             core.report(Input::Lost(peer));
             core.mesh.seat.queue.push(MeshMail::Lost(peer));
-            assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+            forget_pieces(&assembly, peer)
         }
         Event::Removed { by } => {
             if core.members.turned_away(by) && !core.removed.send_replace(true) {
                 tracing::error!(peer = by.0, "a majority says that this member was removed from the cluster");
             }
+            Ok(())
         }
+        Event::Damaged { .. } => count_damage(&core),
     })
 }
 
@@ -76,18 +82,39 @@ pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
         Event::Frames { from, frames } => on_frames_abroad(&core, &assembly, from, frames),
         Event::Lost { peer } => {
             core.mesh.seat.queue.push(MeshMail::Lost(peer));
-            assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+            forget_pieces(&assembly, peer)
         }
-        Event::Connected { peer } => drop(core.mesh.seat.queue.push(MeshMail::Connected(peer))),
-        Event::Removed { .. } => {}
+        Event::Connected { peer } => {
+            core.mesh.seat.queue.push(MeshMail::Connected(peer));
+            Ok(())
+        }
+        Event::Removed { .. } => Ok(()),
+        Event::Damaged { .. } => count_damage(&core),
     })
 }
 
-fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
+fn forget_pieces(assembly: &Mutex<Assembly>, peer: NodeId) -> Taken {
+    assembly.lock().expect("no thread panics while it holds the pieces").forget(peer);
+    Ok(())
+}
+
+fn count_damage(core: &Core) -> Taken {
+    core.metrics.refuse_frame("envelope");
+    Ok(())
+}
+
+/// A frame that no peer sends is counted, and its stream is closed.
+fn refuse(core: &Core, reason: &'static str) -> Taken {
+    core.metrics.frames_malformed.inc();
+    core.metrics.refuse_frame(reason);
+    Err(Forged(reason))
+}
+
+fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) -> Taken {
     // Its region may have been evicted a moment ago.
-    let Some(region) = core.mesh.addresses.get().region_of(from) else { return };
+    let Some(region) = core.mesh.addresses.get().region_of(from) else { return Ok(()) };
     let bytes = frames.iter().map(Bytes::len).sum();
-    let mut envelopes = Vec::new();
+    let (mut envelopes, mut taken) = (Vec::new(), Ok(()));
     for frame in frames {
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {
@@ -99,8 +126,10 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
                 core.mesh.seat.queue.push(MeshMail::SharedDocuments { region, message });
             }
             Assembled::Incomplete => {}
+            Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
             Assembled::Message(_) | Assembled::Malformed => {
-                core.metrics.frames_malformed.inc();
+                taken = refuse(core, "region-malformed");
+                break;
             }
         }
     }
@@ -108,20 +137,23 @@ fn on_frames_abroad(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frame
         core.mesh.seat.queue.wait_for_room();
         core.mesh.tell(MeshMail::Abroad { region, from, envelopes }, bytes);
     }
+    taken
 }
 
-fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
-    let bytes = frames.iter().map(Bytes::len).sum();
-    let mut frames: Vec<Frame> = frames
-        .into_iter()
-        .filter_map(|frame| {
-            let decoded = Frame::decode(frame.clone());
-            if decoded.is_none() {
-                on_malformed(core, from, Frame::is_known(&frame));
+fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> Taken {
+    let bytes = received.iter().map(Bytes::len).sum();
+    let (mut frames, mut taken) = (Vec::with_capacity(received.len()), Ok(()));
+    for frame in received {
+        let is_known = Frame::is_known(&frame);
+        match Frame::decode(frame) {
+            Some(frame) => frames.push(frame),
+            None if is_known => {
+                taken = refuse(core, "malformed");
+                break;
             }
-            decoded
-        })
-        .collect();
+            None => drop(core.metrics.frames_malformed.inc()),
+        }
+    }
     frames.retain_mut(|frame| match frame {
         // It is nothing to agree on.
         Frame::ClientUrl(url) => {
@@ -142,20 +174,13 @@ fn on_frames(core: &Core, from: NodeId, frames: Vec<Bytes>) {
     }
     core.consensus.queue.wait_for_room();
     core.consult(Mail::Frames { from, frames }, bytes);
-}
-
-/// A frame of a kind that this release knows is read by it, or forged; others may be those of a later release.
-fn on_malformed(core: &Core, from: NodeId, is_known: bool) {
-    core.metrics.frames_malformed.inc();
-    if is_known {
-        core.consensus.queue.push(Mail::Forged { from, reason: "malformed" });
-    }
+    taken
 }
 
 /// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.
-fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) {
+fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) -> Taken {
     let bytes = frames.iter().map(Bytes::len).sum();
-    let mut envelopes = Vec::with_capacity(frames.len());
+    let (mut envelopes, mut taken) = (Vec::with_capacity(frames.len()), Ok(()));
     for frame in frames {
         let assembled = assembly.lock().expect("no thread panics while it holds the pieces").add(from, frame);
         match assembled {
@@ -176,8 +201,10 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
                 core.mesh.seat.queue.push(MeshMail::Tenures(asked, held));
             }
             Assembled::Incomplete => {}
+            Assembled::Unknown => drop(core.metrics.frames_malformed.inc()),
             Assembled::Message(Message::Word(_) | Message::SharedDocuments(_)) | Assembled::Malformed => {
-                core.metrics.frames_malformed.inc();
+                taken = refuse(core, "mesh-malformed");
+                break;
             }
         }
     }
@@ -185,4 +212,5 @@ fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames:
         core.mesh.seat.queue.wait_for_room();
         core.mesh.tell(MeshMail::Frames { from, envelopes }, bytes);
     }
+    taken
 }

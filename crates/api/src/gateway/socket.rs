@@ -3,8 +3,8 @@
 //! A connection that has just come goes in. One that is anything else goes back as it came; one that is a WebSocket is
 //! served until either side has had enough. Nothing waits without a deadline: who says nothing is asked, and dropped.
 
-mod frame;
-mod handshake;
+pub mod frame;
+pub mod handshake;
 
 use axum::Router;
 use axum::body::{Body, BodyDataStream};

@@ -5,7 +5,7 @@
 //! policy changes. What is answered here is what the handlers of the router would answer.
 
 mod answer;
-mod head;
+pub mod head;
 mod line;
 
 use super::asked::{Asked, Whole, parse_json};

@@ -70,3 +70,12 @@ fn malformed_rows_are_refused() {
         assert_eq!(Origin::decode(Bytes::copy_from_slice(&bad)), None, "byte {at} = {byte}");
     }
 }
+
+#[test]
+fn the_last_number_of_all_is_a_number_like_any_other() {
+    let mut origins = Origins::default();
+    for seq in [u64::MAX, u64::MAX - 1, u64::MAX] {
+        origins.record(id(seq), 0);
+        assert!(origins.is_duplicate(id(seq)) && !origins.is_duplicate(id(7)));
+    }
+}

@@ -3,6 +3,7 @@
 //! regions say to each other are listened to. A region that leaves the table is forgotten at once.
 
 use super::membership::Routes;
+use super::witness::Witnesses;
 use super::{Destination, Mesh, Note, Turn, exchange};
 use crate::actor::{Actor, Dot, RegionId};
 use crate::frame::pulse::Pulse;
@@ -63,6 +64,7 @@ pub(super) struct Abroad {
 #[derive(Default)]
 pub(super) struct Other {
     topology: Option<Topology>,
+    witnesses: Witnesses,
     pub routes: Routes,
     pub stream: Stream,
     /// The row that holds the stream.
@@ -271,7 +273,7 @@ impl Mesh {
             Frame::Sought { ask, record } => self.step_sought(t, from, ask, record),
             Frame::Pulse(pulse) => self.step_pulse(t, region, *pulse),
             Frame::Which => self.send(t, from, Frame::Topology(self.topology.encode())),
-            Frame::Topology(bytes) => self.step_topology_abroad(region, bytes),
+            Frame::Topology(bytes) => self.step_topology_abroad(region, from, bytes),
             Frame::Store { ask, key, record, .. } => self.step_store(t, from, ask, key, record, Why::Repair),
             Frame::Compare { ask, shard, root, known } => {
                 self.step_compare(t, from, ask, exchange::Side { shard, root, known });
@@ -287,12 +289,13 @@ impl Mesh {
         }
     }
 
-    fn step_topology_abroad(&mut self, region: RegionId, bytes: Bytes) {
+    fn step_topology_abroad(&mut self, region: RegionId, from: NodeId, bytes: Bytes) {
         let Some(topology) = Topology::decode(bytes).filter(|topology| topology.region == region) else {
             return;
         };
         let Some(other) = self.abroad.others.get_mut(&region) else { return };
-        if other.topology.as_ref().is_some_and(|known| known.epoch >= topology.epoch) {
+        let is_old = other.topology.as_ref().is_some_and(|known| known.epoch >= topology.epoch);
+        if is_old || !other.witnesses.confirm(from, &topology, other.topology.as_ref()) {
             return;
         }
         self.abroad.nodes.retain(|_, home| *home != region);

@@ -144,6 +144,14 @@ impl Mesh {
         self.step_waking(t);
     }
 
+    /// What another node says to follow. What the cluster has agreed on comes by `step_topology`.
+    pub(super) fn step_told_topology(&mut self, t: &mut Turn<'_>, from: NodeId, topology: Topology) {
+        let is_news = topology.epoch > self.topology.epoch && topology.region == self.topology.region;
+        if is_news && self.witnesses.confirm(from, &topology, Some(&self.topology)) {
+            self.step_topology(t, topology);
+        }
+    }
+
     pub(super) fn step_topology(&mut self, t: &mut Turn<'_>, topology: Topology) {
         if topology.epoch <= self.topology.epoch || topology.region != self.topology.region {
             return;

@@ -3,7 +3,7 @@
 //! leader has an alarm raised for it, which ends when it is no member any more.
 
 use super::{Apply, Output};
-use crate::digests::Verdict;
+use crate::digests::{Digests, Verdict};
 use crate::leases::Proposals;
 use crate::word::{Digest, Word};
 use base::limits::DIGEST_EVERY_ENTRIES;
@@ -32,6 +32,9 @@ impl Apply {
     }
 
     pub(super) fn on_digest(&mut self, from: NodeId, digest: Digest, out: &mut Output) {
+        if !Digests::is_due(digest.index, self.applied.index) {
+            return;
+        }
         self.digests.note(from, digest.index, digest.hash);
         let members = self.member_ids();
         self.judge_digests(digest.index, &members, out);

@@ -7,7 +7,7 @@ use crate::server::reserve_bytes;
 use base::ClusterId;
 use base::checksum::hash64;
 use base::limits::MESH_SEGMENT_BYTES;
-use disk::RealDisk;
+use disk::{RealDisk, Recovery};
 use engine::{MeshFiles, MeshParams};
 use mesh::{Region, Regions};
 use mesh_node::Settings;
@@ -46,7 +46,27 @@ pub(crate) fn open(config: &Config) -> Result<MeshFiles, Error> {
         replayed,
         "opened the files of the mesh"
     );
+    tell_losses(&files.recovery);
     Ok(files)
+}
+
+fn tell_losses(recovery: &Recovery) {
+    if let Some(torn) = &recovery.torn {
+        tracing::warn!(
+            file = torn.file,
+            offset = torn.offset,
+            "the log of the mesh ended in a frame that is not whole, and was cut there: it was being written when the \
+             node died, or was damaged since; comparison with the other replicas brings back what they have"
+        );
+    }
+    if let Some(shortened) = &recovery.shortened {
+        tracing::warn!(
+            file = shortened.file,
+            found_bytes = shortened.found_bytes,
+            listed_bytes = shortened.listed_bytes,
+            "the last segment of the log of the mesh was cut short behind its last frame; no frame is missing"
+        );
+    }
 }
 
 pub(crate) fn segment_bytes(config: &Config) -> u64 {

@@ -1,6 +1,6 @@
 //! Frames of the mesh on the peer streams: which bytes they begin with, how large ones are cut into pieces so that
 //! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
-//! or not at all; what does not fit together is dropped, and the machine's own time-outs see to it.
+//! or not at all. A frame of a kind that this release does not know is dropped; one that is malformed closes its stream.
 
 use crate::mesh::homes::{decode_asked, decode_held, decode_tenures, encode_asked, encode_held};
 use base::NodeId;
@@ -8,7 +8,7 @@ use base::codec::{Reader, put_bytes, put_varint};
 use base::limits::{MESH_NAME_BYTES_MAX, MESH_RECORD_BYTES_MAX};
 use bytes::Bytes;
 use mesh::document_exchange;
-use mesh::frame::Envelope;
+use mesh::frame::{Envelope, Unread};
 use mesh::steward::Word;
 use mesh::tidings::Tidings;
 use mesh_node::{AskedAt, Document, HeldFor};
@@ -154,7 +154,19 @@ pub(crate) enum Assembled {
     Message(Message),
     /// More pieces have to come.
     Incomplete,
+    /// Of a kind that this release does not know. A later one may.
+    Unknown,
     Malformed,
+}
+
+impl Assembled {
+    fn of(read: Result<Envelope, Unread>) -> Assembled {
+        match read {
+            Ok(envelope) => Assembled::Message(Message::Envelope(envelope)),
+            Err(Unread::Unknown) => Assembled::Unknown,
+            Err(Unread::Malformed) => Assembled::Malformed,
+        }
+    }
 }
 
 impl Assembly {
@@ -166,7 +178,14 @@ impl Assembly {
     pub fn add(&mut self, from: NodeId, frame: Bytes) -> Assembled {
         let mut reader = Reader::new(frame);
         let message = match reader.u8() {
-            Some(ENVELOPE) => Envelope::decode(reader.rest()).map(Message::Envelope),
+            Some(ENVELOPE) => return Assembled::of(Envelope::read(reader.rest())),
+            Some(PIECE) => {
+                return match self.add_piece(from, reader) {
+                    Some(Some(bytes)) => Assembled::of(Envelope::read(bytes)),
+                    Some(None) => Assembled::Incomplete,
+                    None => Assembled::Malformed,
+                };
+            }
             Some(TIDINGS) => Tidings::decode(reader.rest()).map(Message::Tidings),
             Some(DOCUMENT) => decode_document(reader).map(Message::Document),
             Some(WORD) => Word::decode(reader.rest()).map(Message::Word),
@@ -176,12 +195,8 @@ impl Assembly {
             Some(HELD) => decode_held(reader.rest()).map(Message::Held),
             Some(ASK_TENURES) => decode_asked(reader.rest()).map(Message::AskTenures),
             Some(TENURES) => decode_tenures(reader.rest()).map(|(asked, held)| Message::Tenures(asked, held)),
-            Some(PIECE) => match self.add_piece(from, reader) {
-                Some(Some(bytes)) => Envelope::decode(bytes).map(Message::Envelope),
-                Some(None) => return Assembled::Incomplete,
-                None => None,
-            },
-            _ => None,
+            Some(_) => return Assembled::Unknown,
+            None => None,
         };
         message.map_or(Assembled::Malformed, Assembled::Message)
     }
@@ -279,7 +294,6 @@ mod tests {
         }
         for junk in [
             &b""[..],
-            &[200],
             &[ENVELOPE],
             &[PIECE, 1],
             &[TIDINGS, 9],
@@ -290,6 +304,9 @@ mod tests {
             &[TENURES, 1],
         ] {
             assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(junk)), Assembled::Malformed));
+        }
+        for later in [&[200][..], &[ENVELOPE, 3, 200, 1]] {
+            assert!(matches!(assembly.add(NodeId(1), Bytes::copy_from_slice(later)), Assembled::Unknown));
         }
     }
 }

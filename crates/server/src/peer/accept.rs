@@ -6,7 +6,7 @@ use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
 use super::security::Guard;
 use super::wire::Wire;
-use super::{Event, Peer, Shared, cut, question};
+use super::{Event, Forged, Peer, Shared, cut, question};
 use std::collections::VecDeque;
 use std::io::{self, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -215,10 +215,23 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
     let ended = read(shared, peer, wire);
     peer.clear_from.store(false, Ordering::SeqCst);
     cut(stream);
+    if ended.is_damage() {
+        let _ = (peer.deliver(shared))(Event::Damaged { peer: peer.id });
+    }
+    if let ReadError::Forged(reason) = ended {
+        tracing::warn!(
+            peer = peer.id.0,
+            %remote,
+            reason,
+            "closed the stream of a peer: no peer sends such a frame"
+        );
+    }
     if turn.replaced() || shared.stopping() || peer.is_gone() {
         return;
     }
-    tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");
+    if !matches!(ended, ReadError::Forged(_)) {
+        tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");
+    }
     // Told before the turn is over, so that the news of the next stream cannot overtake it.
     peer.link.broke(shared, peer.deliver(shared), since);
     drop(turn);
@@ -242,8 +255,8 @@ fn read(shared: &Shared, peer: &Peer, wire: &Wire) -> ReadError {
             if let Err(error) = receipt.acknowledge() {
                 return ReadError::Io(error);
             }
-        } else {
-            (peer.deliver(shared))(Event::Frames { from: peer.id, frames });
+        } else if let Err(Forged(reason)) = (peer.deliver(shared))(Event::Frames { from: peer.id, frames }) {
+            return ReadError::Forged(reason);
         }
     }
 }

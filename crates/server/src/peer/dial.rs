@@ -51,7 +51,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
                 }
             }
             Err(DialError::Handshake(HandshakeError::TurnedAway { verdict: Verdict::Removed, .. })) => {
-                (peer.deliver(shared))(Event::Removed { by: id });
+                let _ = (peer.deliver(shared))(Event::Removed { by: id });
             }
             Err(error) => {
                 let trouble = error.to_string();

@@ -41,6 +41,15 @@ pub(super) enum ReadError {
     Damaged,
     #[error("an envelope is malformed although its checksum matches")]
     Malformed,
+    #[error("no peer sends such a frame: {0}")]
+    Forged(&'static str),
+}
+
+impl ReadError {
+    /// The peer, or what lies between, has sent what no peer sends.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ReadError::TooLong(_) | ReadError::Damaged | ReadError::Malformed)
+    }
 }
 
 impl From<io::Error> for ReadError {

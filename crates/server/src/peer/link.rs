@@ -34,7 +34,7 @@ impl Link {
     /// Our stream to the peer is up.
     pub fn dialled(&self, deliver: &Deliver) -> UpSince {
         let losses = self.lock();
-        deliver(Event::Connected { peer: self.peer });
+        let _ = deliver(Event::Connected { peer: self.peer });
         UpSince(*losses)
     }
 
@@ -43,7 +43,7 @@ impl Link {
         let mut losses = self.lock();
         if since == UpSince(*losses) && !shared.stopping() {
             *losses += 1;
-            deliver(Event::Lost { peer: self.peer });
+            let _ = deliver(Event::Lost { peer: self.peer });
         }
     }
 }

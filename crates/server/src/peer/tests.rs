@@ -46,7 +46,10 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
     let address = listen.local_addr().unwrap();
     let peers = peers.iter().map(|(id, address)| (*id, address.to_string())).collect();
     // The receiver may be gone while a test ends.
-    let deliver = Arc::new(move |event| drop(sender.send(event)));
+    let deliver = Arc::new(move |event| {
+        let _ = sender.send(event);
+        Ok(())
+    });
     let peers = Peers::start(
         Params {
             cluster: CLUSTER,
@@ -412,11 +415,12 @@ fn small_frames_pass_ahead_of_bulk() {
     let (sender, arrivals) = mpsc::channel();
     let hold = gate.clone();
     let deliver = Arc::new(move |event| {
-        let Event::Frames { frames, .. } = event else { return };
+        let Event::Frames { frames, .. } = event else { return Ok(()) };
         drop(hold.1.wait_while(hold.0.lock().unwrap(), |open| !*open).unwrap());
         for frame in frames {
             let _ = sender.send(frame.len());
         }
+        Ok(())
     });
     let params = Params {
         cluster: CLUSTER,
@@ -527,7 +531,10 @@ fn stopping_joins_every_thread_and_tells_no_loss() {
     let other = start(TWO, bind(), &[(ONE, address)]);
     let nobody = bind();
     let (sender, events) = mpsc::channel();
-    let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
+    let deliver: Deliver = Arc::new(move |event| {
+        let _ = sender.send(event);
+        Ok(())
+    });
     let peers = vec![(TWO, other.address.to_string()), (THREE, nobody.local_addr().unwrap().to_string())];
     let timing = Timing::default();
     let on_round_trip = unheard();
@@ -564,7 +571,10 @@ fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
 
     let there = bind();
     let (sender, heard) = mpsc::channel();
-    let deliver: Deliver = Arc::new(move |event| drop(sender.send(event)));
+    let deliver: Deliver = Arc::new(move |event| {
+        let _ = sender.send(event);
+        Ok(())
+    });
     let address = there.local_addr().unwrap().to_string();
     let stranger = Stranger { cluster: ELSEWHERE, region: "elsewhere".to_owned(), id: THREE, address };
     one.peers.set_strangers(std::slice::from_ref(&stranger), &deliver).unwrap();

@@ -1,0 +1,339 @@
+//! Forged frames of the mesh: every field is free, whatever its kind allows, and numbers are near those that the node knows.
+//! Keys are a few names of their own, so that a run against a real node harms no other key.
+
+use crate::input::Input;
+use base::NodeId;
+use bytes::Bytes;
+use mesh::ballot::{Ballot, Round};
+use mesh::frame::page::{Answer, Entry, Page};
+use mesh::frame::pulse::Pulse;
+use mesh::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
+use mesh::key::Key;
+use mesh::marks::Marks;
+use mesh::query::Query;
+use mesh::record::{Body, Header, Kind, Record};
+use mesh::request::Write;
+use mesh::topology::{Epoch, Member, Space, Standing, Topology};
+use mesh::tree::Buckets;
+use mesh::{Actor, Attributes, Context, Dot, Op, Partition, RegionId, Stamp};
+
+pub const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
+
+/// What the node knows that gets the frames.
+pub struct Facts {
+    /// Its own and another one.
+    pub regions: [RegionId; 2],
+    pub nodes: Vec<u64>,
+    pub topology: Topology,
+    pub now_ms: u64,
+}
+
+/// What an answer to a frame could be, with free fields.
+pub fn answer(input: &mut Input<'_>, facts: &Facts, frame: &Frame) -> Option<Frame> {
+    Some(match frame {
+        Frame::Store { ask, .. } | Frame::Keep { ask, .. } | Frame::Replicate { ask, .. } => {
+            match input.choice(4) {
+                0 => Frame::Declined { ask: *ask },
+                1 => Frame::NoRoom { ask: *ask },
+                _ => Frame::Stored { ask: *ask, outcome: outcome(input) },
+            }
+        }
+        Frame::Fetch { ask, .. } => {
+            let record = input.flag().then(|| record(input, facts).encode());
+            Frame::Fetched { ask: *ask, record, marks: marks(input, facts) }
+        }
+        Frame::Seek { ask, .. } => Frame::Sought { ask: *ask, record: Some(record(input, facts).encode()) },
+        Frame::Compare { ask, .. } => {
+            let leaves = if input.flag() { vec![input.number(&[]); mesh::tree::LEAVES] } else { Vec::new() };
+            Frame::Leaves { ask: *ask, leaves, known: known(input, facts), marks: marks(input, facts) }
+        }
+        Frame::Page(page) => Frame::Answer(Box::new(Answer {
+            ask: page.ask,
+            upto: input.flag().then(|| key(input)),
+            records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
+            wanted: (0..input.choice(3)).map(|_| key(input)).collect(),
+            purged: (0..input.choice(3)).map(|_| key(input)).collect(),
+        })),
+        Frame::Collect { ask, .. } | Frame::Select { ask, .. } => Frame::Collected {
+            ask: *ask,
+            records: (0..input.choice(3)).map(|_| (key(input), record(input, facts).encode())).collect(),
+            upto: input.flag().then(|| Bytes::copy_from_slice(input.string())),
+        },
+        Frame::List { ask, .. } => Frame::Listed {
+            ask: *ask,
+            conflicts: (0..input.choice(3)).map(|_| Bytes::copy_from_slice(input.string())).collect(),
+            more: input.flag(),
+        },
+        Frame::Forward { ask, .. } => Frame::Declined { ask: *ask },
+        Frame::Hello => Frame::Welcome,
+        Frame::Which => Frame::Topology(facts.topology.encode()),
+        _ => return None,
+    })
+}
+
+/// Any frame, with free fields.
+pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
+    let ask = Ask(input.number(&[1 << 40, (1 << 40) + 8]));
+    let shard = Shard { partition: Partition(input.byte()), copies: input.byte() % 5 };
+    match input.choice(26) {
+        0 => Frame::Store { ask, key: key(input), record: record(input, facts).encode(), why: Why::Write },
+        1 => Frame::Store { ask, key: key(input), record: record(input, facts).encode(), why: Why::Repair },
+        2 => Frame::Keep {
+            ask,
+            target: NodeId(input.number(&facts.nodes)),
+            key: key(input),
+            record: record(input, facts).encode(),
+        },
+        3 => Frame::Stored { ask, outcome: outcome(input) },
+        4 => Frame::Fetch { ask, key: key(input) },
+        5 => Frame::Compare { ask, shard, root: input.number(&[]), known: known(input, facts) },
+        6 => Frame::Page(Box::new(Page {
+            ask,
+            shard,
+            buckets: Buckets::from_words([input.number(&[]); mesh::tree::LEAVES / 64]),
+            marks: marks(input, facts),
+            after: input.flag().then(|| key(input)),
+            upto: input.flag().then(|| key(input)),
+            entries: (0..input.choice(3)).map(|_| entry(input)).collect(),
+        })),
+        7 => Frame::Settled { shard, known: known(input, facts), marks: marks(input, facts) },
+        8 => Frame::Topology(topology(input, facts)),
+        9 => {
+            let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
+            let (remaining_ms, restamps) = (input.number(&[]), input.byte());
+            let begun = input.flag().then_some(Begun { stamp, remaining_ms, restamps });
+            Frame::Forward { ask, begun, write: std::sync::Arc::new(write(input, facts)) }
+        }
+        10 => Frame::Pulse(Box::new(Pulse {
+            actor: actor(input, facts),
+            at_ms: input.number(&[facts.now_ms]),
+            position: input.number(&[]),
+            last: input.number(&[]),
+            waiting: Stamp(input.number(&[])),
+            digest: input.number(&[]),
+        })),
+        11 => Frame::Replicate { ask, entry: log_entry(input, facts) },
+        12 => Frame::Collect {
+            ask,
+            space: u32::from(input.byte() % 2),
+            start: Bytes::copy_from_slice(input.string()),
+            end: input.flag().then(|| Bytes::copy_from_slice(input.string())),
+            limit: u16::from(input.byte()),
+        },
+        13 => {
+            Frame::List { ask, after: input.flag().then(|| Bytes::copy_from_slice(input.string())), limit: 3 }
+        }
+        14 => Frame::Declined { ask },
+        15 => Frame::Hello,
+        16 => {
+            let round = optional_round(input, facts);
+            let request = input.flag().then(|| input.number(&[]));
+            Frame::Prepare { ask, key: key(input), round, request }
+        }
+        17 => Frame::Promised {
+            ask,
+            round: optional_round(input, facts),
+            granted: input.flag(),
+            prior: optional_round(input, facts),
+            record: input.flag().then(|| record(input, facts).encode()),
+            marks: marks(input, facts),
+            attempts: input.flag().then(|| Bytes::copy_from_slice(input.string())),
+        },
+        18 => Frame::Accept {
+            ask,
+            key: key(input),
+            record: balloted(input, facts).encode(),
+            notes: (0..input.choice(3))
+                .map(|_| (input.number(&[]), Bytes::copy_from_slice(input.string())))
+                .collect(),
+        },
+        19 => Frame::Accepted { ask, ballot: ballot(input, facts), passed: optional_round(input, facts) },
+        20 => Frame::FetchFor { ask, key: key(input), request: input.number(&[]) },
+        21 => Frame::FetchedFor {
+            ask,
+            record: input.flag().then(|| record(input, facts).encode()),
+            attempts: input.flag().then(|| Bytes::copy_from_slice(input.string())),
+        },
+        22 => Frame::Behind { ask, stamp: Stamp(input.number(&[])) },
+        23 => Frame::Seek { ask, key: key(input), session: Bytes::copy_from_slice(input.string()) },
+        24 => Frame::Select { ask, query: Box::new(query(input, facts)) },
+        _ => {
+            let asked = Frame::Compare { ask, shard, root: 0, known: Vec::new() };
+            answer(input, facts, &asked).unwrap_or(Frame::Welcome)
+        }
+    }
+}
+
+fn topology(input: &mut Input<'_>, facts: &Facts) -> Bytes {
+    let own = &facts.topology;
+    let epoch = Epoch(input.number(&[own.epoch.0]));
+    match input.choice(3) {
+        0 => Bytes::copy_from_slice(input.string()),
+        1 => {
+            let member = |input: &mut Input<'_>| Member {
+                node: NodeId(input.number(&facts.nodes)),
+                zone: u32::from(input.byte()),
+                points: u32::from(input.byte()),
+                standing: Standing::Serving,
+                stale: input.flag(),
+            };
+            let members = (0..input.choice(5)).map(|_| member(input)).collect();
+            let spaces =
+                (0..input.choice(3)).map(|id| Space { id: id as u32, copies: input.byte() % 6 }).collect();
+            let region = if input.flag() { own.region } else { RegionId(input.number(&[]) as u32) };
+            Topology::new(epoch, region, members, spaces).encode()
+        }
+        _ => Topology::new(epoch, own.region, own.members().to_vec(), own.spaces().to_vec()).encode(),
+    }
+}
+
+pub fn plain(name: &[u8], kind: Kind, op: Op) -> Write {
+    let attributes = Attributes::default();
+    Write { key: Key::new(0, name), kind, op, attributes, expect: None, w: None, sloppy: false }
+}
+
+fn write(input: &mut Input<'_>, facts: &Facts) -> Write {
+    let kind = Kind::ALL[input.choice(Kind::ALL.len())];
+    let mut write = plain(NAMES[input.choice(NAMES.len())], kind, op(input));
+    write.attributes.context = input.flag().then(|| context(input, facts));
+    write.expect = input.flag().then(|| context(input, facts));
+    write.attributes.after = Stamp(input.number(&[]));
+    write
+}
+
+pub fn op(input: &mut Input<'_>) -> Op {
+    let value = Bytes::copy_from_slice(input.string());
+    let amount = i128::from(input.number(&[])) << (input.byte() % 64);
+    match input.choice(6) {
+        0 => Op::Put(value),
+        1 => Op::Delete,
+        2 => Op::Add(amount),
+        3 => Op::Assign(-amount),
+        4 => Op::Insert(value),
+        _ => Op::Remove(value),
+    }
+}
+
+fn actor(input: &mut Input<'_>, facts: &Facts) -> Actor {
+    let region = facts.regions[input.choice(2)];
+    Actor {
+        region,
+        node: NodeId(facts.nodes[input.choice(facts.nodes.len())]),
+        incarnation: u32::from(input.byte() % 2),
+    }
+}
+
+fn dot(input: &mut Input<'_>, facts: &Facts) -> Dot {
+    Dot { actor: actor(input, facts), counter: input.number(&[65_536, 65_537]).max(1) }
+}
+
+pub fn context(input: &mut Input<'_>, facts: &Facts) -> Context {
+    let mut context = Context::default();
+    (0..1 + input.choice(3)).for_each(|_| context.join(&Context::of_dot(dot(input, facts))));
+    context
+}
+
+fn record(input: &mut Input<'_>, facts: &Facts) -> Record {
+    if input.choice(4) == 0
+        && let Some(record) = Record::decode(Bytes::copy_from_slice(input.string()))
+    {
+        return record;
+    }
+    let kind = Kind::ALL[input.choice(Kind::ALL.len())];
+    let dot = dot(input, facts);
+    let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
+    let birth = mesh::op::Birth { dot, stamp, wall_ms: input.number(&[facts.now_ms]) };
+    let attributes =
+        Attributes { expires_ms: input.flag().then(|| input.number(&[])), ..Attributes::default() };
+    // A lawful one where the operation suits the kind, with a forged context; an empty one otherwise.
+    let made = mesh::op::apply(None, kind, &op(input), &attributes, birth);
+    let mut record = made.map_or_else(|_| empty(kind, dot, stamp), |written| written.full);
+    record.era = u32::from(input.byte() % 3);
+    record.context.join(&context(input, facts));
+    record
+}
+
+fn empty(kind: Kind, dot: Dot, stamp: Stamp) -> Record {
+    let header = Header { dot, stamp, tombstone: true, ..Header::default() };
+    let body: Body = kind.empty_body();
+    Record { era: 0, kind, header, body, context: Context::of_dot(dot), created_ms: 0, recent: Vec::new() }
+}
+
+fn key(input: &mut Input<'_>) -> Key {
+    Key::new(u32::from(input.byte() % 2), NAMES[input.choice(NAMES.len())])
+}
+
+fn outcome(input: &mut Input<'_>) -> Outcome {
+    match input.choice(5) {
+        0 => Outcome::Held,
+        1 => Outcome::Beaten(Stamp(input.number(&[]))),
+        2 => Outcome::Passed,
+        3 => Outcome::Purged,
+        _ => Outcome::Misfit,
+    }
+}
+
+fn marks(input: &mut Input<'_>, facts: &Facts) -> Marks {
+    let mut marks = Marks::default();
+    for _ in 0..input.choice(3) {
+        let region = facts.regions[input.choice(2)];
+        marks.raise(region, Stamp(input.number(&[])));
+    }
+    marks
+}
+
+fn known(input: &mut Input<'_>, facts: &Facts) -> Vec<(Actor, Stamp)> {
+    (0..input.choice(3)).map(|_| (actor(input, facts), Stamp(input.number(&[])))).collect()
+}
+
+fn entry(input: &mut Input<'_>) -> Entry {
+    Entry { key: key(input), digest: input.number(&[]), stamp: Stamp(input.number(&[])), writers: Vec::new() }
+}
+
+fn log_entry(input: &mut Input<'_>, facts: &Facts) -> Bytes {
+    let entry = mesh::log::Entry {
+        seq: input.number(&[]),
+        prev: input.number(&[]),
+        operation: mesh::log::Operation::Update,
+        key: key(input),
+        old: context(input, facts),
+        stamp: Stamp(input.number(&[])),
+        at_ms: input.number(&[facts.now_ms]),
+        record: record(input, facts).encode(),
+    };
+    entry.encode()
+}
+
+fn round(input: &mut Input<'_>, facts: &Facts) -> Round {
+    Round {
+        term: input.number(&[]),
+        epoch: Epoch(input.number(&[facts.topology.epoch.0])),
+        number: input.number(&[]),
+        node: NodeId(input.number(&facts.nodes)),
+        operation: input.number(&[]),
+    }
+}
+
+fn optional_round(input: &mut Input<'_>, facts: &Facts) -> Option<Round> {
+    input.flag().then(|| round(input, facts))
+}
+
+fn ballot(input: &mut Input<'_>, facts: &Facts) -> Ballot {
+    Ballot { round: round(input, facts), turn: input.number(&[]) }
+}
+
+fn balloted(input: &mut Input<'_>, facts: &Facts) -> Record {
+    let record = record(input, facts);
+    if input.flag() { record.with_ballot(ballot(input, facts)) } else { record }
+}
+
+fn query(input: &mut Input<'_>, facts: &Facts) -> Query {
+    Query {
+        space: u32::from(input.byte() % 2),
+        kind: input.flag().then(|| Kind::ALL[input.choice(Kind::ALL.len())]),
+        home: input.flag().then(|| facts.regions[input.choice(2)]),
+        since: input.flag().then(|| Stamp(input.number(&[Stamp::at_ms(facts.now_ms).0]))),
+        after: input.flag().then(|| Bytes::copy_from_slice(input.string())),
+        limit: u16::from(input.byte()),
+    }
+}
