@@ -8,6 +8,7 @@ mod completion;
 mod config;
 mod dev;
 mod etcd;
+mod files;
 mod log;
 mod output;
 mod progress;

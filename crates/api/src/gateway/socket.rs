@@ -36,7 +36,7 @@ const PARTS_MAX: usize = 4;
 /// Pings that are not answered yet; more are too many.
 const WORDS_MAX: usize = 16;
 /// The calls that take a stream of messages; others take one.
-const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
+pub const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
 
 /// What the reader has the writer say.
 enum Word {

@@ -13,20 +13,24 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, write};
+use crate::connections::Place;
+use crate::intake::{Held, Intake};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use base::Code;
 use bytes::{Buf, Bytes};
 use head::{Familiar, Heard, Plain, What};
 use line::Line;
 use mesh::key::Key;
 use mesh::namespaces;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A longer head is somebody else's business.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// How long a request may take to come in once it has begun, or an answer to go out.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an answer may take to go out.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be silent between two.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -35,11 +39,18 @@ pub struct Quick {
     rest: Rest,
     /// The namespace of requests that name none.
     space: u32,
+    intake: Arc<Intake>,
+}
+
+/// A request that has begun to come in.
+struct Arriving {
+    begun: Instant,
+    held: Held,
 }
 
 impl Quick {
-    pub fn new(rest: Rest) -> Quick {
-        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT) }
+    pub fn new(rest: Rest, intake: Arc<Intake>) -> Quick {
+        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT), intake }
     }
 
     /// Serves until the connection ends, or gives it back for the long way, with what was read of it. When it is time
@@ -47,21 +58,32 @@ impl Quick {
     pub async fn serve<S>(
         &self,
         stream: S,
+        place: &Place,
         stay: impl Future<Output = ()> + Send + 'static,
     ) -> Option<(S, Bytes)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let (mut line, mut familiar) = (Line::new(stream, stay), Familiar::default());
+        let mut arriving = None;
         loop {
             match head::parse(&line.heard, &mut familiar) {
-                Heard::Plain(plain) if self.takes(&plain) => self.deal_with(&mut line, plain).await?,
-                Heard::Part if line.heard.is_empty() => line.hear(true, IDLE_TIMEOUT).await.ok()?,
+                Heard::Plain(plain) if self.takes(&plain) => {
+                    self.hear_whole(&mut line, &plain, &mut arriving).await?;
+                    arriving = None;
+                    place.begin_request().then_some(())?;
+                    self.deal_with(&mut line, plain).await?;
+                }
+                Heard::Part if line.heard.is_empty() => {
+                    line.say(ANSWER_TIMEOUT).await.ok()?;
+                    place.end_requests();
+                    line.hear(true, IDLE_TIMEOUT).await.ok()?;
+                }
                 Heard::Part if line.heard.len() <= HEAD_BYTES_MAX => {
-                    line.hear(false, REQUEST_TIMEOUT).await.ok()?;
+                    self.hear_more(&mut line, &mut arriving).await?;
                 }
                 _ => {
-                    line.say(REQUEST_TIMEOUT).await.ok()?;
+                    line.say(ANSWER_TIMEOUT).await.ok()?;
                     return Some(line.into_parts());
                 }
             }
@@ -73,15 +95,46 @@ impl Quick {
         plain.body_bytes <= self.rest.body_bytes_max() && !self.rest.handle().is_auth_on()
     }
 
+    /// Reads until the body is there. None when the connection is over.
+    async fn hear_whole<S>(
+        &self,
+        line: &mut Line<S>,
+        plain: &Plain,
+        arriving: &mut Option<Arriving>,
+    ) -> Option<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        while line.heard.len() < plain.head_bytes + plain.body_bytes {
+            self.hear_more(line, arriving).await?;
+        }
+        Some(())
+    }
+
+    /// Reads more of a request that has begun, within its time and the budget.
+    async fn hear_more<S>(&self, line: &mut Line<S>, arriving: &mut Option<Arriving>) -> Option<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Arriving { begun, held } = arriving
+            .get_or_insert_with(|| Arriving { begun: Instant::now(), held: Held::nothing(&self.intake) });
+        if !held.set(line.heard.len()) {
+            let refusal = Refusal::from(Code::TooManyRequests);
+            Box::pin(answer::render(refusal.into_response(), &mut line.out)).await;
+            // The rest of the request would be taken for the next one.
+            line.say(ANSWER_TIMEOUT).await.ok();
+            return None;
+        }
+        let patience = self.intake.patience(line.heard.len()).checked_sub(begun.elapsed())?;
+        line.hear(false, patience).await.ok()
+    }
+
     /// None when the connection is over.
     async fn deal_with<S>(&self, line: &mut Line<S>, plain: Plain) -> Option<()>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let whole = plain.head_bytes + plain.body_bytes;
-        while line.heard.len() < whole {
-            line.hear(false, REQUEST_TIMEOUT).await.ok()?;
-        }
         let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
         let answered = match plain.what {
             What::StoreGet | What::DataGet => self.get(&plain, key, &mut line.out).await,
@@ -94,7 +147,7 @@ impl Quick {
         }
         line.heard.advance(whole);
         if line.must_say() {
-            line.say(REQUEST_TIMEOUT).await.ok()?;
+            line.say(ANSWER_TIMEOUT).await.ok()?;
         }
         Some(())
     }
