@@ -1,7 +1,8 @@
 //! The table of client connections of the process, whichever port they came by: how many there are in all and from
 //! each address, and which of them is closed when a new one finds no place.
 //! A connection that has no request under way makes place: first those that never had a whole request, then those
-//! that have been idle for longest. A new connection for which none makes place is closed at once. See docs/adr/0051.
+//! that have been idle for longest. A new connection for which none makes place gets one of a few for a short while, on
+//! which only what operators need is answered, and all else refused. See docs/adr/0051.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The bounds on client connections.
@@ -43,8 +44,14 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Connections that were told to close may not be gone yet: so many descriptors may be open beyond the limit.
-pub const CLOSING_MAX: usize = 64;
+/// Connections that were told to close and are not gone yet.
+const CLOSING_MAX: usize = 64;
+/// Connections beyond the limit, for probes and operators.
+const LIMITED_MAX: usize = 32;
+/// How long such a connection lives.
+const LIMITED_TIME: Duration = Duration::from_secs(10);
+/// So many descriptors may be open beyond the limit.
+pub const BEYOND_LIMIT_MAX: usize = CLOSING_MAX + LIMITED_MAX;
 /// One search for idle connections closes one in so many of all, so that a flood of new ones does not search each time.
 const CLOSED_SHARE: usize = 256;
 const CLOSED_AT_ONCE_MAX: usize = 16;
@@ -65,6 +72,8 @@ struct State {
     /// Connections that were not told to close.
     open: usize,
     open_from: BTreeMap<IpAddr, usize>,
+    /// Connections beyond the limit.
+    limited: usize,
     /// When a search found nothing idle.
     searched_ms: Option<u64>,
 }
@@ -72,6 +81,8 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Metrics {
     open: Gauge,
+    /// Beyond the limit: those that only what operators need is answered on, and those that were closed at once.
+    limited: Counter,
     refused: Counter,
     closed_idle: Counter,
 }
@@ -100,12 +111,17 @@ impl Connections {
     }
 
     pub fn register(&self, registry: &mut Registry) {
-        let Metrics { open, refused, closed_idle } = &self.metrics;
+        let Metrics { open, limited, refused, closed_idle } = &self.metrics;
         registry.register("althing_client_connections", "Client connections of the process", open.clone());
         registry.register(
             "althing_client_connections_refused",
             "Client connections that were closed at once because there was no place for them",
             refused.clone(),
+        );
+        registry.register(
+            "althing_client_connections_limited",
+            "Client connections beyond the limit, on which only probes and calls about members are answered",
+            limited.clone(),
         );
         registry.register(
             "althing_client_connections_closed_idle",
@@ -116,12 +132,28 @@ impl Connections {
 
     /// A place for a connection from there, or none.
     pub fn admit(self: &Arc<Connections>, address: IpAddr) -> Option<Place> {
-        let admitted = self.admit_at(network_of(address), self.now_ms());
-        match &admitted {
-            Some(_) => drop(self.metrics.open.inc()),
-            None => drop(self.metrics.refused.inc()),
+        let (address, now_ms) = (network_of(address), self.now_ms());
+        let admitted = self.admit_at(address, now_ms).or_else(|| self.admit_beyond(address, now_ms));
+        if admitted.is_none() {
+            self.metrics.refused.inc();
         }
         admitted
+    }
+
+    /// A place beyond the limit.
+    fn admit_beyond(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<Place> {
+        let mut state = self.lock();
+        if state.limited >= LIMITED_MAX {
+            return None;
+        }
+        state.limited += 1;
+        self.metrics.limited.inc();
+        Some(self.place(None, Slot::new(address, now_ms)))
+    }
+
+    fn place(self: &Arc<Connections>, number: Option<u64>, slot: Arc<Slot>) -> Place {
+        self.metrics.open.inc();
+        Place { connections: self.clone(), number, slot }
     }
 
     fn admit_at(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<Place> {
@@ -137,9 +169,9 @@ impl Connections {
         *state.open_from.entry(address).or_default() += 1;
         let number = state.next;
         state.next += 1;
-        let slot = Arc::new(Slot { address, state: AtomicU64::new(now_ms), closing: Notify::new() });
+        let slot = Slot::new(address, now_ms);
         state.slots.insert(number, slot.clone());
-        Some(Place { connections: self.clone(), number, slot })
+        Some(self.place(Some(number), slot))
     }
 
     /// Tells some idle connections to close, of one address or of the one that has most. False if none is idle.
@@ -198,6 +230,10 @@ impl State {
 }
 
 impl Slot {
+    fn new(address: IpAddr, now_ms: u64) -> Arc<Slot> {
+        Arc::new(Slot { address, state: AtomicU64::new(now_ms), closing: Notify::new() })
+    }
+
     /// False if a request has come meanwhile.
     fn tell_to_close(&self) -> bool {
         let told = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
@@ -228,7 +264,8 @@ fn network_of(address: IpAddr) -> IpAddr {
 /// The place of one connection; free again when it is dropped.
 pub struct Place {
     connections: Arc<Connections>,
-    number: u64,
+    /// In the table; none beyond the limit.
+    number: Option<u64>,
     slot: Arc<Slot>,
 }
 
@@ -249,9 +286,17 @@ impl Place {
         });
     }
 
+    /// Whether only what operators need is answered here.
+    pub fn is_limited(&self) -> bool {
+        self.number.is_none()
+    }
+
     /// Ends when the connection is told to close.
     pub async fn told_to_close(&self) {
-        self.slot.closing.notified().await;
+        match self.is_limited() {
+            true => tokio::time::sleep(LIMITED_TIME).await,
+            false => self.slot.closing.notified().await,
+        }
     }
 }
 
@@ -259,7 +304,11 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.connections.metrics.open.dec();
         let mut state = self.connections.lock();
-        if let Some(slot) = state.slots.remove(&self.number)
+        let Some(number) = self.number else {
+            state.limited -= 1;
+            return;
+        };
+        if let Some(slot) = state.slots.remove(&number)
             && !slot.is_closing()
         {
             state.count_closed(slot.address);

@@ -11,6 +11,7 @@ mod fast;
 mod greeting;
 mod http1;
 mod progress;
+mod urgent;
 
 pub use fast::Fast;
 
@@ -128,7 +129,8 @@ async fn greet(guest: Guest, front: &Front) -> io::Result<(Guest, Protocol)> {
 
 async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bool>) {
     let unusual = match &front.quick {
-        None => without_sockets(guest, &front.router).await,
+        _ if guest.place().is_limited() => Some(guest),
+        None => without_sockets(guest, &front).await,
         Some(quick) => {
             let place = guest.place().clone();
             quick.serve(guest, &place, told(stopping.clone())).await.map(|(mut guest, heard)| {
@@ -143,8 +145,10 @@ async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<
 }
 
 /// The guest, if it is not one that speaks WebSocket and has been served.
-async fn without_sockets(mut guest: Guest, router: &Router) -> Option<Guest> {
-    let said = socket::serve(&mut guest, router).await?;
+async fn without_sockets(mut guest: Guest, front: &Front) -> Option<Guest> {
+    let place = guest.place().clone();
+    let bounds = socket::Bounds { place: &place, intake: &front.intake };
+    let said = socket::serve(&mut guest, &front.router, bounds).await?;
     guest.unread(said);
     Some(guest)
 }

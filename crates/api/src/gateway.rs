@@ -21,6 +21,7 @@ use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::store::Stores;
 use crate::grpc::watch::WatchService;
 use crate::grpc::who;
+use crate::intake::Intake;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -51,6 +52,8 @@ pub struct Services {
     pub locks: Arc<Locks>,
     pub store: Arc<Stores>,
     pub auth: Arc<AuthService>,
+    /// The budget for requests that are not whole.
+    pub intake: Arc<Intake>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -71,7 +74,8 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth } = services;
+    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth, intake } =
+        services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -134,15 +138,16 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/store/accept-loss" unary store StoreService::accept_loss;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
+    let (for_watch, for_lease) = (intake.clone(), intake.clone());
     let router = router
         .route(
             "/v3/watch",
-            post(|headers, body| streams::watch(with_watch.0, with_watch.1, headers, body))
+            post(|headers, body| streams::watch(with_watch.0, with_watch.1, headers, (body, for_watch)))
                 .fallback(refuse_method),
         )
         .route(
             "/v3/lease/keepalive",
-            post(|headers, body| streams::keep_alive(with_lease.0, with_lease.1, headers, body))
+            post(|headers, body| streams::keep_alive(with_lease.0, with_lease.1, headers, (body, for_lease)))
                 .fallback(refuse_method),
         );
     router.route("/v3/{*rest}", any(refuse_path)).layer(DefaultBodyLimit::max(transcoder.json_bytes_max()))

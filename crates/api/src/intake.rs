@@ -4,9 +4,12 @@
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Context;
 use std::time::Duration;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a request may take to become whole, before what it brings is counted.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -85,19 +88,57 @@ impl Held {
         self.bytes = bytes;
         true
     }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    pub fn intake(&self) -> &Intake {
-        &self.intake
-    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         self.set(0);
+    }
+}
+
+/// A request on its way in: what it holds, and how long it still has.
+pub struct Arriving {
+    held: Held,
+    begun: Instant,
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+impl Arriving {
+    pub fn new(intake: &Arc<Intake>) -> Arriving {
+        Arriving { held: Held::nothing(intake), begun: Instant::now(), alarm: None }
+    }
+
+    /// So many bytes of it are here. False if the budget does not allow it.
+    pub fn hold(&mut self, bytes: usize) -> bool {
+        self.held.set(bytes)
+    }
+
+    pub fn hold_more(&mut self, bytes: usize) -> bool {
+        self.held.set(self.held.bytes + bytes)
+    }
+
+    fn deadline(&self) -> Instant {
+        self.begun + self.held.intake.patience(self.held.bytes)
+    }
+
+    /// How long it may still take.
+    pub fn time_left(&self) -> Duration {
+        self.deadline().saturating_duration_since(Instant::now())
+    }
+
+    /// Whether it takes too long; if it does not yet, the task is woken to look again.
+    pub fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        loop {
+            let deadline = self.deadline();
+            let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if alarm.as_mut().poll(context).is_pending() {
+                return false;
+            }
+            if Instant::now() >= deadline {
+                return true;
+            }
+            alarm.as_mut().reset(deadline);
+        }
     }
 }
 
@@ -110,7 +151,7 @@ mod tests {
         let intake = Intake::new(100);
         let (mut one, mut two) = (Held::nothing(&intake), Held::nothing(&intake));
         assert!(one.set(60) && two.set(40));
-        assert!(!two.set(41) && two.bytes() == 40);
+        assert!(!two.set(41) && two.bytes == 40);
         assert!(one.set(10) && two.set(90));
         drop(two);
         assert_eq!((intake.held.load(Ordering::Relaxed), intake.gauge.get()), (10, 10));
@@ -124,5 +165,22 @@ mod tests {
         let mut held = Held::nothing(&intake);
         assert!(held.set(76) && intake.is_short());
         assert_eq!(intake.patience(0), WHOLE_TIMEOUT_SHORT);
+    }
+
+    #[tokio::test]
+    async fn a_request_has_its_time_to_arrive_and_no_more() {
+        let intake = Intake::new(100);
+        let mut arriving = Arriving::new(&intake);
+        assert!(arriving.hold(60) && arriving.hold_more(40) && !arriving.hold_more(1));
+        assert_eq!(arriving.deadline(), arriving.begun + WHOLE_TIMEOUT_SHORT);
+        assert!(arriving.hold(10));
+        assert_eq!(arriving.deadline(), arriving.begun + WHOLE_TIMEOUT);
+        arriving.begun -= WHOLE_TIMEOUT;
+        std::future::poll_fn(|context| match arriving.is_late(context) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        })
+        .await;
+        assert_eq!(arriving.time_left(), Duration::ZERO);
     }
 }

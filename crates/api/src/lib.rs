@@ -16,7 +16,7 @@ mod percent;
 mod rest;
 mod serve;
 
-pub use connections::{CLOSING_MAX, ConnectionLimits};
+pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use lanes::serve_rest;
 pub use limits::ClientLimits;
 pub use serve::{Error, Port, RestSettings, Settings, Tls, serve, serve_probes};

@@ -113,9 +113,10 @@ pub async fn serve(
     };
     let peers = settings.with_peers.then(|| handle.clone());
     let tls = port.tls.clone();
-    let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping, tls };
-    let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
     let intake = port.limits.intake.clone();
+    let parts =
+        Parts { handle, settings, pool, figures: figures.clone(), stopping, tls, intake: intake.clone() };
+    let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
     let (door, tls) = (open(port.listener, &port.limits, &figures)?, port.tls);
     let streams = streams_of(&parts.pool);
     let front = Front { router: router(parts), fast: Some(fast), quick: None, peers, tls, intake, streams };
@@ -188,6 +189,7 @@ struct Parts {
     /// Becomes true when nothing new is accepted any more.
     stopping: Receiver<bool>,
     tls: Option<Tls>,
+    intake: Arc<Intake>,
 }
 
 impl Parts {
@@ -202,7 +204,7 @@ impl Parts {
 
 fn router(parts: Parts) -> Router {
     let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
-    let Parts { handle, pool, figures, stopping, tls, .. } = parts;
+    let Parts { handle, pool, figures, stopping, tls, intake, .. } = parts;
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
@@ -214,6 +216,7 @@ fn router(parts: Parts) -> Router {
         locks: Arc::new(Locks::new(handle.clone(), stopping.clone())),
         store: Arc::new(Stores::new(handle.clone())),
         auth: Arc::new(AuthService::new(handle.clone())),
+        intake,
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);

@@ -2,7 +2,7 @@
 //! get what is left beyond a reserve for the log, the store, peers and listening sockets. So connections can never take
 //! the last descriptor.
 
-use api::{CLOSING_MAX, ConnectionLimits};
+use api::{BEYOND_LIMIT_MAX, ConnectionLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that connections do not get, unless that is more than half of all.
@@ -22,7 +22,7 @@ pub fn raise_limit() -> usize {
 /// The connections that fit below so many files, at most as many as were asked for.
 pub fn connections_below(files: usize, asked: usize) -> usize {
     let reserved = RESERVED.min(files / 2);
-    let free = files.saturating_sub(reserved).saturating_sub(CLOSING_MAX.min(files / 8));
+    let free = files.saturating_sub(reserved).saturating_sub(BEYOND_LIMIT_MAX.min(files / 8));
     asked.min(free).max(1)
 }
 
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn connections_leave_files_for_everything_else() {
         assert_eq!(connections_below(1_048_576, 16_384), 16_384);
-        assert_eq!(connections_below(4_096, 16_384), 4_096 - RESERVED - CLOSING_MAX);
+        assert_eq!(connections_below(4_096, 16_384), 4_096 - RESERVED - BEYOND_LIMIT_MAX);
         assert_eq!(connections_below(256, 16_384), 256 - 128 - 32);
         assert_eq!(connections_below(0, 16_384), 1);
     }

@@ -15,12 +15,26 @@ fn an_address_takes_no_more_than_its_share_while_its_requests_are_under_way() {
     let table = Connections::new(LIMITS);
     let busy: Vec<_> = (0..3).map(|_| table.admit(host(1)).unwrap()).collect();
     busy.iter().for_each(|place| assert!(place.begin_request()));
-    assert!(table.admit(host(1)).is_none());
-    assert!(table.admit(host(2)).is_some());
-    assert_eq!(table.metrics.refused.get(), 1);
+    assert!(table.admit_at(host(1), 0).is_none());
+    assert!(table.admit_at(host(2), 0).is_some());
     drop(busy);
     assert!(table.admit(host(1)).is_some());
     assert_eq!(table.metrics.open.get(), 0, "all of them were dropped again");
+}
+
+#[test]
+fn beyond_the_limit_a_few_connections_are_taken_for_operators() {
+    let table = Connections::new(ConnectionLimits::of(1));
+    let busy = table.admit(host(1)).unwrap();
+    assert!(busy.begin_request() && !busy.is_limited());
+    let limited: Vec<_> = (0..LIMITED_MAX).map(|_| table.admit(host(2)).unwrap()).collect();
+    assert!(limited.iter().all(Place::is_limited));
+    assert!(table.admit(host(3)).is_none());
+    assert_eq!((table.metrics.refused.get(), table.metrics.limited.get()), (1, LIMITED_MAX as u64));
+    drop(limited);
+    assert!(table.admit(host(3)).is_some());
+    drop(busy);
+    assert!(!table.admit(host(3)).unwrap().is_limited());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::front::callers::Callers;
 use crate::front::clock::{Clock, Due};
 use crate::front::fast::{self, Asked};
 use crate::front::progress::Progress;
-use crate::front::{Front, LIMITS, told};
+use crate::front::{Front, LIMITS, told, urgent};
 use crate::grpc::{calls, refusal};
 use crate::intake::Held;
 use axum::http::{HeaderMap, StatusCode};
@@ -287,6 +287,12 @@ impl Connection {
         }
     }
 
+    /// Refuses a request without a look at its body.
+    fn refuse_early(&mut self, stream: StreamId, status: &Status) {
+        self.answer_status(stream, status);
+        self.machine.reset(stream, ErrorCode::NoError);
+    }
+
     /// Refuses a request of which nothing was carried out, because not all of it has come.
     fn refuse_partial(&mut self, stream: StreamId, status: &Status, http: StatusCode) {
         let call = self.calls.remove(&stream);
@@ -347,6 +353,9 @@ impl Connection {
 
     fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
+        if self.place.is_limited() && !urgent::is_urgent(&head.path) {
+            return self.refuse_early(stream, &refusal::render(Code::TooManyRequests));
+        }
         let call = fast::recognise(&head).filter(|_| !last);
         match call.zip(self.front.fast.as_ref()) {
             Some((call, fast)) => {

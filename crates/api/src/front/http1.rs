@@ -3,8 +3,8 @@
 
 use crate::connections::Place;
 use crate::door::Guest;
-use crate::front::{Front, told};
-use crate::intake::Held;
+use crate::front::{Front, told, urgent};
+use crate::intake::Arriving;
 use axum::body::Body;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Request, Response, StatusCode};
@@ -21,8 +21,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::codegen::Service;
+use tonic::transport::server::Connected;
 
 /// How long the head of a request may take, and how long a connection may be silent before one.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,8 +31,11 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
 /// Serves until the connection ends, or, when it is time to stop, until the request under way is answered.
 pub async fn serve(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bool>) {
-    let place = guest.place().clone();
-    let service = service_fn(move |request| answer(request, front.clone(), place.clone()));
+    let (place, address) = (guest.place().clone(), guest.connect_info());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(address);
+        answer(request, front.clone(), place.clone())
+    });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER_BYTES_MAX);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(guest), service));
@@ -49,6 +52,9 @@ async fn answer(
     front: Arc<Front>,
     place: Arc<Place>,
 ) -> Result<Response<Body>, Infallible> {
+    if place.is_limited() && !urgent::is_urgent(request.uri().path().as_bytes()) {
+        return Ok(refuse(StatusCode::TOO_MANY_REQUESTS, "too many connections\n"));
+    }
     let failure = Arc::new(OnceLock::new());
     let (head, body) = request.into_parts();
     let streams = front.streams.contains(head.uri.path());
@@ -61,7 +67,10 @@ async fn answer(
         }
         // A call that takes messages one by one is under way from its head on.
         false if streams && place.begin_request() => Body::new(body),
-        false => Body::new(RequestBody::new(body, &front, place.clone(), failure.clone())),
+        false => {
+            let (arriving, place) = (Arriving::new(&front.intake), place.clone());
+            Body::new(RequestBody { body, arriving, place, failure: failure.clone() })
+        }
     };
     let mut router = front.router.clone();
     let Ok(response) = router.call(Request::from_parts(head, body)).await;
@@ -91,35 +100,15 @@ enum Failure {
 /// What a handler reads. It fails when it takes too long to become whole, or when the budget does not take it.
 struct RequestBody {
     body: Incoming,
-    held: Held,
-    begun: Instant,
-    alarm: Pin<Box<Sleep>>,
+    arriving: Arriving,
     place: Arc<Place>,
     failure: Arc<OnceLock<Failure>>,
 }
 
 impl RequestBody {
-    fn new(body: Incoming, front: &Front, place: Arc<Place>, failure: Arc<OnceLock<Failure>>) -> RequestBody {
-        let begun = Instant::now();
-        let held = Held::nothing(&front.intake);
-        let alarm = Box::pin(sleep_until(begun + held.intake().patience(0)));
-        RequestBody { body, held, begun, alarm, place, failure }
-    }
-
     fn fail(&self, failure: Failure) -> io::Error {
         let _ = self.failure.set(failure);
         io::ErrorKind::ConnectionAborted.into()
-    }
-
-    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
-        while self.alarm.as_mut().poll(context).is_ready() {
-            let deadline = self.begun + self.held.intake().patience(self.held.bytes());
-            if Instant::now() >= deadline {
-                return true;
-            }
-            self.alarm.as_mut().reset(deadline);
-        }
-        false
     }
 }
 
@@ -134,8 +123,7 @@ impl HttpBody for RequestBody {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let more = frame.data_ref().map_or(0, Bytes::len);
-                let held = self.held.bytes() + more;
-                match self.held.set(held) {
+                match self.arriving.hold_more(more) {
                     true => Poll::Ready(Some(Ok(frame))),
                     false => Poll::Ready(Some(Err(self.fail(Failure::NoRoom).into()))),
                 }
@@ -143,13 +131,15 @@ impl HttpBody for RequestBody {
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => {
                 // Whole: what happens to it from here on is its handler's business.
-                self.held.set(0);
+                self.arriving.hold(0);
                 match self.place.begin_request() {
                     true => Poll::Ready(None),
                     false => Poll::Ready(Some(Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()))),
                 }
             }
-            Poll::Pending if self.is_late(context) => Poll::Ready(Some(Err(self.fail(Failure::Late).into()))),
+            Poll::Pending if self.arriving.is_late(context) => {
+                Poll::Ready(Some(Err(self.fail(Failure::Late).into())))
+            }
             Poll::Pending => Poll::Pending,
         }
     }

@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, write};
 use crate::connections::Place;
-use crate::intake::{Held, Intake};
+use crate::intake::{Arriving, Intake};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use base::Code;
@@ -24,7 +24,7 @@ use line::Line;
 use mesh::key::Key;
 use mesh::namespaces;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A longer head is somebody else's business.
@@ -40,12 +40,6 @@ pub struct Quick {
     /// The namespace of requests that name none.
     space: u32,
     intake: Arc<Intake>,
-}
-
-/// A request that has begun to come in.
-struct Arriving {
-    begun: Instant,
-    held: Held,
 }
 
 impl Quick {
@@ -116,17 +110,15 @@ impl Quick {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let Arriving { begun, held } = arriving
-            .get_or_insert_with(|| Arriving { begun: Instant::now(), held: Held::nothing(&self.intake) });
-        if !held.set(line.heard.len()) {
+        let arriving = arriving.get_or_insert_with(|| Arriving::new(&self.intake));
+        if !arriving.hold(line.heard.len()) {
             let refusal = Refusal::from(Code::TooManyRequests);
             Box::pin(answer::render(refusal.into_response(), &mut line.out)).await;
             // The rest of the request would be taken for the next one.
             line.say(ANSWER_TIMEOUT).await.ok();
             return None;
         }
-        let patience = self.intake.patience(line.heard.len()).checked_sub(begun.elapsed())?;
-        line.hear(false, patience).await.ok()
+        line.hear(false, arriving.time_left()).await.ok()
     }
 
     /// None when the connection is over.

@@ -117,7 +117,11 @@ fn idle_connections_make_place_and_busy_ones_do_not() {
         watches.push(watch(member.client));
         (watches.len() == 14).then_some(())
     });
-    assert!(is_closed(say(member.client, b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n")));
+    // Probes are answered still; everything else is refused.
+    let ask = |target: &str| member.http("GET", target);
+    assert_eq!((ask("/health").status, ask("/nothing").status), (200, 429));
+    let refused = say(member.client, b"POST /v3/kv/range HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+    assert!(is_closed(refused));
     for watch in &mut watches {
         watch.set_nonblocking(true).unwrap();
         let waits =

@@ -137,7 +137,8 @@ impl Connection {
         }
         state.receiving = !last;
         if state.ended {
-            return self.end_lingering(stream, last);
+            let much = state.receive_window < self.limits.stream_window_bytes / 2;
+            return self.pass_over(stream, last, much);
         }
         self.consume(stream, head.len - data.len());
         match last {
@@ -153,11 +154,12 @@ impl Connection {
         Ok(Some(Event::Data { stream, data, last }))
     }
 
-    /// The client has heard the whole answer, or sends what is of no use any more.
-    fn end_lingering(&mut self, stream: StreamId, last: bool) -> Result<Option<Event>, Violation> {
+    /// What comes after the whole answer is of no use. A client that has much of it is told to stop.
+    fn pass_over(&mut self, stream: StreamId, last: bool, much: bool) -> Result<Option<Event>, Violation> {
         match last {
             true => self.forget(stream),
-            false => self.cut(stream, ErrorCode::NoError),
+            false if much => self.cut(stream, ErrorCode::NoError),
+            false => {}
         }
         self.charge(1)
     }
@@ -255,7 +257,7 @@ impl Connection {
         }
         state.receiving = false;
         if state.ended {
-            return self.end_lingering(stream, true);
+            return self.pass_over(stream, true, false);
         }
         self.stop_extending(stream);
         Ok(Some(Event::Data { stream, data: Bytes::new(), last: true }))
@@ -270,7 +272,7 @@ impl Connection {
             return self.charge(1);
         };
         if state.ended {
-            return self.end_lingering(stream, true);
+            return self.pass_over(stream, true, false);
         }
         self.forget(stream);
         self.charge(RESET_COST)?;

@@ -443,7 +443,9 @@ fn an_answer_to_half_a_request_ends_it() {
     assert_eq!(talk.data(1, b"the end", true), []);
     assert_eq!(talk.say(kind::RST_STREAM, 0, 3, &number(8)), []);
     assert_eq!(talk.heard(), []);
-    assert_eq!(talk.data(5, b"and much more", false), []);
+    assert_eq!(talk.data(5, b"a little more", false), []);
+    assert_eq!(talk.heard(), []);
+    assert_eq!(talk.data(5, &[0; 600], false), []);
     assert_eq!(talk.reset_of(5), Some(ErrorCode::NoError as u32), "the rest is not needed");
     assert_eq!(talk.data(5, b"still coming", true), []);
     assert_eq!((talk.heard(), talk.server.streams()), (vec![], 0));
