@@ -1,7 +1,8 @@
 //! Chores of the workspace, with the standard library alone.
 //! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` looks for tests that fail now and then,
-//! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports.
+//! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
+//! beside hostile ones.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
@@ -10,6 +11,7 @@ mod costs;
 mod diff_etcd;
 mod flake;
 mod fuzz;
+mod hostile;
 mod malicious_peer;
 mod tidy;
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Some("flake") => flake::run(root(), std::env::args().skip(2).collect()),
         Some("fuzz") => fuzz::run(root(), std::env::args().skip(2).collect()),
         Some("malicious-peer") => malicious_peer::run(root(), std::env::args().skip(2).collect()),
+        Some("hostile") => hostile::run(root(), std::env::args().skip(2).collect()),
         Some("--help" | "-h") => {
             print!("{}", help());
             ExitCode::SUCCESS
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    [HELP, bench_vs::HELP, costs::HELP, flake::HELP, fuzz::HELP, malicious_peer::HELP].concat()
+    [HELP, bench_vs::HELP, costs::HELP, flake::HELP, fuzz::HELP, malicious_peer::HELP, hostile::HELP].concat()
 }
 
 fn check() -> ExitCode {

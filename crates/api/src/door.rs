@@ -1,9 +1,10 @@
-//! The door of the client port: lets connections in, up to a bound, and turns out those that say nothing.
-//! Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
+//! The door of the client port: lets connections in as the table of connections allows, and turns out those that say
+//! nothing. Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
 //! neither spins nor ends.
 
 mod line;
 
+use crate::connections::{Connections, Place};
 use crate::figures::Traffic;
 use bytes::Bytes;
 use line::Line;
@@ -15,14 +16,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_rustls::rustls::ServerConfig;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
-/// Connections at one time; further ones are closed at once.
-pub const CONNECTIONS_MAX: usize = 8_192;
 /// How long a connection may take to say which protocol it speaks.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often one is looked at who says less than a greeting at a time.
@@ -34,24 +32,30 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 pub struct Door {
     listener: TcpListener,
-    seats: Arc<Semaphore>,
+    connections: Arc<Connections>,
     traffic: Traffic,
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl Door {
-    pub fn open(listener: TcpListener, connections_max: usize, traffic: Traffic) -> Door {
-        Door { listener, seats: Arc::new(Semaphore::new(connections_max)), traffic, pause: None }
+    pub fn open(listener: TcpListener, connections: Arc<Connections>, traffic: Traffic) -> Door {
+        Door { listener, connections, traffic, pause: None }
     }
 
     /// A connection that is not let in is closed by dropping it.
-    fn admit(&self, stream: TcpStream) -> Option<Guest> {
-        let seat = self.seats.clone().try_acquire_owned().ok()?;
+    fn admit(&self, stream: TcpStream, address: SocketAddr) -> Option<Guest> {
+        let place = self.connections.admit(address.ip())?;
         stream.set_nodelay(true).ok()?;
         let deadline = Box::pin(sleep_until(Instant::now() + GREETING_TIMEOUT));
         let greeting = Some(Greeting { heard: 0, deadline });
         let line = Line::Plain(stream);
-        Some(Guest { line, said: Bytes::new(), greeting, traffic: self.traffic.clone(), _seat: seat })
+        Some(Guest {
+            line,
+            said: Bytes::new(),
+            greeting,
+            traffic: self.traffic.clone(),
+            place: Arc::new(place),
+        })
     }
 }
 
@@ -65,8 +69,8 @@ impl Stream for Door {
                 self.pause = None;
             }
             match ready!(self.listener.poll_accept(cx)) {
-                Ok((stream, _)) => {
-                    if let Some(guest) = self.admit(stream) {
+                Ok((stream, address)) => {
+                    if let Some(guest) = self.admit(stream, address) {
                         return Poll::Ready(Some(Ok(guest)));
                     }
                 }
@@ -76,17 +80,21 @@ impl Stream for Door {
     }
 }
 
-/// A connection that was let in. Its seat is free again when it is dropped.
+/// A connection that was let in. Its place is free again when it is dropped.
 pub struct Guest {
     line: Line,
     /// What was read to see who it is, and is read again.
     said: Bytes,
     greeting: Option<Greeting>,
     traffic: Traffic,
-    _seat: OwnedSemaphorePermit,
+    place: Arc<Place>,
 }
 
 impl Guest {
+    pub fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
     /// From here on inside TLS, or not at all.
     pub async fn sealed(self, config: Arc<ServerConfig>) -> io::Result<Guest> {
         let Line::Plain(stream) = self.line else { unreachable!("a connection is sealed once") };
@@ -98,9 +106,12 @@ impl Guest {
         self.line.certified_name()
     }
 
-    /// Puts back what was read; it is read first.
+    /// Puts back what was read; it is read first, before what was put back and not read again.
     pub fn unread(&mut self, said: Bytes) {
-        self.said = said;
+        self.said = match self.said.is_empty() {
+            true => said,
+            false => [said, std::mem::take(&mut self.said)].concat().into(),
+        };
     }
 
     /// Whether the first bytes are one of these; they are read again. As long as they may be, more is waited for.

@@ -3,6 +3,7 @@
 //! the start; counting is a look into a map and an addition.
 
 use crate::ETCD_VERSION;
+use crate::limits::ClientLimits;
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -77,8 +78,9 @@ const CODE_NAMES: [&str; 17] = [
 
 impl Figures {
     /// With counters for every method that `pool` describes; how long calls take is noted if that is wanted.
-    pub fn new(pool: &DescriptorPool, timed: bool) -> Figures {
+    pub fn new(pool: &DescriptorPool, timed: bool, limits: &ClientLimits) -> Figures {
         let mut registry = Registry::default();
+        limits.register(&mut registry);
         let calls = Calls::registered(&mut registry, timed);
         let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
         let figures = Figures {
@@ -273,7 +275,7 @@ mod tests {
     use super::*;
 
     fn figures() -> Figures {
-        Figures::new(&DescriptorPool::decode(proto::DESCRIPTORS).unwrap(), true)
+        Figures::new(&DescriptorPool::decode(proto::DESCRIPTORS).unwrap(), true, &ClientLimits::default())
     }
 
     fn text(figures: &Figures) -> String {

@@ -22,6 +22,7 @@ use crate::grpc::maintenance::MaintenanceService;
 use crate::grpc::store::Stores;
 use crate::grpc::watch::WatchService;
 use crate::grpc::who;
+use crate::intake::Intake;
 use answer::{refuse_method, refuse_path, server_stream, unary};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -54,6 +55,8 @@ pub struct Services {
     pub store: Arc<Stores>,
     pub auth: Arc<AuthService>,
     pub data_auth: Arc<DataAuthService>,
+    /// The budget for requests that are not whole.
+    pub intake: Arc<Intake>,
 }
 
 /// A row each: the path, how it is answered, the service and its call.
@@ -74,8 +77,20 @@ macro_rules! rows {
 }
 
 pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
-    let Services { kv, cluster, maintenance, lease, watch, lock, election, locks, store, auth, data_auth } =
-        services;
+    let Services {
+        kv,
+        cluster,
+        maintenance,
+        lease,
+        watch,
+        lock,
+        election,
+        locks,
+        store,
+        auth,
+        data_auth,
+        intake,
+    } = services;
     let router = rows! { Router::new(), transcoder;
         "/v3/kv/range" range kv Kv::range;
         "/v3/kv/put" unary kv Kv::put;
@@ -143,15 +158,16 @@ pub fn router(services: &Services, transcoder: &Arc<Transcoder>) -> Router {
         "/v1/store/secure-peers" unary store StoreService::secure_peers;
     };
     let (with_watch, with_lease) = ((transcoder.clone(), watch.clone()), (transcoder.clone(), lease.clone()));
+    let (for_watch, for_lease) = (intake.clone(), intake.clone());
     let router = router
         .route(
             "/v3/watch",
-            post(|headers, body| streams::watch(with_watch.0, with_watch.1, headers, body))
+            post(|headers, body| streams::watch(with_watch.0, with_watch.1, headers, (body, for_watch)))
                 .fallback(refuse_method),
         )
         .route(
             "/v3/lease/keepalive",
-            post(|headers, body| streams::keep_alive(with_lease.0, with_lease.1, headers, body))
+            post(|headers, body| streams::keep_alive(with_lease.0, with_lease.1, headers, (body, for_lease)))
                 .fallback(refuse_method),
         );
     router.route("/v3/{*rest}", any(refuse_path)).layer(DefaultBodyLimit::max(transcoder.json_bytes_max()))

@@ -2,7 +2,7 @@
 //! mesh for them, so that a request and its answer usually see no other thread. How many there are follows from the
 //! cores; what they count is counted together. See docs/adr/0034.
 
-use crate::door::{CONNECTIONS_MAX, Door};
+use crate::door::Door;
 use crate::figures::Figures;
 use crate::front;
 use crate::serve::{Error, Port, RestSettings, described, rest_front};
@@ -32,16 +32,16 @@ where
 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let lanes = (cores / CORES_PER_LANE).clamp(1, LANES_MAX);
-    let Port { listener, tls } = port;
+    let Port { listener, tls, limits } = port;
     listener.set_nonblocking(true)?;
     let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
-    let figures = Arc::new(Figures::new(&described(), false));
+    let figures = Arc::new(Figures::new(&described(), false, &limits));
     thread::scope(|scope| {
         let lane = |ear: TcpListener| {
             let (handle, settings) = (handle.clone(), settings.clone());
             let (shutdown, figures, tls) = (shutdown(), figures.clone(), tls.clone());
-            let port = Port { listener: ear, tls };
-            move || serve_lane(handle, port, settings, figures, CONNECTIONS_MAX / lanes, shutdown)
+            let port = Port { listener: ear, tls, limits: limits.clone() };
+            move || serve_lane(handle, port, settings, figures, shutdown)
         };
         let name = || thread::Builder::new().name("lane".to_owned());
         let threads = ears.into_iter().map(|ear| name().spawn_scoped(scope, lane(ear)));
@@ -56,7 +56,6 @@ fn serve_lane(
     port: Port,
     settings: RestSettings,
     figures: Arc<Figures>,
-    connections_max: usize,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let lane = Lane::default();
@@ -66,8 +65,9 @@ fn serve_lane(
     let runtime = builder.build()?;
     let outcome = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(port.listener)?;
-        let door = Door::open(listener, connections_max, figures.traffic.clone());
-        front::serve(rest_front(handle, lane, settings, figures, port.tls), door, shutdown).await
+        let door = Door::open(listener, port.limits.connections, figures.traffic.clone());
+        let front = rest_front(handle, lane, settings, figures, port.tls, port.limits.intake);
+        front::serve(front, door, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);
     outcome

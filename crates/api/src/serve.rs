@@ -2,10 +2,10 @@
 //! A listener goes in; what is served on it is put together here, and the front serves it. After `shutdown` nothing
 //! new is accepted and what is under way is finished.
 
-use crate::door::{CONNECTIONS_MAX, Door};
+use crate::door::Door;
 use crate::figures::Figures;
 use crate::front::{self, Fast, Front};
-use crate::gateway::{self, Transcoder};
+use crate::gateway::{self, Transcoder, socket};
 use crate::grpc::auth::AuthService;
 use crate::grpc::cluster::ClusterService;
 use crate::grpc::data_auth::DataAuthService;
@@ -21,12 +21,14 @@ use crate::grpc::store::Stores;
 use crate::grpc::watch::{self, WatchService};
 use crate::grpc::{calls, oversize, pieces, unserved};
 use crate::http;
+use crate::intake::Intake;
+use crate::limits::ClientLimits;
 use crate::rest::{self, Quick, Rest};
 use axum::Router;
 use axum::routing::post;
 use base::limits::GRPC_OVERHEAD_BYTES;
 use coord::request::Limits;
-use prost_reflect::DescriptorPool;
+use prost_reflect::{DescriptorPool, MethodDescriptor};
 use proto::althing::auth::v1::data_auth_server::DataAuthServer;
 use proto::althing::lease::v1::lease_service_server::LeaseServiceServer;
 use proto::althing::store::v1::store_service_server::StoreServiceServer;
@@ -40,6 +42,7 @@ use proto::lock::lock_service_server::LockServiceServer;
 use proto::v3electionpb::election_server::ElectionServer;
 use proto::v3lockpb::lock_server::LockServer;
 use server::{Handle, Lane};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch::{Receiver, channel};
 use tonic::server::NamedService;
@@ -60,11 +63,13 @@ pub struct Settings {
 pub struct Port {
     pub listener: std::net::TcpListener,
     pub tls: Option<Tls>,
+    /// Shared with the other ports of the process.
+    pub limits: ClientLimits,
 }
 
 impl From<std::net::TcpListener> for Port {
     fn from(listener: std::net::TcpListener) -> Port {
-        Port { listener, tls: None }
+        Port { listener, tls: None, limits: ClientLimits::default() }
     }
 }
 
@@ -101,7 +106,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let pool = described();
-    let figures = Arc::new(Figures::new(&pool, settings.timed));
+    let figures = Arc::new(Figures::new(&pool, settings.timed, &port.limits));
     // Streams never end by themselves.
     let (stop, stopping) = channel(false);
     let shutdown = async move {
@@ -110,10 +115,13 @@ pub async fn serve(
     };
     let peers = settings.with_peers.then(|| handle.clone());
     let tls = port.tls.clone();
-    let parts = Parts { handle, settings, pool, figures: figures.clone(), stopping, tls };
+    let intake = port.limits.intake.clone();
+    let parts =
+        Parts { handle, settings, pool, figures: figures.clone(), stopping, tls, intake: intake.clone() };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
-    let (door, tls) = (open(port.listener, &figures)?, port.tls);
-    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers, tls };
+    let (door, tls) = (open(port.listener, &port.limits, &figures)?, port.tls);
+    let streams = streams_of(&parts.pool);
+    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers, tls, intake, streams };
     front::serve(front, door, shutdown).await
 }
 
@@ -123,7 +131,7 @@ pub async fn serve_probes(
     port: Port,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let figures = Arc::new(Figures::new(&described(), false));
+    let figures = Arc::new(Figures::new(&described(), false, &port.limits));
     let views = http::Views { handle, figures: figures.clone(), tls: port.tls.clone() };
     let front = Front {
         router: http::router(views).fallback(unserved::refuse),
@@ -131,8 +139,10 @@ pub async fn serve_probes(
         quick: None,
         peers: None,
         tls: port.tls,
+        intake: port.limits.intake.clone(),
+        streams: BTreeSet::new(),
     };
-    front::serve(front, open(port.listener, &figures)?, shutdown).await
+    front::serve(front, open(port.listener, &port.limits, &figures)?, shutdown).await
 }
 
 /// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
@@ -142,23 +152,34 @@ pub fn rest_front(
     settings: RestSettings,
     figures: Arc<Figures>,
     tls: Option<Tls>,
+    intake: Arc<Intake>,
 ) -> Front {
     let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_lane(lane);
     tokio::spawn(postman);
     let rest = Rest::new(handle, mesh, settings);
-    let quick = Some(Quick::new(rest.clone()));
-    Front { router: rest::router(rest, views), fast: None, quick, peers: None, tls }
+    let quick = Some(Quick::new(rest.clone(), intake.clone()));
+    let router = rest::router(rest, views);
+    Front { router, fast: None, quick, peers: None, tls, intake, streams: BTreeSet::new() }
 }
 
 pub fn described() -> DescriptorPool {
     DescriptorPool::decode(proto::DESCRIPTORS).expect("the API is described at build time")
 }
 
-fn open(listener: std::net::TcpListener, figures: &Figures) -> Result<Door, Error> {
+/// The paths of the calls that take a stream of messages, by gRPC and by the gateway.
+fn streams_of(pool: &DescriptorPool) -> BTreeSet<String> {
+    let methods = pool.services().flat_map(|service| service.methods().collect::<Vec<_>>());
+    let path =
+        |method: &MethodDescriptor| format!("/{}/{}", method.parent_service().full_name(), method.name());
+    let grpc = methods.filter(MethodDescriptor::is_client_streaming).map(|method| path(&method));
+    grpc.chain(socket::STREAMS.map(str::to_owned)).collect()
+}
+
+fn open(listener: std::net::TcpListener, limits: &ClientLimits, figures: &Figures) -> Result<Door, Error> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    Ok(Door::open(listener, CONNECTIONS_MAX, figures.traffic.clone()))
+    Ok(Door::open(listener, limits.connections.clone(), figures.traffic.clone()))
 }
 
 /// What the routes are made of.
@@ -170,6 +191,7 @@ struct Parts {
     /// Becomes true when nothing new is accepted any more.
     stopping: Receiver<bool>,
     tls: Option<Tls>,
+    intake: Arc<Intake>,
 }
 
 impl Parts {
@@ -184,7 +206,7 @@ impl Parts {
 
 fn router(parts: Parts) -> Router {
     let (message_bytes_max, limits) = (parts.message_bytes_max(), parts.limits());
-    let Parts { handle, pool, figures, stopping, tls, .. } = parts;
+    let Parts { handle, pool, figures, stopping, tls, intake, .. } = parts;
     let services = gateway::Services {
         kv: Arc::new(KvService::new(handle.clone(), limits)),
         cluster: Arc::new(ClusterService::new(handle.clone())),
@@ -197,6 +219,7 @@ fn router(parts: Parts) -> Router {
         store: Arc::new(Stores::new(handle.clone())),
         auth: Arc::new(AuthService::new(handle.clone())),
         data_auth: Arc::new(DataAuthService::new(handle.clone())),
+        intake,
     };
     let transcoder = Arc::new(Transcoder::new(pool, message_bytes_max));
     let gateway = gateway::router(&services, &transcoder);

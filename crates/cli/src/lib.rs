@@ -8,6 +8,7 @@ mod completion;
 mod config;
 mod dev;
 mod etcd;
+mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod log;

@@ -4,9 +4,10 @@
 
 use crate::config::check::{Checked, Listen, Manner};
 use crate::config::tls::ClientTls;
+use crate::files;
 use crate::log::Log;
 use crate::signals::Signals;
-use api::Port;
+use api::{ClientLimits, Port};
 use server::{Config, Handle, Server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -141,8 +142,12 @@ struct Ports {
 impl Ports {
     fn bind(checked: &Checked) -> Result<Ports, Error> {
         let tls = checked.tls.as_ref().map(open_tls).transpose()?;
-        let with =
-            |listener: TcpListener, sealed: bool| Port { listener, tls: tls.clone().filter(|_| sealed) };
+        let limits = client_limits(checked);
+        let with = |listener: TcpListener, sealed: bool| Port {
+            listener,
+            tls: tls.clone().filter(|_| sealed),
+            limits: limits.clone(),
+        };
         let bind = |listen: &Listen| match TcpListener::bind(listen.address) {
             Ok(listener) => Ok(with(listener, listen.sealed)),
             Err(reason) => Err(Error::Listen { address: listen.address, reason }),
@@ -193,6 +198,22 @@ impl Ports {
         }
         tasks
     }
+}
+
+/// What clients may take, below the limit on open files.
+fn client_limits(checked: &Checked) -> ClientLimits {
+    let files = files::raise_limit();
+    let connections = files::connections_below(files, checked.connections_max);
+    if connections < checked.connections_max {
+        warn!(
+            files,
+            connections,
+            asked = checked.connections_max,
+            "the limit on open files lowers connections-max"
+        );
+    }
+    let limits = files::limits(connections, checked.connections_per_address_max);
+    ClientLimits::new(limits, checked.partial_request_bytes_max)
 }
 
 fn open_tls(tls: &ClientTls) -> Result<api::Tls, Error> {

@@ -12,6 +12,8 @@ pub fn http2(bytes: &[u8]) {
     let mut connection = Connection::new(Limits {
         streams_max: 16,
         stream_window_bytes: 65_535,
+        extension_step_bytes: 10_000,
+        extension_bytes_max: 40_000,
         connection_window_bytes: 65_535,
         header_list_bytes_max: 8_192,
         output_bytes_soft: 16_384,

@@ -1,6 +1,6 @@
-//! How much of what costs the server more than the client one connection may send: pings, settings, empty frames,
-//! streams that are opened and reset. What is charged is forgiven as time passes and with every answer, so a busy
-//! honest client never notices; one that sends nothing else runs out.
+//! How much of what costs the server more than the client one connection may send: pings, settings, window updates, empty
+//! frames, streams that are opened and reset. What is charged is forgiven as time passes, with every answer and with what
+//! is sent, so a busy honest client never notices; one that sends nothing else runs out.
 
 use base::Instant;
 
@@ -10,12 +10,18 @@ const LEVEL_MAX: u64 = 10_000;
 const PER_SECOND: u64 = 1_000;
 /// Forgiven with an answer: clients that measure the network send a ping with each.
 const PER_ANSWER: u64 = 10;
+/// Forgiven with a part of an answer: a stream of messages is one answer that does not end.
+const PER_PART: u64 = 2;
+/// One is forgiven for so many bytes of bodies: clients say with every 16 KiB or so that they take more.
+const BYTES_PER_CHARGE: u64 = 4 * 1024;
 
 #[derive(Debug, Default)]
 pub struct Budget {
     level: u64,
     /// Until when the passing of time has been counted.
     counted: Instant,
+    /// Bytes that were sent and have forgiven nothing yet.
+    sent: u64,
 }
 
 impl Budget {
@@ -38,6 +44,16 @@ impl Budget {
     pub fn answered(&mut self) {
         self.level = self.level.saturating_sub(PER_ANSWER);
     }
+
+    pub fn sent_part(&mut self) {
+        self.level = self.level.saturating_sub(PER_PART);
+    }
+
+    pub fn sent_bytes(&mut self, bytes: usize) {
+        self.sent += bytes as u64;
+        self.level = self.level.saturating_sub(self.sent / BYTES_PER_CHARGE);
+        self.sent %= BYTES_PER_CHARGE;
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +71,17 @@ mod tests {
         assert!(!budget.charge(1));
         budget.advance(Instant::ZERO.after(Duration::from_millis(2)));
         assert!(budget.charge(1));
+        assert!(!budget.charge(1));
+    }
+
+    #[test]
+    fn what_is_sent_forgives_what_its_receiver_says_about_it() {
+        let mut budget = Budget::default();
+        assert!(budget.charge(LEVEL_MAX));
+        (0..8).for_each(|_| budget.sent_bytes(1_024));
+        assert!(budget.charge(2));
+        budget.sent_part();
+        assert!(budget.charge(PER_PART));
         assert!(!budget.charge(1));
     }
 

@@ -4,6 +4,7 @@
 
 mod receive;
 mod send;
+mod windows;
 
 use crate::budget::Budget;
 use crate::error::ErrorCode;
@@ -15,16 +16,20 @@ use base::Instant;
 use bytes::Bytes;
 use receive::Block;
 use std::collections::{BTreeMap, VecDeque};
+use windows::Extensions;
 
 /// What one client may make the server hold.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Streams at one time; further ones are refused.
     pub streams_max: u32,
-    /// How much of one body the client may send before it is consumed.
+    /// How much of one body the client may send before it is consumed, unless its window is extended.
     pub stream_window_bytes: u32,
-    /// The same for all streams together; not below the protocol's 65,535.
+    /// How much may be on its way for all streams together; not below the protocol's 65,535.
     pub connection_window_bytes: u32,
+    /// By how much a window is extended at a time, and all of them together; see `windows`.
+    pub extension_step_bytes: u32,
+    pub extension_bytes_max: u32,
     /// The fields of one head, as HTTP/2 measures them.
     pub header_list_bytes_max: u32,
     /// Bodies of answers wait while so much output has gathered.
@@ -56,6 +61,9 @@ pub struct Connection {
     /// What the other side may send now, in all; and what of it was consumed and not yet credited.
     receive_window: u32,
     uncredited: u32,
+    /// Received and handed out, and not yet consumed, on all streams.
+    held: usize,
+    extensions: Extensions,
     /// A block of fields that goes on in the next frame.
     block: Option<Block>,
     /// Streams with something to send and a window for it, in turn.
@@ -64,6 +72,8 @@ pub struct Connection {
     drained: Vec<StreamId>,
     /// Streams that we ended early: what was under way on them is passed over.
     cut: VecDeque<StreamId>,
+    /// Streams with a whole answer whose clients have not ended their side, oldest first.
+    lingering: VecDeque<StreamId>,
     budget: Budget,
     settings_seen: bool,
     stage: Stage,
@@ -83,6 +93,8 @@ enum Stage {
 
 /// How many streams are remembered as cut.
 const CUT_MAX: usize = 256;
+/// How many streams with a whole answer wait for their clients to end them; older ones are cut.
+const LINGERING_MAX: usize = 256;
 /// Tells our own ping of the shutdown from others.
 const LEAVING_PING: [u8; 8] = *b"leaving!";
 
@@ -114,10 +126,13 @@ impl Connection {
             stream_window: i64::from(frame::WINDOW_DEFAULT),
             receive_window: limits.connection_window_bytes,
             uncredited: 0,
+            held: 0,
+            extensions: Extensions::default(),
             block: None,
             ready: VecDeque::new(),
             drained: Vec::new(),
             cut: VecDeque::new(),
+            lingering: VecDeque::new(),
             budget: Budget::default(),
             settings_seen: false,
             stage: Stage::Open,
@@ -150,11 +165,18 @@ impl Connection {
         frame::put_ping(LEAVING_PING, 0, &mut self.output);
     }
 
+    /// Ends the connection now. Streams that the client begins after this were not heard, and it may repeat them.
+    pub fn leave(&mut self) {
+        if self.stage != Stage::Failed {
+            self.fail(ErrorCode::NoError, "");
+        }
+    }
+
     /// Whether there is nothing left to do but to write the output.
     pub fn is_over(&self) -> bool {
         match self.stage {
             Stage::Open | Stage::Leaving => false,
-            Stage::Left => self.streams.is_empty(),
+            Stage::Left => self.streams.values().all(|stream| stream.ended),
             Stage::Failed => true,
         }
     }
@@ -169,15 +191,19 @@ impl Connection {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(state.held);
         state.held -= bytes;
+        self.held -= bytes as usize;
         if state.receiving {
-            state.uncredited += bytes;
+            // What was given in advance is not given again.
+            let advance = bytes.min(state.extended);
+            state.extended -= advance;
+            state.uncredited += bytes - advance;
             if state.uncredited >= self.limits.stream_window_bytes / 2 {
                 let more = std::mem::take(&mut state.uncredited);
                 state.receive_window += more;
                 frame::put_window_update(stream.0, more, &mut self.output);
             }
+            self.return_extension(advance);
         }
-        self.credit(bytes);
     }
 
     fn credit(&mut self, bytes: u32) {
@@ -206,10 +232,10 @@ impl Connection {
         self.cut.push_back(stream);
     }
 
-    /// What was handed out and never consumed would otherwise be missing from the window for ever.
     fn forget(&mut self, stream: StreamId) {
         if let Some(state) = self.streams.remove(&stream) {
-            self.credit(state.held);
+            self.held -= state.held as usize;
+            self.end_extension(stream, state.extended);
             if state.outgoing.is_some_and(|outgoing| !outgoing.is_drained()) {
                 self.drained.push(stream);
             }

@@ -64,6 +64,14 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
+    /// The stream that this one is said to depend on, in a frame of fields.
+    pub fn depends_on(&self, payload: &[u8]) -> Option<u32> {
+        if self.kind != kind::HEADERS || !self.has(flag::PRIORITY) {
+            return None;
+        }
+        dependency(payload.get(usize::from(self.has(flag::PADDED))..)?)
+    }
+
     /// The payload without padding and, of headers, without the priority that nobody heeds.
     pub fn content(&self, mut payload: Bytes) -> Result<Bytes, Violation> {
         let padding = match self.has(flag::PADDED) {
@@ -123,6 +131,11 @@ pub fn put_go_away(last: u32, code: ErrorCode, words: &str, out: &mut Vec<u8>) {
 pub fn put_ping(payload: [u8; 8], flags: u8, out: &mut Vec<u8>) {
     put_head(8, kind::PING, flags, 0, out);
     out.extend_from_slice(&payload);
+}
+
+/// The stream that a priority names.
+pub fn dependency(priority: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(*priority.first_chunk()?) & WINDOW_MAX)
 }
 
 /// The payload of a frame that holds one number.

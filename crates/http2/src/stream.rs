@@ -9,6 +9,8 @@ pub struct Stream {
     pub receiving: bool,
     /// The head of the answer is out.
     pub answered: bool,
+    /// The whole answer is out; the stream is kept until the client has ended its side.
+    pub ended: bool,
     /// What the other side takes now; below zero when it lowered its settings meanwhile.
     pub window: i64,
     /// What the other side may send now.
@@ -17,6 +19,8 @@ pub struct Stream {
     pub held: u32,
     /// Consumed, and not yet credited to the other side.
     pub uncredited: u32,
+    /// Window that was given beyond what was consumed.
+    pub extended: u32,
     /// What is left of the length that the request's head promised.
     pub body_left: Option<u64>,
     /// What waits for the window.
@@ -30,10 +34,12 @@ impl Stream {
         Stream {
             receiving,
             answered: false,
+            ended: false,
             window,
             receive_window,
             held: 0,
             uncredited: 0,
+            extended: 0,
             body_left,
             outgoing: None,
             listed: false,

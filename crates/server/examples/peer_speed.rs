@@ -85,6 +85,10 @@ fn start(
         on_round_trip,
         on_question,
     };
+    let deliver = move |event| {
+        deliver(event);
+        Ok(())
+    };
     Peers::start(params, Arc::new(deliver))
 }
 

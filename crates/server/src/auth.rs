@@ -161,6 +161,11 @@ impl Handle {
         matches!(self.asking.caller, Caller::User { .. })
     }
 
+    /// Whether it is the member that asks, and no client.
+    pub(crate) fn is_member(&self) -> bool {
+        matches!(self.asking.caller, Caller::Member)
+    }
+
     pub fn caller(&self) -> &Caller {
         &self.asking.caller
     }

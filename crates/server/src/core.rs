@@ -15,7 +15,7 @@ use crate::peer::Security;
 use crate::queue::Queue;
 use crate::seat::Seat;
 use crate::status::Board;
-use crate::waiters::{Caller, Waiters};
+use crate::waiters::{Caller, Priority, Waiters};
 use crate::{apply, backup, consensus, persist, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
@@ -129,7 +129,7 @@ impl Core {
     /// Puts work into the queue whose outcome nobody waits for.
     pub fn submit(&self, deadline: Instant, work: Work) {
         let bytes = proposed_bytes(&work);
-        if self.waiters.admit(bytes) {
+        if self.waiters.admit(bytes, Priority::Urgent) {
             let (sender, _) = oneshot::channel();
             let caller = Caller::Alone(sender);
             if !self.consensus.queue.push(consensus::Mail::Request { deadline, work, caller }) {

@@ -14,7 +14,7 @@ use crate::metrics::Reading;
 use crate::peer::Peers;
 use crate::pieces::{Encode, Keep, Pieces};
 use crate::status::{Identity, Status};
-use crate::waiters::Caller;
+use crate::waiters::{Caller, Priority};
 use crate::watch::{self, Requests, Responses};
 use base::limits::{LEASE_TTL_SECONDS_MAX, MEMBER_TEXT_BYTES_MAX, MEMBER_URLS_MAX};
 use base::{Boot, Code, Instant, LeaseId, NodeId};
@@ -244,11 +244,18 @@ impl Handle {
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 
+    fn priority_of(&self, work: &Work) -> Priority {
+        match self.is_member() || matches!(work, Work::Ask(_)) {
+            true => Priority::Urgent,
+            false => Priority::Ordinary,
+        }
+    }
+
     /// Hands work to the consensus thread. From then on the caller is answered in any case.
     fn queue(&self, deadline: Instant, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
         let core = &*self.shared.core;
         let bytes = proposed_bytes(&work);
-        if !core.waiters.admit(bytes) {
+        if !core.waiters.admit(bytes, self.priority_of(&work)) {
             return Err(Code::TooManyRequests);
         }
         // A member that stops drops the request, and its caller hears of it by that.
@@ -276,7 +283,7 @@ impl Handle {
     /// Adds a member that is reached at these addresses, and answers the id that it got.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, learner)?;
-        self.wait_for(work).await.map(|_| id)
+        self.as_member().wait_for(work).await.map(|_| id)
     }
 
     /// The same, for a thread of the peer port; with a vote.
@@ -369,7 +376,8 @@ impl Handle {
     }
 
     async fn change_members(&self, change: MemberChange) -> Result<(), Code> {
-        self.wait_for(self.propose(&Command::Members(change))?).await.map(|_| ())
+        let work = self.propose(&Command::Members(change))?;
+        self.as_member().wait_for(work).await.map(|_| ())
     }
 
     /// How many of them this member can reach, itself included.

@@ -5,7 +5,7 @@
 
 use crate::handle::Answer;
 use crate::mailbox::Mailbox;
-use base::limits::REQUESTS_WAITING_MAX;
+use base::limits::{PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
 use base::{Code, Token};
 use coord::reply::Reply;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,15 +86,34 @@ struct Row {
     aside: BTreeMap<u64, Waiter>,
 }
 
+/// Of what may wait, this is kept for urgent requests.
+const URGENT_REQUESTS: usize = REQUESTS_WAITING_MAX / 16;
+const URGENT_BYTES: usize = PROPOSALS_WAITING_BYTES_MAX / 16;
+
+/// Whether a request is taken while so many others wait that ordinary ones are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    Ordinary,
+    /// Probes of health, changes of the members, renewals of leases, and what the member asks of itself.
+    Urgent,
+}
+
 impl Waiters {
     fn lock(&self) -> MutexGuard<'_, Row> {
         self.row.lock().expect("no thread panics while it holds the waiters")
     }
 
     /// Takes one more in, which proposes so many bytes, unless too many wait.
-    pub fn admit(&self, bytes: usize) -> bool {
-        let admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < REQUESTS_WAITING_MAX;
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub fn admit(&self, bytes: usize, priority: Priority) -> bool {
+        let (count_max, bytes_max) = match priority {
+            Priority::Ordinary => {
+                (REQUESTS_WAITING_MAX - URGENT_REQUESTS, PROPOSALS_WAITING_BYTES_MAX - URGENT_BYTES)
+            }
+            Priority::Urgent => (REQUESTS_WAITING_MAX, PROPOSALS_WAITING_BYTES_MAX),
+        };
+        let count = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting_bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let admitted = count < count_max && (bytes == 0 || waiting_bytes + bytes <= bytes_max);
         if !admitted {
             self.dismiss(1, bytes);
         }
@@ -190,6 +209,7 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
+    use super::Priority::{Ordinary, Urgent};
     use super::*;
 
     const BYTES: usize = 100;
@@ -202,7 +222,7 @@ mod tests {
         let waiters = Waiters::default();
         let (callers, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| oneshot::channel()).unzip();
         let mut callers = callers.into_iter().map(|sender| waiter(Caller::Alone(sender))).collect();
-        assert!((0..3).all(|_| waiters.admit(BYTES)));
+        assert!((0..3).all(|_| waiters.admit(BYTES, Ordinary)));
         waiters.register(Token(1), &mut callers);
         (waiters, receivers)
     }
@@ -247,7 +267,7 @@ mod tests {
         refuse(&waiters, 2);
         for token in 4..4 + 2 * ROW_LEN_MAX as u64 {
             let (caller, _) = oneshot::channel();
-            assert!(waiters.admit(BYTES));
+            assert!(waiters.admit(BYTES, Ordinary));
             waiters.register(Token(token), &mut vec![waiter(Caller::Alone(caller))]);
             refuse(&waiters, token);
         }
@@ -264,7 +284,7 @@ mod tests {
     fn a_mailbox_hears_of_each_of_its_tickets_once() {
         let waiters = Waiters::default();
         let mailbox = Arc::new(Mailbox::default());
-        assert!((0..3).all(|_| waiters.admit(BYTES)));
+        assert!((0..3).all(|_| waiters.admit(BYTES, Ordinary)));
         let mut callers = (10..13).map(|number| waiter(Caller::mailbox(mailbox.clone(), number))).collect();
         waiters.register(Token(1), &mut callers);
         [2, 1, 2].into_iter().for_each(|token| refuse(&waiters, token));
@@ -279,10 +299,24 @@ mod tests {
     #[test]
     fn more_than_the_limit_are_not_admitted() {
         let waiters = Waiters::default();
-        assert!((0..REQUESTS_WAITING_MAX).all(|_| waiters.admit(0)));
-        assert!(!waiters.admit(BYTES));
+        assert!((0..REQUESTS_WAITING_MAX - URGENT_REQUESTS).all(|_| waiters.admit(0, Ordinary)));
+        assert!(!waiters.admit(BYTES, Ordinary));
         waiters.dismiss(1, 0);
-        assert!(waiters.admit(BYTES));
+        assert!(waiters.admit(BYTES, Ordinary));
         assert_eq!(waiters.bytes(), BYTES, "whoever is sent away counts for nothing");
+    }
+
+    #[test]
+    fn urgent_requests_are_admitted_when_ordinary_ones_are_not() {
+        let waiters = Waiters::default();
+        assert!((0..REQUESTS_WAITING_MAX - URGENT_REQUESTS).all(|_| waiters.admit(0, Ordinary)));
+        assert!(!waiters.admit(0, Ordinary));
+        assert!((0..URGENT_REQUESTS).all(|_| waiters.admit(0, Urgent)));
+        assert!(!waiters.admit(0, Urgent));
+
+        let waiters = Waiters::default();
+        assert!(waiters.admit(PROPOSALS_WAITING_BYTES_MAX - URGENT_BYTES, Ordinary));
+        assert!(!waiters.admit(1, Ordinary) && waiters.admit(0, Ordinary), "what proposes nothing is taken");
+        assert!(waiters.admit(URGENT_BYTES, Urgent) && !waiters.admit(1, Urgent));
     }
 }

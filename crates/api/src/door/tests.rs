@@ -1,30 +1,31 @@
 use super::*;
+use crate::connections::ConnectionLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::codegen::tokio_stream::StreamExt;
 
 async fn open(connections_max: usize) -> (Door, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    (Door::open(listener, connections_max, Traffic::default()), address)
+    (
+        Door::open(listener, Connections::new(ConnectionLimits::of(connections_max)), Traffic::default()),
+        address,
+    )
 }
 
 #[tokio::test]
-async fn beyond_the_bound_a_connection_is_closed_and_a_free_seat_is_given_again() {
+async fn beyond_the_bound_a_connection_is_limited_and_a_free_place_is_given_again() {
     let (mut door, address) = open(1).await;
     let _first = TcpStream::connect(address).await.unwrap();
     let guest = door.next().await.unwrap().unwrap();
+    assert!(guest.place().begin_request());
 
-    for _ in 0..2 {
-        let mut late = TcpStream::connect(address).await.unwrap();
-        tokio::select! {
-            _ = door.next() => panic!("there was no seat"),
-            read = late.read_u8() => assert!(read.is_err(), "it was closed"),
-        }
-    }
+    let late = TcpStream::connect(address).await.unwrap();
+    assert!(door.next().await.unwrap().unwrap().place().is_limited());
+    drop(late);
 
     drop(guest);
-    let _fourth = TcpStream::connect(address).await.unwrap();
-    assert!(door.next().await.unwrap().is_ok());
+    let _third = TcpStream::connect(address).await.unwrap();
+    assert!(!door.next().await.unwrap().unwrap().place().is_limited());
 }
 
 #[tokio::test]
@@ -78,4 +79,18 @@ async fn whoever_leaves_before_greeting_is_gone() {
     drop(TcpStream::connect(address).await.unwrap());
     let guest = door.next().await.unwrap().unwrap();
     assert!(guest.begins_with(&[b"ALTHINGP"]).await.is_err());
+}
+
+#[tokio::test]
+async fn what_is_put_back_is_read_first_and_nothing_is_lost() {
+    let (mut door, address) = open(1).await;
+    let _client = TcpStream::connect(address).await.unwrap();
+    let mut guest = door.next().await.unwrap().unwrap();
+    guest.unread(Bytes::from_static(b"abcdef"));
+    let mut read = [0; 3];
+    guest.read_exact(&mut read).await.unwrap();
+    guest.unread(Bytes::copy_from_slice(&read));
+    let mut read = [0; 6];
+    guest.read_exact(&mut read).await.unwrap();
+    assert_eq!(&read, b"abcdef");
 }

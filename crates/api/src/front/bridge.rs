@@ -2,6 +2,7 @@
 //! parts. A request's body is handed over as it comes and credited to the client as it is read; a response's body is
 //! asked for only as fast as the client takes it.
 
+use crate::front::progress::Progress;
 use crate::grpc::calls;
 use axum::Router;
 use axum::body::Body;
@@ -18,6 +19,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tonic::codegen::Service;
@@ -64,17 +66,12 @@ pub struct Origin {
 /// A call under way on the long way. Its task ends with it.
 pub struct Bridged {
     /// Until the request's body has ended.
-    body: Option<mpsc::UnboundedSender<Piece>>,
+    body: Option<mpsc::UnboundedSender<Bytes>>,
+    pub progress: Progress,
     task: AbortHandle,
     pieces: Arc<Semaphore>,
     /// Pieces that the client's window does not take yet.
     owed: usize,
-}
-
-/// A piece of a request's body, and how much of it is to be credited when it is read.
-struct Piece {
-    data: Bytes,
-    credit: usize,
 }
 
 impl Drop for Bridged {
@@ -85,7 +82,13 @@ impl Drop for Bridged {
 
 impl Bridged {
     /// Begins the call. `None` if its head is no HTTP.
-    pub fn begin(router: &Router, from: Origin, head: Head, parts: &Arc<Mailbox<Part>>) -> Option<Bridged> {
+    pub fn begin(
+        router: &Router,
+        from: Origin,
+        head: Head,
+        parts: &Arc<Mailbox<Part>>,
+        progress: Progress,
+    ) -> Option<Bridged> {
         let Origin { stream, address, counted } = from;
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RequestBody { receiver, stream, parts: parts.clone() };
@@ -102,28 +105,20 @@ impl Bridged {
             let response = ask(router, request).await;
             outlet.send(response).await;
         });
-        Some(Bridged { body: Some(sender), task: task.abort_handle(), pieces, owed: 0 })
+        Some(Bridged { body: Some(sender), progress, task: task.abort_handle(), pieces, owed: 0 })
     }
 
-    /// A piece of the request's body that is credited when it is read.
-    pub fn push(&mut self, data: Bytes) {
-        let credit = data.len();
-        self.hand_over(Piece { data, credit });
-    }
-
-    /// One that was credited before.
-    pub fn push_credited(&mut self, data: Bytes) {
-        self.hand_over(Piece { data, credit: 0 });
-    }
-
-    fn hand_over(&mut self, piece: Piece) {
-        if let Some(body) = self.body.as_ref().filter(|_| !piece.data.is_empty()) {
+    /// A piece of the request's body.
+    pub fn push(&mut self, data: Bytes, now: Instant) {
+        self.progress.receive(&data, now);
+        if let Some(body) = self.body.as_ref().filter(|_| !data.is_empty()) {
             // A task that does not read any more does not hear it; its share is credited when the stream ends.
-            let _ = body.send(piece);
+            let _ = body.send(data);
         }
     }
 
     pub fn end_body(&mut self) {
+        self.progress.end();
         self.body = None;
     }
 
@@ -171,7 +166,7 @@ fn request_of(head: Head, body: Body) -> Option<Request<Body>> {
 
 /// What the handler reads.
 struct RequestBody {
-    receiver: mpsc::UnboundedReceiver<Piece>,
+    receiver: mpsc::UnboundedReceiver<Bytes>,
     stream: StreamId,
     parts: Arc<Mailbox<Part>>,
 }
@@ -184,11 +179,9 @@ impl http_body::Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(piece) = ready!(self.receiver.poll_recv(context)) else { return Poll::Ready(None) };
-        if piece.credit > 0 {
-            self.parts.push(Part::Consumed { stream: self.stream, bytes: piece.credit });
-        }
-        Poll::Ready(Some(Ok(Frame::data(piece.data))))
+        let Some(data) = ready!(self.receiver.poll_recv(context)) else { return Poll::Ready(None) };
+        self.parts.push(Part::Consumed { stream: self.stream, bytes: data.len() });
+        Poll::Ready(Some(Ok(Frame::data(data))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -13,6 +13,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// And is given up when none comes.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often requests that are not whole are looked at.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Clock {
     begun: Instant,
@@ -20,6 +22,8 @@ pub struct Clock {
     asked: bool,
     /// When the calls that have a deadline give up.
     deadlines: BTreeSet<(Instant, StreamId)>,
+    /// When requests that are not whole are looked at next.
+    sweep: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
 
@@ -32,13 +36,15 @@ pub enum Due {
     Dead,
     /// This call has waited long enough.
     Expired(StreamId),
+    /// Look for requests that take too long to become whole.
+    Sweep,
 }
 
 impl Clock {
     pub fn new() -> Clock {
         let now = Instant::now();
         let alarm = Box::pin(sleep_until(now + PING_INTERVAL));
-        Clock { begun: now, heard: now, asked: false, deadlines: BTreeSet::new(), alarm }
+        Clock { begun: now, heard: now, asked: false, deadlines: BTreeSet::new(), sweep: None, alarm }
     }
 
     /// When the client was last heard.
@@ -63,6 +69,17 @@ impl Clock {
         Some(deadline)
     }
 
+    /// There is a request that is not whole.
+    pub fn sweep_soon(&mut self) {
+        if self.sweep.is_none() {
+            let at = self.heard.max(Instant::now()) + SWEEP_INTERVAL;
+            self.sweep = Some(at);
+            if at < self.alarm.deadline() {
+                self.alarm.as_mut().reset(at);
+            }
+        }
+    }
+
     pub fn remove(&mut self, stream: StreamId, deadline: Instant) {
         self.deadlines.remove(&(deadline, stream));
     }
@@ -76,6 +93,7 @@ impl Clock {
             }
             let sign = self.sign_due();
             let next = self.deadlines.first().map_or(sign, |(deadline, _)| sign.min(*deadline));
+            let next = self.sweep.map_or(next, |sweep| sweep.min(next));
             self.alarm.as_mut().reset(next);
         }
         None
@@ -84,6 +102,9 @@ impl Clock {
     fn due(&mut self, now: Instant) -> Option<Due> {
         if let Some((_, stream)) = self.deadlines.pop_first_if(|(deadline, _)| *deadline <= now) {
             return Some(Due::Expired(stream));
+        }
+        if self.sweep.take_if(|sweep| *sweep <= now).is_some() {
+            return Some(Due::Sweep);
         }
         if self.sign_due() > now {
             return None;
@@ -124,6 +145,16 @@ mod tests {
         assert_eq!(clock.due(begun + PING_INTERVAL), Some(Due::Ping));
         assert_eq!(clock.due(begun + PING_INTERVAL), None);
         assert_eq!(clock.due(begun + PING_INTERVAL + PING_TIMEOUT), Some(Due::Dead));
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_not_whole_are_looked_at_once_for_each_time_that_it_was_asked_for() {
+        let mut clock = Clock::new();
+        clock.sweep_soon();
+        clock.sweep_soon();
+        let due = clock.sweep.unwrap();
+        assert_eq!(clock.due(due - Duration::from_millis(1)), None);
+        assert_eq!((clock.due(due), clock.due(due)), (Some(Due::Sweep), None));
     }
 
     #[tokio::test]

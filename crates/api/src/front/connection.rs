@@ -3,15 +3,18 @@
 //! for all that lies in them.
 //! While too much output waits for the client nothing more is read from it.
 
+use crate::connections::Place;
 use crate::door::Guest;
 use crate::figures::Method;
 use crate::front::bridge::{Bridged, Origin, Part};
 use crate::front::callers::Callers;
 use crate::front::clock::{Clock, Due};
 use crate::front::fast::{self, Asked};
-use crate::front::{Front, LIMITS, told};
+use crate::front::progress::Progress;
+use crate::front::{Front, LIMITS, told, urgent};
 use crate::grpc::{calls, refusal};
-use axum::http::HeaderMap;
+use crate::intake::Held;
+use axum::http::{HeaderMap, StatusCode};
 use base::Code;
 use bytes::{Bytes, BytesMut};
 use coord::reply::Body;
@@ -38,6 +41,8 @@ const READ_BYTES: usize = 16 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// A buffer that has grown larger is given back when it is empty.
 const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
+/// What requests of one connection that are not whole may hold; beyond it they are refused.
+const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// For the last bytes, when everything is said.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -54,8 +59,13 @@ pub struct Connection {
     answers: Arc<Mailbox<Answer>>,
     parts: Arc<Mailbox<Part>>,
     clock: Clock,
+    place: Arc<Place>,
+    /// Whether the place knows that requests are under way.
+    busy: bool,
+    /// What requests that are not whole hold of the process's budget.
+    held: Held,
     /// Until it is time to leave.
-    stay: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    stay: Option<Pin<Box<dyn Future<Output = Leave> + Send>>>,
     /// What was taken out of the mailboxes, kept for its memory.
     taken_answers: Vec<Answer>,
     taken_parts: Vec<Part>,
@@ -95,6 +105,21 @@ impl Drop for Gathering {
     }
 }
 
+/// Why it is time to leave.
+enum Leave {
+    /// The process stops.
+    Stopping,
+    /// The connection is idle, and its place is needed.
+    Idle,
+}
+
+async fn time_to_leave(stopping: watch::Receiver<bool>, place: Arc<Place>) -> Leave {
+    tokio::select! {
+        () = told(stopping) => Leave::Stopping,
+        () = place.told_to_close() => Leave::Idle,
+    }
+}
+
 /// The connection is over: it was closed, or broke, or nobody is there.
 struct Over;
 
@@ -106,10 +131,13 @@ impl Connection {
         front: Arc<Front>,
         stopping: watch::Receiver<bool>,
     ) -> Connection {
+        let place = guest.place().clone();
         Connection {
             callers: Callers::new(front.badge_of(&guest)),
             address: guest.connect_info(),
             guest,
+            held: Held::nothing(&front.intake),
+            busy: false,
             front,
             machine: http2::Connection::new(LIMITS),
             input,
@@ -118,7 +146,8 @@ impl Connection {
             answers: Arc::default(),
             parts: Arc::default(),
             clock: Clock::new(),
-            stay: Some(Box::pin(told(stopping))),
+            stay: Some(Box::pin(time_to_leave(stopping, place.clone()))),
+            place,
             taken_answers: Vec::new(),
             taken_parts: Vec::new(),
         }
@@ -148,6 +177,7 @@ impl Connection {
                 return Poll::Ready(Ok(()));
             }
             if !busy {
+                self.note_idle();
                 // A connection that waits keeps no buffer.
                 if self.input.is_empty() {
                     self.input = BytesMut::new();
@@ -159,16 +189,20 @@ impl Connection {
 
     fn take_time(&mut self, context: &mut Context<'_>) -> Result<(), Over> {
         if let Some(stay) = &mut self.stay
-            && stay.as_mut().poll(context).is_ready()
+            && let Poll::Ready(why) = stay.as_mut().poll(context)
         {
             self.stay = None;
-            self.machine.shut_down();
+            match why {
+                Leave::Stopping => self.machine.shut_down(),
+                Leave::Idle => self.machine.leave(),
+            }
         }
         while let Some(due) = self.clock.next(context) {
             match due {
                 Due::Ping => self.machine.ping(),
                 Due::Dead => return Err(Over),
                 Due::Expired(stream) => self.expire(stream),
+                Due::Sweep => self.sweep(),
             }
         }
         Ok(())
@@ -199,6 +233,86 @@ impl Connection {
                 Event::Reset { stream } => self.cancel(stream),
             }
         }
+        self.bound_held();
+    }
+
+    /// The place knows that a request is under way. False if it was given up before: the request is not carried out.
+    fn note_busy(&mut self) -> bool {
+        if !self.busy {
+            self.busy = self.place.begin_request();
+        }
+        self.busy
+    }
+
+    fn note_idle(&mut self) {
+        if self.busy && self.calls.is_empty() {
+            self.busy = false;
+            self.place.end_requests();
+        }
+    }
+
+    /// Refuses what is largest while the connection holds more than it may, or the process does.
+    fn bound_held(&mut self) {
+        while self.machine.held() > HELD_BYTES_MAX || !self.held.set(self.machine.held()) {
+            let Some(stream) = self.machine.largest() else { return };
+            self.refuse_partial(
+                stream,
+                &refusal::render(Code::TooManyRequests),
+                StatusCode::TOO_MANY_REQUESTS,
+            );
+        }
+    }
+
+    /// Refuses requests that take too long to become whole, and lets others go on if they had to wait for memory.
+    fn sweep(&mut self) {
+        let intake = self.front.intake.clone();
+        let now = std::time::Instant::now();
+        let is_late = |(bytes, since): &(usize, std::time::Instant)| {
+            now.saturating_duration_since(*since) >= intake.patience(*bytes)
+        };
+        let (mut late, mut any) = (Vec::new(), false);
+        for (stream, call) in &self.calls {
+            if let Some(partial) = call.partial() {
+                any = true;
+                late.extend(is_late(&partial).then_some(*stream));
+            }
+        }
+        for stream in late {
+            self.refuse_partial(stream, &refusal::render(Code::Timeout), StatusCode::REQUEST_TIMEOUT);
+        }
+        self.machine.set_scarce(intake.is_short());
+        self.bound_held();
+        if any {
+            self.clock.sweep_soon();
+        }
+    }
+
+    /// Refuses a request without a look at its body.
+    fn refuse_early(&mut self, stream: StreamId, status: &Status) {
+        self.answer_status(stream, status);
+        self.machine.reset(stream, ErrorCode::NoError);
+    }
+
+    /// Refuses a request of which nothing was carried out, because not all of it has come.
+    fn refuse_partial(&mut self, stream: StreamId, status: &Status, http: StatusCode) {
+        let call = self.calls.remove(&stream);
+        if self.machine.is_answered(stream) {
+            return self.machine.reset(stream, ErrorCode::EnhanceYourCalm);
+        }
+        match call {
+            Some(Call::Bridged(bridged)) if !bridged.progress.is_grpc() => {
+                self.machine.answer_head(stream, http.as_u16(), [], true);
+            }
+            Some(Call::Gathering(mut gathering)) => {
+                if let Some(method) = gathering.method.take() {
+                    calls::Call::begin(method, gathering.begun).end(status.code());
+                }
+                self.answer_status(stream, status);
+            }
+            _ => self.answer_status(stream, status),
+        }
+        // It need not send the rest.
+        self.machine.reset(stream, ErrorCode::NoError);
     }
 
     /// Whether something was written.
@@ -239,19 +353,24 @@ impl Connection {
 
     fn begin(&mut self, stream: StreamId, head: Head, last: bool) {
         trace!(stream = stream.0, path = %head.path.escape_ascii(), "a call begins");
+        if self.place.is_limited() && !urgent::is_urgent(&head.path) {
+            return self.refuse_early(stream, &refusal::render(Code::TooManyRequests));
+        }
         let call = fast::recognise(&head).filter(|_| !last);
         match call.zip(self.front.fast.as_ref()) {
             Some((call, fast)) => {
+                self.clock.sweep_soon();
                 let method = Some(fast.method(call).clone());
                 let begun = self.clock.heard();
                 let gathering = Gathering { call, head, body: BytesMut::new(), method, begun };
                 self.calls.insert(stream, Call::Gathering(Box::new(gathering)));
             }
             None => {
-                if let Some(bridged) = self.bridge(stream, head, None)
-                    && last
-                {
-                    bridged.end_body();
+                if let Some(bridged) = self.bridge(stream, head, None) {
+                    match last {
+                        true => bridged.end_body(),
+                        false => self.clock.sweep_soon(),
+                    }
                 }
             }
         }
@@ -264,8 +383,18 @@ impl Connection {
         counted: Option<calls::Call>,
     ) -> Option<&mut Bridged> {
         self.callers.show(&mut head);
+        if !self.note_busy() {
+            // It was not carried out, and the client may ask again elsewhere.
+            self.machine.reset(stream, ErrorCode::RefusedStream);
+            self.calls.remove(&stream);
+            return None;
+        }
+        let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
+        let many = std::str::from_utf8(&head.path).is_ok_and(|path| self.front.streams.contains(path));
+        let progress = Progress::new(is_grpc, many, self.clock.heard());
         let from = Origin { stream, address: self.address, counted };
-        let Some(bridged) = Bridged::begin(&self.front.router, from, head, &self.parts) else {
+        let bridged = Bridged::begin(&self.front.router, from, head, &self.parts, progress);
+        let Some(bridged) = bridged else {
             self.machine.reset(stream, ErrorCode::Protocol);
             self.calls.remove(&stream);
             return None;
@@ -281,10 +410,12 @@ impl Connection {
         match self.calls.get_mut(&stream) {
             Some(Call::Gathering(_)) => self.gather(stream, data, last),
             Some(Call::Bridged(bridged)) => {
-                bridged.push(data);
+                bridged.push(data, self.clock.heard());
                 if last {
                     bridged.end_body();
                 }
+                let credit = bridged.progress.credit();
+                self.machine.consume(stream, credit);
             }
             // Answered before its end.
             Some(Call::Waiting(_)) | None => self.machine.consume(stream, data.len()),
@@ -297,7 +428,6 @@ impl Connection {
         else {
             unreachable!("only a call that is being gathered comes here");
         };
-        self.machine.consume(stream, data.len());
         let whole = match last && gathering.body.is_empty() {
             true => data,
             false => {
@@ -315,16 +445,17 @@ impl Connection {
             true => fast.ask(gathering.call, &head, whole.clone()),
             false => Asked::Unusual,
         };
+        // What is whole is held by nobody here.
+        if !matches!(asked, Asked::Unusual) {
+            self.machine.consume(stream, whole.len());
+        }
         let count = || calls::Call::begin(method, gathering.begun);
         match asked {
             Asked::Core(ask) => self.submit((stream, gathering.call), ask, count(), head, whole),
             Asked::Refused(code) => self.refuse(stream, count(), &refusal::render(code)),
             Asked::Unusual => {
-                if let Some(bridged) = self.bridge(stream, head, None) {
-                    bridged.push_credited(whole);
-                    if last {
-                        bridged.end_body();
-                    }
+                if self.bridge(stream, head, None).is_some() {
+                    self.take_data(stream, whole, last);
                 }
             }
         }
@@ -338,6 +469,10 @@ impl Connection {
         head: Head,
         body: Bytes,
     ) {
+        if !self.note_busy() {
+            drop(count);
+            return self.machine.reset(stream, ErrorCode::RefusedStream);
+        }
         let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
         // Who must wait, or is refused, is the services' business.
         let Some(handle) = self.callers.handle(&fast.handle, &head) else {
@@ -401,14 +536,19 @@ impl Connection {
 
     /// Hands a whole call to the router.
     fn hand_over(&mut self, stream: StreamId, head: Head, body: Bytes, count: calls::Call) {
+        let now = self.clock.heard();
         if let Some(bridged) = self.bridge(stream, head, Some(count)) {
-            bridged.push_credited(body);
+            bridged.push(body, now);
             bridged.end_body();
         }
     }
 
     fn refuse(&mut self, stream: StreamId, mut count: calls::Call, status: &Status) {
         count.end(status.code());
+        self.answer_status(stream, status);
+    }
+
+    fn answer_status(&mut self, stream: StreamId, status: &Status) {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", GRPC);
         status.add_header(&mut headers).expect("our words are plain text");
@@ -439,7 +579,13 @@ impl Connection {
 
     fn take_part(&mut self, part: Part) {
         match part {
-            Part::Consumed { stream, bytes } => self.machine.consume(stream, bytes),
+            Part::Consumed { stream, bytes } => {
+                if let Some(Call::Bridged(bridged)) = self.calls.get_mut(&stream) {
+                    bridged.progress.read(bytes);
+                    let credit = bridged.progress.credit();
+                    self.machine.consume(stream, credit);
+                }
+            }
             Part::Head { stream, head, last } => {
                 self.machine.answer_head(stream, head.status.as_u16(), pairs(&head.headers), last);
                 self.end_if(last, stream);
@@ -480,6 +626,15 @@ impl Call {
             Call::Gathering(_) => "a call that is being gathered",
             Call::Waiting(_) => "a call that waits",
             Call::Bridged(_) => "a call of the router",
+        }
+    }
+
+    /// The bytes that have come of what is not whole, and since when the rest is waited for.
+    fn partial(&self) -> Option<(usize, std::time::Instant)> {
+        match self {
+            Call::Gathering(gathering) => Some((gathering.body.len(), gathering.begun)),
+            Call::Waiting(_) => None,
+            Call::Bridged(bridged) => bridged.progress.partial(),
         }
     }
 }

@@ -6,14 +6,17 @@
 pub mod frame;
 pub mod handshake;
 
+use crate::connections::Place;
+use crate::intake::{Arriving, Intake};
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::Request;
 use bytes::{Bytes, BytesMut};
-use frame::{AWAY, BROKEN, Decoder, Event, NORMAL};
+use frame::{AWAY, BROKEN, Decoder, Event, NORMAL, TRY_LATER};
 use handshake::{Heard, Opening};
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -36,7 +39,7 @@ const PARTS_MAX: usize = 4;
 /// Pings that are not answered yet; more are too many.
 const WORDS_MAX: usize = 16;
 /// The calls that take a stream of messages; others take one.
-const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
+pub const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
 
 /// What the reader has the writer say.
 enum Word {
@@ -44,16 +47,25 @@ enum Word {
     Close(u16),
 }
 
+/// What a connection is bounded by.
+#[derive(Clone, Copy)]
+pub struct Bounds<'a> {
+    pub place: &'a Place,
+    pub intake: &'a Arc<Intake>,
+}
+
 /// Serves the connection if it is a WebSocket's; else gives back what was read of it.
-pub async fn serve<S>(stream: &mut S, router: &Router) -> Option<Bytes>
+pub async fn serve<S>(stream: &mut S, router: &Router, bounds: Bounds<'_>) -> Option<Bytes>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let mut heard = BytesMut::new();
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
-            // Whoever goes away in the middle has had enough.
-            let _ = converse(stream, heard, opening, router.clone()).await;
+            if bounds.place.begin_request() {
+                // Whoever goes away in the middle has had enough.
+                let _ = converse(stream, heard, opening, router.clone(), bounds.intake).await;
+            }
             None
         }
         Ok(Ok(None)) => Some(heard.freeze()),
@@ -78,7 +90,13 @@ async fn hear<S: AsyncRead + Unpin>(stream: &mut S, heard: &mut BytesMut) -> io:
     }
 }
 
-async fn converse<S>(stream: &mut S, input: BytesMut, opening: Opening, router: Router) -> io::Result<()>
+async fn converse<S>(
+    stream: &mut S,
+    input: BytesMut,
+    opening: Opening,
+    router: Router,
+    intake: &Arc<Intake>,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
@@ -95,7 +113,7 @@ where
     send(&mut to, accepted.as_bytes()).await?;
     let one_message = !STREAMS.contains(&request.uri().path());
     let (words, to_say) = channel(WORDS_MAX);
-    let reader = read(from, input, parts, words, one_message);
+    let reader = read(from, input, parts, words, (one_message, intake));
     let writer = async {
         write(&mut to, router, request, to_say).await?;
         to.shutdown().await
@@ -117,9 +135,10 @@ async fn read(
     mut input: BytesMut,
     parts: Sender<Bytes>,
     words: Sender<Word>,
-    one_message: bool,
+    (one_message, intake): (bool, &Arc<Intake>),
 ) {
     let mut parts = Some(parts);
+    let mut arriving: Option<Arriving> = None;
     let mut decoder = Decoder::default();
     let last = loop {
         let event = match decoder.next(&mut input) {
@@ -127,12 +146,24 @@ async fn read(
             Err(code) => break Some(code),
             Ok(None) => {
                 input.reserve(READ_BYTES);
-                match timeout(SILENCE_MAX, from.read_buf(&mut input)).await {
+                let patience =
+                    arriving.as_ref().map_or(SILENCE_MAX, |arriving| arriving.time_left().min(SILENCE_MAX));
+                match timeout(patience, from.read_buf(&mut input)).await {
                     Ok(Ok(1..)) => continue,
                     _ => break None,
                 }
             }
         };
+        match &event {
+            Event::Part(part) => {
+                let arriving = arriving.get_or_insert_with(|| Arriving::new(intake));
+                if !arriving.hold_more(part.len()) {
+                    break Some(TRY_LATER);
+                }
+            }
+            Event::End => arriving = None,
+            Event::Ping(_) | Event::Pong | Event::Close => {}
+        }
         match event {
             // When the call is over nobody takes them, and the writer ends.
             Event::Part(part) => {

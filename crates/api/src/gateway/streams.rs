@@ -7,16 +7,18 @@ use crate::gateway::transcoder::Transcoder;
 use crate::grpc::lease::LeaseService;
 use crate::grpc::refusal;
 use crate::grpc::watch::WatchService;
+use crate::intake::{Arriving, Intake};
 use axum::body::{Body, BodyDataStream};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use base::Code;
 use prost::{Message, Name};
 use proto::Frugal;
 use proto::etcdserverpb::{LeaseKeepAliveRequest, WatchRequest, WatchResponse};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use tonic::Status;
 use tonic::codegen::tokio_stream::{Stream, StreamExt};
 
@@ -24,9 +26,9 @@ pub async fn watch(
     transcoder: Arc<Transcoder>,
     service: WatchService,
     headers: HeaderMap,
-    body: Body,
+    (body, intake): (Body, Arc<Intake>),
 ) -> Response {
-    let requests = Requests::<WatchRequest>::new(transcoder.clone(), body);
+    let requests = Requests::<WatchRequest>::new(transcoder.clone(), body, intake);
     match service.begin(&metadata(&headers), requests) {
         Ok(frames) => {
             lines(frames.map(move |frame| Ok(transcoder.write_encoded::<WatchResponse>(frame?.to_bytes()))))
@@ -39,9 +41,9 @@ pub async fn keep_alive(
     transcoder: Arc<Transcoder>,
     service: Arc<LeaseService>,
     headers: HeaderMap,
-    body: Body,
+    (body, intake): (Body, Arc<Intake>),
 ) -> Response {
-    let requests = Requests::<LeaseKeepAliveRequest>::new(transcoder.clone(), body);
+    let requests = Requests::<LeaseKeepAliveRequest>::new(transcoder.clone(), body, intake);
     match service.keep_alives(&metadata(&headers), requests).await {
         Ok(answers) => lines(answers.map(move |answer| Ok(transcoder.write(&answer?)))),
         Err(status) => refuse(&status),
@@ -57,6 +59,9 @@ struct Requests<Q> {
     cutter: Cutter,
     whole: VecDeque<Q>,
     ended: bool,
+    intake: Arc<Intake>,
+    /// While there is a part of a message.
+    arriving: Option<Arriving>,
 }
 
 /// Finds where an object of JSON ends, looking at each byte once.
@@ -90,10 +95,30 @@ impl Cutter {
 }
 
 impl<Q: Message + Name + Default + Frugal> Requests<Q> {
-    fn new(transcoder: Arc<Transcoder>, body: Body) -> Requests<Q> {
-        let body = body.into_data_stream();
-        let cutter = Cutter::default();
-        Requests { transcoder, body, rest: Vec::new(), cutter, whole: VecDeque::new(), ended: false }
+    fn new(transcoder: Arc<Transcoder>, body: Body, intake: Arc<Intake>) -> Requests<Q> {
+        Requests {
+            transcoder,
+            body: body.into_data_stream(),
+            rest: Vec::new(),
+            cutter: Cutter::default(),
+            whole: VecDeque::new(),
+            ended: false,
+            intake,
+            arriving: None,
+        }
+    }
+
+    /// Charges what is there of the next message, and begins to count its time.
+    fn charge_rest(&mut self) -> Result<(), Status> {
+        if self.rest.is_empty() {
+            self.arriving = None;
+            return Ok(());
+        }
+        let arriving = self.arriving.get_or_insert_with(|| Arriving::new(&self.intake));
+        match arriving.hold(self.rest.len()) {
+            true => Ok(()),
+            false => Err(refusal::render(Code::TooManyRequests)),
+        }
     }
 
     /// Takes the whole messages out of what has come.
@@ -134,12 +159,16 @@ impl<Q: Message + Name + Default + Frugal + Unpin> Stream for Requests<Q> {
             if self.ended {
                 return Poll::Ready(None);
             }
-            match ready!(Pin::new(&mut self.body).poll_next(cx)) {
-                None => return Poll::Ready(self.end()),
-                Some(Err(error)) => return self.fail(Status::cancelled(error.to_string())),
-                Some(Ok(bytes)) => {
+            match Pin::new(&mut self.body).poll_next(cx) {
+                Poll::Pending if self.arriving.as_mut().is_some_and(|arriving| arriving.is_late(cx)) => {
+                    return self.fail(refusal::render(Code::Timeout));
+                }
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(self.end()),
+                Poll::Ready(Some(Err(error))) => return self.fail(Status::cancelled(error.to_string())),
+                Poll::Ready(Some(Ok(bytes))) => {
                     self.rest.extend_from_slice(&bytes);
-                    if let Err(status) = self.take_whole() {
+                    if let Err(status) = self.take_whole().and_then(|()| self.charge_rest()) {
                         return self.fail(status);
                     }
                 }
@@ -162,7 +191,8 @@ mod tests {
         let transcoder = Arc::new(Transcoder::new(pool, 64));
         let parts =
             parts.into_iter().map(|part| Ok::<_, std::io::Error>(Bytes::from_static(part.as_bytes())));
-        let mut requests = Requests::new(transcoder, Body::from_stream(tokio_stream::iter(parts)));
+        let body = Body::from_stream(tokio_stream::iter(parts));
+        let mut requests = Requests::new(transcoder, body, Intake::new(1_000));
         let mut messages = Vec::new();
         while let Some(message) = requests.next().await {
             messages.push(message.map_err(|status| status.code()));

@@ -233,7 +233,7 @@ mod tests {
 
     async fn answer(path: &'static str) -> (Response, Arc<Figures>) {
         let pool = DescriptorPool::decode(proto::DESCRIPTORS).unwrap();
-        let figures = Arc::new(Figures::new(&pool, false));
+        let figures = Arc::new(Figures::new(&pool, false, &crate::ClientLimits::default()));
         let endless =
             || async { Body::from_stream(tokio_stream::pending::<Result<Bytes, std::io::Error>>()) };
         let mut router: Router = Router::new()

@@ -13,6 +13,8 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, guard, write};
+use crate::connections::Place;
+use crate::intake::{Arriving, Intake};
 use axum::response::IntoResponse;
 use base::Code;
 use bytes::{Buf, Bytes};
@@ -27,8 +29,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A longer head is somebody else's business.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// How long a request may take to come in once it has begun, or an answer to go out.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long an answer may take to go out.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may be silent between two.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -37,11 +39,12 @@ pub struct Quick {
     rest: Rest,
     /// The namespace of requests that name none.
     space: u32,
+    intake: Arc<Intake>,
 }
 
 impl Quick {
-    pub fn new(rest: Rest) -> Quick {
-        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT) }
+    pub fn new(rest: Rest, intake: Arc<Intake>) -> Quick {
+        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT), intake }
     }
 
     /// Serves until the connection ends, or gives it back for the long way, with what was read of it. When it is time
@@ -49,6 +52,7 @@ impl Quick {
     pub async fn serve<S>(
         &self,
         stream: S,
+        place: &Place,
         stay: impl Future<Output = ()> + Send + 'static,
     ) -> Option<(S, Bytes)>
     where
@@ -56,21 +60,61 @@ impl Quick {
     {
         let (mut line, mut familiar) = (Line::new(stream, stay), Familiar::default());
         let mut asking = Asking { rest: self.rest.clone(), authorization: Vec::new() };
+        let mut arriving = None;
         loop {
             match head::parse(&line.heard, &mut familiar) {
                 Heard::Plain(plain) if plain.body_bytes <= self.rest.body_bytes_max() => {
+                    self.hear_whole(&mut line, &plain, &mut arriving).await?;
+                    arriving = None;
+                    place.begin_request().then_some(())?;
                     self.deal_with(&mut line, plain, familiar.headers(), &mut asking).await?;
                 }
-                Heard::Part if line.heard.is_empty() => line.hear(true, IDLE_TIMEOUT).await.ok()?,
+                Heard::Part if line.heard.is_empty() => {
+                    line.say(ANSWER_TIMEOUT).await.ok()?;
+                    place.end_requests();
+                    line.hear(true, IDLE_TIMEOUT).await.ok()?;
+                }
                 Heard::Part if line.heard.len() <= HEAD_BYTES_MAX => {
-                    line.hear(false, REQUEST_TIMEOUT).await.ok()?;
+                    self.hear_more(&mut line, &mut arriving).await?;
                 }
                 _ => {
-                    line.say(REQUEST_TIMEOUT).await.ok()?;
+                    line.say(ANSWER_TIMEOUT).await.ok()?;
                     return Some(line.into_parts());
                 }
             }
         }
+    }
+
+    /// Reads until the body is there. None when the connection is over.
+    async fn hear_whole<S>(
+        &self,
+        line: &mut Line<S>,
+        plain: &Plain,
+        arriving: &mut Option<Arriving>,
+    ) -> Option<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        while line.heard.len() < plain.head_bytes + plain.body_bytes {
+            self.hear_more(line, arriving).await?;
+        }
+        Some(())
+    }
+
+    /// Reads more of a request that has begun, within its time and the budget.
+    async fn hear_more<S>(&self, line: &mut Line<S>, arriving: &mut Option<Arriving>) -> Option<()>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let arriving = arriving.get_or_insert_with(|| Arriving::new(&self.intake));
+        if !arriving.hold(line.heard.len()) {
+            let refusal = Refusal::from(Code::TooManyRequests);
+            Box::pin(answer::render(refusal.into_response(), &mut line.out)).await;
+            // The rest of the request would be taken for the next one.
+            line.say(ANSWER_TIMEOUT).await.ok();
+            return None;
+        }
+        line.hear(false, arriving.time_left()).await.ok()
     }
 
     /// None when the connection is over.
@@ -85,9 +129,6 @@ impl Quick {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let whole = plain.head_bytes + plain.body_bytes;
-        while line.heard.len() < whole {
-            line.hear(false, REQUEST_TIMEOUT).await.ok()?;
-        }
         match self.admit(asking, &headers.authorization).await {
             Ok(()) => {
                 let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
@@ -98,7 +139,7 @@ impl Quick {
         }
         line.heard.advance(whole);
         if line.must_say() {
-            line.say(REQUEST_TIMEOUT).await.ok()?;
+            line.say(ANSWER_TIMEOUT).await.ok()?;
         }
         Some(())
     }

@@ -26,6 +26,11 @@ pub struct Checked {
     /// Where the data API is served, and where clients are told that it is.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
+    /// Connections of clients, in all and from one address (0 for the usual share).
+    pub connections_max: usize,
+    pub connections_per_address_max: usize,
+    /// Memory for requests of which not all has come.
+    pub partial_request_bytes_max: usize,
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<Listen>,
     /// What is shown on those of these ports that speak TLS; that of the data API does as the first for clients does.
@@ -194,6 +199,9 @@ fn assemble(values: &Values) -> Checked {
         client_addrs: vec![Listen { address: config.client_addr, sealed: tls.is_some() }],
         http_addr: values.text(Id::HttpAddr).parse().ok(),
         advertise_http: values.text(Id::AdvertiseHttp).to_owned(),
+        connections_max: bytes(Id::ConnectionsMax),
+        connections_per_address_max: bytes(Id::ConnectionsPerAddressMax),
+        partial_request_bytes_max: bytes(Id::PartialRequestBytesMax),
         metrics_addrs: vec![],
         tls,
         config,

@@ -143,6 +143,12 @@ settings! {
     RequestBytesMax "request-bytes-max" number("bytes", KIB, limits::REQUEST_BYTES_MAX as u64),
         Count(limits::REQUEST_BYTES_MAX_DEFAULT as u64),
         "The largest request that changes something.";
+    ConnectionsMax "connections-max" number("connections", 16, 1_000_000), Count(16_384),
+        "Connections of clients at a time; fewer where the limit on open files leaves less.";
+    ConnectionsPerAddressMax "connections-per-address-max" number("connections", 0, 1_000_000), Count(0),
+        "How many of them one address may have, or a /64 network of IPv6; 0 for half. This machine has seven eighths.";
+    PartialRequestBytesMax "partial-request-bytes-max" number("bytes", 16 * MIB, 64 * GIB), Count(256 * MIB),
+        "Memory for requests of which not all has come; what does not fit is refused.";
     TxnOpsMax "txn-ops-max" number("operations", 1, limits::TXN_OPS_MAX as u64),
         Count(limits::TXN_OPS_MAX_DEFAULT as u64),
         "Compares, successes or failures that one transaction may hold.";

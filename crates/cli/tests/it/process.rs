@@ -222,6 +222,18 @@ impl Member {
         kib * 1024
     }
 
+    /// Descriptors that the process has open.
+    pub fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// One figure of `/metrics`.
+    pub fn metric(&self, name: &str) -> f64 {
+        let metrics = self.http("GET", "/metrics").body;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse().unwrap()
+    }
+
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
         assert!(sent.unwrap().success());

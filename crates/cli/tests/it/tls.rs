@@ -17,7 +17,7 @@ fn pem(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/pem").join(name).to_str().unwrap().to_owned()
 }
 
-fn with_server_certificate(plan: Plan) -> Plan {
+pub fn with_server_certificate(plan: Plan) -> Plan {
     plan.with(&["--cert-file", &pem("server.pem"), "--key-file", &pem("server.key")])
 }
 
@@ -61,7 +61,7 @@ fn refusal(member: &Member, who: Option<&str>, args: &[&str]) -> String {
     text(&output.stderr)
 }
 
-fn wait_ready(member: &Member, who: Option<&str>) {
+pub fn wait_ready(member: &Member, who: Option<&str>) {
     until("the member answers", || verb(member, who, &["get", "a"]).status.success().then_some(()));
 }
 

@@ -9,11 +9,19 @@ use crate::head::{Draft, Refused};
 use crate::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 
+/// What the first frame of a block of fields says about it.
+#[derive(Clone, Copy, Debug)]
+struct BlockHead {
+    stream: StreamId,
+    last: bool,
+    /// Its stream is said to depend on itself.
+    on_itself: bool,
+}
+
 /// A block of fields whose frames have not all come.
 #[derive(Debug)]
 pub struct Block {
-    stream: StreamId,
-    last: bool,
+    head: BlockHead,
     bytes: BytesMut,
     frames: usize,
 }
@@ -22,6 +30,10 @@ pub struct Block {
 const BLOCK_FRAMES_MAX: usize = 16;
 /// Of a stream that is opened and reset at once: it may have begun work that nobody wants.
 const RESET_COST: u64 = 10;
+/// So many settings, or streams that they concern, cost as much as a ping.
+const SETTINGS_PER_CHARGE: u64 = 16;
+/// Data that is less than this and not the last of its body costs more than it brings.
+const SMALL_DATA_BYTES: usize = 256;
 /// The status of an answer to a head that is too large.
 const FIELDS_TOO_LARGE: u16 = 431;
 
@@ -102,8 +114,9 @@ impl Connection {
         };
         let data = head.content(payload)?;
         let last = head.has(flag::END_STREAM);
+        // The connection's window is the size of the pipe. What streams hold is bounded by theirs.
+        self.credit(whole);
         let Some(state) = self.streams.get_mut(&stream) else {
-            self.credit(whole);
             return match self.cut.contains(&stream) {
                 true => Ok(None),
                 false => Err(Violation::Stream(stream, ErrorCode::StreamClosed)),
@@ -111,6 +124,7 @@ impl Connection {
         };
         // Held until it is consumed, whatever follows; the padding is consumed as it comes.
         state.held += whole;
+        self.held += head.len;
         if !state.receiving {
             return Err(Violation::Stream(stream, ErrorCode::StreamClosed));
         }
@@ -122,28 +136,51 @@ impl Connection {
             return Err(Violation::Stream(stream, ErrorCode::Protocol));
         }
         state.receiving = !last;
+        if state.ended {
+            let much = state.receive_window < self.limits.stream_window_bytes / 2;
+            return self.pass_over(stream, last, much);
+        }
         self.consume(stream, head.len - data.len());
+        match last {
+            true => self.stop_extending(stream),
+            false => self.extend_if_low(stream),
+        }
+        if !last && data.len() < SMALL_DATA_BYTES {
+            self.charge(1)?;
+        }
         if data.is_empty() && !last {
-            return self.charge(1);
+            return Ok(None);
         }
         Ok(Some(Event::Data { stream, data, last }))
+    }
+
+    /// What comes after the whole answer is of no use. A client that has much of it is told to stop.
+    fn pass_over(&mut self, stream: StreamId, last: bool, much: bool) -> Result<Option<Event>, Violation> {
+        match last {
+            true => self.forget(stream),
+            false if much => self.cut(stream, ErrorCode::NoError),
+            false => {}
+        }
+        self.charge(1)
     }
 
     fn take_headers(&mut self, head: FrameHead, payload: Bytes) -> Result<Option<Event>, Violation> {
         if head.stream.is_multiple_of(2) {
             return broken(ErrorCode::Protocol, "clients begin streams of odd numbers");
         }
+        let on_itself = head.depends_on(&payload) == Some(head.stream);
         let block = head.content(payload)?;
         let (stream, last) = (StreamId(head.stream), head.has(flag::END_STREAM));
+        let begun = BlockHead { stream, last, on_itself };
         if head.has(flag::END_HEADERS) {
-            return self.take_block(stream, last, block);
+            return self.take_block(begun, block);
         }
-        self.block = Some(Block { stream, last, bytes: BytesMut::from(&*block), frames: 1 });
+        self.block = Some(Block { head: begun, bytes: BytesMut::from(&*block), frames: 1 });
         Ok(None)
     }
 
     fn take_continuation(&mut self, head: FrameHead, payload: Bytes) -> Result<Option<Event>, Violation> {
-        let Some(mut block) = self.block.take().filter(|block| block.stream.0 == head.stream) else {
+        let Some(mut block) = self.block.take().filter(|block| block.head.stream.0 == head.stream) else {
             return broken(ErrorCode::Protocol, "nothing to continue");
         };
         block.bytes.extend_from_slice(&payload);
@@ -154,14 +191,15 @@ impl Connection {
             return broken(ErrorCode::EnhanceYourCalm, "a block of fields without end");
         }
         if head.has(flag::END_HEADERS) {
-            return self.take_block(block.stream, block.last, block.bytes.freeze());
+            return self.take_block(block.head, block.bytes.freeze());
         }
         self.block = Some(block);
         Ok(None)
     }
 
     /// Whatever becomes of the fields, they must be decoded: the table goes on with them.
-    fn take_block(&mut self, stream: StreamId, last: bool, block: Bytes) -> Result<Option<Event>, Violation> {
+    fn take_block(&mut self, head: BlockHead, block: Bytes) -> Result<Option<Event>, Violation> {
+        let BlockHead { stream, last, on_itself } = head;
         let mut draft = Draft::new(self.limits.header_list_bytes_max as usize);
         if self.decoder.decode(block, |field| draft.add(field)).is_err() {
             return broken(ErrorCode::Compression, "fields that cannot be decoded");
@@ -170,6 +208,9 @@ impl Connection {
             return self.take_trailers(stream, last, draft);
         }
         self.highest = stream;
+        if on_itself {
+            return Err(Violation::Stream(stream, ErrorCode::Protocol));
+        }
         if self.stage == Stage::Left || self.streams.len() >= self.limits.streams_max as usize {
             return Err(Violation::Stream(stream, ErrorCode::RefusedStream));
         }
@@ -178,7 +219,8 @@ impl Connection {
             Err(Refused::Malformed) => return Err(Violation::Stream(stream, ErrorCode::Protocol)),
             Err(Refused::TooLarge) => {
                 self.begin(stream, last, None);
-                self.answer_head(stream, FIELDS_TOO_LARGE, [], true);
+                self.put_block(stream, true, Some(FIELDS_TOO_LARGE), []);
+                self.finish(stream);
                 return self.charge(RESET_COST);
             }
         };
@@ -214,14 +256,23 @@ impl Connection {
             return Err(Violation::Stream(stream, ErrorCode::Protocol));
         }
         state.receiving = false;
+        if state.ended {
+            return self.pass_over(stream, true, false);
+        }
+        self.stop_extending(stream);
         Ok(Some(Event::Data { stream, data: Bytes::new(), last: true }))
     }
 
     fn take_reset(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
         frame::number(payload)?;
         let stream = self.begun(head)?;
-        if !self.streams.contains_key(&stream) {
+        let Some(state) = self.streams.get(&stream) else {
+            // Nothing that was under way before can follow.
+            self.cut.retain(|cut| *cut != stream);
             return self.charge(1);
+        };
+        if state.ended {
+            return self.pass_over(stream, true, false);
         }
         self.forget(stream);
         self.charge(RESET_COST)?;
@@ -234,7 +285,7 @@ impl Connection {
         }
         if head.has(flag::ACK) {
             return match payload.is_empty() && self.settings_seen {
-                true => Ok(None),
+                true => self.charge(1),
                 false => broken(ErrorCode::FrameSize, "an acknowledgement that says more"),
             };
         }
@@ -242,22 +293,30 @@ impl Connection {
             return broken(ErrorCode::FrameSize, "half a setting");
         }
         self.settings_seen = true;
-        for pair in payload.chunks_exact(6) {
+        let pairs = payload.chunks_exact(6);
+        let mut cost = 1 + pairs.len() as u64 / SETTINGS_PER_CHARGE;
+        let mut window = None;
+        for pair in pairs {
             let id = u16::from_be_bytes([pair[0], pair[1]]);
-            self.take_setting(id, frame::number(&pair[2..])?)?;
+            self.take_setting(id, frame::number(&pair[2..])?, &mut window)?;
+        }
+        // The last of several counts, and every stream is visited once.
+        if let Some(window) = window {
+            cost += self.streams.len() as u64 / SETTINGS_PER_CHARGE;
+            self.move_windows(window)?;
         }
         self.acknowledge_settings();
-        self.charge(1)
+        self.charge(cost)
     }
 
-    fn take_setting(&mut self, id: u16, value: u32) -> Result<(), Violation> {
+    fn take_setting(&mut self, id: u16, value: u32, window: &mut Option<i64>) -> Result<(), Violation> {
         match id {
             setting::HEADER_TABLE_SIZE => self.encoder.limit(value as usize),
             setting::ENABLE_PUSH if value > 1 => return broken(ErrorCode::Protocol, "ENABLE_PUSH"),
             setting::INITIAL_WINDOW_SIZE if value > frame::WINDOW_MAX => {
                 return broken(ErrorCode::FlowControl, "INITIAL_WINDOW_SIZE");
             }
-            setting::INITIAL_WINDOW_SIZE => return self.move_windows(i64::from(value)),
+            setting::INITIAL_WINDOW_SIZE => *window = Some(i64::from(value)),
             setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
                 return broken(ErrorCode::Protocol, "MAX_FRAME_SIZE");
             }
@@ -302,13 +361,13 @@ impl Connection {
         if head.stream == 0 {
             self.window += more;
             return match more > 0 {
-                true if self.window <= i64::from(frame::WINDOW_MAX) => Ok(None),
+                true if self.window <= i64::from(frame::WINDOW_MAX) => self.charge(1),
                 true => broken(ErrorCode::FlowControl, "a window larger than windows are"),
                 false => broken(ErrorCode::Protocol, "a window that grows by nothing"),
             };
         }
         let stream = self.begun(head)?;
-        let Some(state) = self.streams.get_mut(&stream) else { return Ok(None) };
+        let Some(state) = self.streams.get_mut(&stream) else { return self.charge(1) };
         state.window += more;
         if more == 0 {
             return Err(Violation::Stream(stream, ErrorCode::Protocol));
@@ -317,7 +376,7 @@ impl Connection {
             return Err(Violation::Stream(stream, ErrorCode::FlowControl));
         }
         list(&mut self.ready, stream, state);
-        Ok(None)
+        self.charge(1)
     }
 
     fn take_priority(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Event>, Violation> {
@@ -326,6 +385,9 @@ impl Connection {
         }
         if payload.len() != 5 {
             return broken(ErrorCode::FrameSize, "a priority takes five bytes");
+        }
+        if frame::dependency(payload) == Some(head.stream) {
+            return Err(Violation::Stream(StreamId(head.stream), ErrorCode::Protocol));
         }
         self.charge(1)
     }

@@ -1,7 +1,7 @@
 //! Answers: heads, bodies and trailers go in and become frames in the output, as far as the client's windows and
 //! the bound of the output go. What does not fit waits in its stream; streams that wait take turns, one frame each.
 
-use super::Connection;
+use super::{Connection, LINGERING_MAX};
 use crate::error::ErrorCode;
 use crate::frame::{self, HEAD_BYTES, PAYLOAD_BYTES_MAX, flag, kind};
 use crate::hpack::Field;
@@ -35,6 +35,7 @@ impl Connection {
         if data.is_empty() && !last {
             return true;
         }
+        self.budget.sent_part();
         let outgoing = state.outgoing.get_or_insert_default();
         let waited = !outgoing.is_drained();
         debug_assert!(outgoing.end.is_none(), "nothing comes behind the end of a body");
@@ -81,6 +82,7 @@ impl Connection {
             return self.send_trailers(stream, trailers.to_vec());
         }
         self.window -= len as i64;
+        self.budget.sent_bytes(len);
         if len > 0 {
             frame::put_head(len, kind::DATA, 0, stream.0, &mut self.output);
             let at = self.output.len();
@@ -134,8 +136,12 @@ impl Connection {
         let Some(state) = self.streams.get_mut(&stream) else { return false };
         let Stream { outgoing: Some(outgoing), window, .. } = state else { return false };
         let waits = !outgoing.is_drained();
-        if waits && !send_piece(stream, outgoing, window, &mut self.window, &mut self.output) {
-            return false;
+        if waits {
+            let sent = send_piece(stream, outgoing, window, &mut self.window, &mut self.output);
+            self.budget.sent_bytes(sent);
+            if sent == 0 {
+                return false;
+            }
         }
         if !outgoing.is_drained() {
             return true;
@@ -151,18 +157,36 @@ impl Connection {
         false
     }
 
-    /// Our side of a stream is over. Whatever the client still wanted to send is not needed.
     fn end(&mut self, stream: StreamId) {
         self.budget.answered();
-        let unfinished = self.streams.get(&stream).is_some_and(|state| state.receiving);
-        match unfinished {
-            true => self.cut(stream, ErrorCode::NoError),
-            false => self.forget(stream),
+        self.finish(stream);
+    }
+
+    /// Our side of a stream is over. The client may still end its own; what else it wanted to send is not needed.
+    pub(super) fn finish(&mut self, stream: StreamId) {
+        match self.streams.get_mut(&stream).filter(|state| state.receiving) {
+            Some(state) => {
+                (state.ended, state.outgoing) = (true, None);
+                self.stop_extending(stream);
+                self.lingering.push_back(stream);
+                if self.lingering.len() > LINGERING_MAX {
+                    self.cut_oldest_lingering();
+                }
+            }
+            None => self.forget(stream),
+        }
+    }
+
+    /// Unless the client has ended it meanwhile.
+    fn cut_oldest_lingering(&mut self) {
+        let oldest = self.lingering.pop_front();
+        if let Some(oldest) = oldest.filter(|oldest| self.streams.contains_key(oldest)) {
+            self.cut(oldest, ErrorCode::NoError);
         }
     }
 
     /// A block of fields, in as many frames as it takes.
-    fn put_block<'a>(
+    pub(super) fn put_block<'a>(
         &mut self,
         stream: StreamId,
         last: bool,
@@ -185,22 +209,22 @@ impl Connection {
     }
 }
 
-/// One frame of data. False when the windows have no room for it.
+/// One frame of data, and its length: nothing when the windows have no room for it.
 fn send_piece(
     stream: StreamId,
     outgoing: &mut Outgoing,
     stream_window: &mut i64,
     window: &mut i64,
     out: &mut Vec<u8>,
-) -> bool {
+) -> usize {
     let room = (*stream_window).min(*window).clamp(0, PAYLOAD_BYTES_MAX as i64);
-    let Some(piece) = (room > 0).then(|| outgoing.take(room as usize)).flatten() else { return false };
+    let Some(piece) = (room > 0).then(|| outgoing.take(room as usize)).flatten() else { return 0 };
     let last = outgoing.is_drained() && outgoing.end == Some(End::Plain);
     frame::put_head(piece.len(), kind::DATA, if last { flag::END_STREAM } else { 0 }, stream.0, out);
     out.extend_from_slice(&piece);
     *stream_window -= piece.len() as i64;
     *window -= piece.len() as i64;
-    true
+    piece.len()
 }
 
 /// Cuts a block that is too long for one frame into several.

@@ -1,3 +1,5 @@
+mod limits;
+
 use super::*;
 use crate::hpack::Field;
 use bytes::BytesMut;
@@ -6,6 +8,8 @@ use std::time::Duration;
 const LIMITS: Limits = Limits {
     streams_max: 4,
     stream_window_bytes: 1_000,
+    extension_step_bytes: 2_000,
+    extension_bytes_max: 5_000,
     connection_window_bytes: 70_000,
     header_list_bytes_max: 600,
     output_bytes_soft: 100_000,
@@ -303,10 +307,12 @@ fn streams_beyond_the_bound_are_refused() {
 fn credit_is_given_back_as_bodies_are_consumed() {
     let mut talk = Talk::new();
     talk.post(1, false);
-    talk.data(1, &[0; 600], false);
-    talk.server.consume(StreamId(1), 499);
+    for _ in 0..2 {
+        talk.data(1, &[0; 300], false);
+        talk.server.consume(StreamId(1), 249);
+    }
     assert_eq!(talk.heard(), []);
-    talk.server.consume(StreamId(1), 1);
+    talk.server.consume(StreamId(1), 2);
     let update = Frame { kind: kind::WINDOW_UPDATE, flags: 0, stream: 1, payload: number(500).to_vec() };
     assert_eq!(talk.heard(), [update]);
     // More than was received cannot be consumed.
@@ -429,11 +435,20 @@ fn bodies_wait_while_the_output_is_not_written() {
 #[test]
 fn an_answer_to_half_a_request_ends_it() {
     let mut talk = Talk::new();
-    talk.post(1, false);
-    talk.server.answer_head(StreamId(1), 200, [], true);
-    assert_eq!(talk.reset_of(1), Some(ErrorCode::NoError as u32));
-    assert_eq!(talk.data(1, b"still coming", true), []);
+    for stream in [1, 3, 5] {
+        talk.post(stream, false);
+        talk.server.answer_head(StreamId(stream), 200, [], true);
+        assert_eq!(talk.reset_of(stream), None, "the client may end it");
+    }
+    assert_eq!(talk.data(1, b"the end", true), []);
+    assert_eq!(talk.say(kind::RST_STREAM, 0, 3, &number(8)), []);
     assert_eq!(talk.heard(), []);
+    assert_eq!(talk.data(5, b"a little more", false), []);
+    assert_eq!(talk.heard(), []);
+    assert_eq!(talk.data(5, &[0; 600], false), []);
+    assert_eq!(talk.reset_of(5), Some(ErrorCode::NoError as u32), "the rest is not needed");
+    assert_eq!(talk.data(5, b"still coming", true), []);
+    assert_eq!((talk.heard(), talk.server.streams()), (vec![], 0));
 }
 
 #[test]

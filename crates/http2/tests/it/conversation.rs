@@ -10,6 +10,8 @@ use http2::Limits;
 const LIMITS: Limits = Limits {
     streams_max: 50,
     stream_window_bytes: 20_000,
+    extension_step_bytes: 20_000,
+    extension_bytes_max: 40_000,
     connection_window_bytes: 70_000,
     header_list_bytes_max: 16_384,
     output_bytes_soft: 50_000,

@@ -8,6 +8,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 pub const NORMAL: u16 = 1000;
 pub const AWAY: u16 = 1001;
 pub const BROKEN: u16 = 1002;
+pub const TRY_LATER: u16 = 1013;
 
 const FIN: u8 = 0x80;
 const RESERVED: u8 = 0x70;

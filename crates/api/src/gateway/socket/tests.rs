@@ -1,4 +1,5 @@
 use super::*;
+use crate::connections::{ConnectionLimits, Connections};
 use axum::routing::post;
 use tokio::io::{DuplexStream, duplex};
 
@@ -15,9 +16,15 @@ fn router() -> Router {
     Router::new().route("/v3/watch", post(echo)).route("/v3/kv/put", post(echo))
 }
 
+async fn serve_bounded(server: &mut DuplexStream) -> Option<Bytes> {
+    let place = Connections::new(ConnectionLimits::default()).admit([127, 0, 0, 1].into()).unwrap();
+    let bounds = Bounds { place: &place, intake: &Intake::new(1_000_000) };
+    serve(server, &router(), bounds).await
+}
+
 async fn open(target: &str) -> (DuplexStream, tokio::task::JoinHandle<Option<Bytes>>) {
     let (mut client, mut server) = duplex(1024);
-    let serving = tokio::spawn(async move { serve(&mut server, &router()).await });
+    let serving = tokio::spawn(async move { serve_bounded(&mut server).await });
     let head = format!(
         "GET {target} HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
          sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -92,7 +99,7 @@ async fn who_breaks_the_protocol_is_told_and_closed() {
 async fn what_is_no_socket_goes_back_as_it_came() {
     let (mut client, mut server) = duplex(1024);
     client.write_all(b"GET /v3/watch HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-    let back = serve(&mut server, &router()).await;
+    let back = serve_bounded(&mut server).await;
     assert_eq!(back.as_deref(), Some(&b"GET /v3/watch HTTP/1.1\r\nhost: a\r\n\r\n"[..]));
 }
 

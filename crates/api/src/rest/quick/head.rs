@@ -72,7 +72,11 @@ pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
     };
     let is_familiar = !familiar.bytes.is_empty() && bytes[first..].starts_with(&familiar.bytes);
     if !is_familiar {
-        let Some(head_bytes) = end_of_head(bytes, first) else { return Heard::Part };
+        let head_bytes = match end_of_head(bytes, first) {
+            Ok(Some(head_bytes)) => head_bytes,
+            Ok(None) => return Heard::Part,
+            Err(BareLineFeed) => return Heard::Unusual,
+        };
         let headers = &bytes[first..head_bytes];
         match parse_headers(&headers[..headers.len() - 2]) {
             Some(parsed) => *familiar = Familiar { bytes: headers.to_vec(), headers: parsed },
@@ -89,13 +93,22 @@ pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
     )
 }
 
-/// Behind the first empty line; the first line ends at `at`.
-fn end_of_head(bytes: &[u8], mut at: usize) -> Option<usize> {
+/// A line that ends with LF alone: there may never be an end of the head that is plain.
+struct BareLineFeed;
+
+/// Behind the first empty line, if it has come; the first line ends at `at`.
+fn end_of_head(bytes: &[u8], mut at: usize) -> Result<Option<usize>, BareLineFeed> {
     loop {
-        if bytes[at..].starts_with(b"\r\n") && bytes[..at].ends_with(b"\r\n") {
-            return Some(at + 2);
+        if !bytes[..at].ends_with(b"\r\n") {
+            return Err(BareLineFeed);
         }
-        at += bytes[at..].iter().position(|byte| *byte == b'\n')? + 1;
+        if bytes[at..].starts_with(b"\r\n") {
+            return Ok(Some(at + 2));
+        }
+        match bytes[at..].iter().position(|byte| *byte == b'\n') {
+            None => return Ok(None),
+            Some(end) => at += end + 1,
+        }
     }
 }
 
@@ -307,7 +320,7 @@ mod tests {
         }
         assert_eq!(parse(b"GET /api/v1/store/keys/a HTTP/1.1\r\nhost: a\r\n"), Heard::Part);
         assert_eq!(parse(b"\xff\r\n\r\n"), Heard::Unusual);
-        assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\r\n\n\r\n"), Heard::Part);
+        assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\r\n\n\r\n"), Heard::Unusual);
         assert_eq!(parse(b"GET /v1/data/k HTTP/1.1\r\nhost: a\rb\r\n\r\n"), Heard::Unusual);
     }
 

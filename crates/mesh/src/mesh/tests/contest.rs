@@ -169,13 +169,14 @@ impl Contest {
         Doing { token, name, entry, again, is_repeated: false }
     }
 
-    /// The same request through any node.
-    fn repeat(world: &mut World, doing: Doing) -> Result<Doing, Doing> {
-        let Some(request) = doing.again.clone() else { return Err(doing) };
+    /// The same request through any node, unless it was asked for twice.
+    fn repeat(world: &mut World, doing: &mut Doing) -> bool {
+        let Some(request) = doing.again.take() else { return false };
         let nodes: Vec<NodeId> = world.topology.members().iter().map(|member| member.node).collect();
         let node = *world.rng.pick(&nodes);
-        let token = world.ask(node, request);
-        Ok(Doing { token, again: None, is_repeated: true, ..doing })
+        doing.token = world.ask(node, request);
+        doing.is_repeated = true;
+        true
     }
 
     fn end(&mut self, client: usize, doing: Doing, reply: Option<Reply>, now: u64) {
@@ -281,11 +282,12 @@ pub fn contest(seed: u64) -> (Vec<String>, usize) {
             let Some(one) = doing.get(&client) else { continue };
             let reply = world.replies.remove(&one.token);
             if reply.is_some() || world.now > world.asked_at[&one.token] + SECOND {
-                let one = doing.remove(&client).unwrap();
+                let mut one = doing.remove(&client).unwrap();
                 let is_open = matches!(reply, None | Some(Reply::Indeterminate { .. }));
-                match if is_open { Contest::repeat(&mut world, one) } else { Err(one) } {
-                    Ok(again) => drop(doing.insert(client, again)),
-                    Err(one) => contest.end(client, one, reply, world.now),
+                if is_open && Contest::repeat(&mut world, &mut one) {
+                    doing.insert(client, one);
+                } else {
+                    contest.end(client, one, reply, world.now);
                 }
             }
         }

@@ -1,0 +1,30 @@
+//! What all client ports of the process share: the table of connections, and the budget for requests that are not whole.
+
+use crate::connections::{ConnectionLimits, Connections};
+use crate::intake::Intake;
+use prometheus_client::registry::Registry;
+use std::sync::Arc;
+
+#[derive(Clone)]
+pub struct ClientLimits {
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) intake: Arc<Intake>,
+}
+
+impl ClientLimits {
+    /// So many connections, and so many bytes of requests that are not whole.
+    pub fn new(connections: ConnectionLimits, partial_bytes_max: usize) -> ClientLimits {
+        ClientLimits { connections: Connections::new(connections), intake: Intake::new(partial_bytes_max) }
+    }
+
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        self.connections.register(registry);
+        self.intake.register(registry);
+    }
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits::new(ConnectionLimits::default(), Intake::BYTES_MAX_DEFAULT)
+    }
+}
