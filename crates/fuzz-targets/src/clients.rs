@@ -25,8 +25,8 @@ pub fn token(bytes: &[u8]) {
 }
 
 pub fn token_seeds() -> Vec<Vec<u8>> {
-    let claims = jwt::Claims { user: "ann".to_owned(), revision: 7 };
-    KEYS.sign(&claims, NOW * 2).into_iter().map(String::into_bytes).collect()
+    let claims = jwt::Claims { user: "ann".to_owned(), revision: 7, ends: NOW * 2 };
+    KEYS.sign(&claims).into_iter().map(String::into_bytes).collect()
 }
 
 /// Certificates as a peer or a client shows them, and key files as an operator names them.

@@ -12,7 +12,7 @@ use super::asked::{Asked, Whole, parse_json};
 use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
-use super::{Rest, data, guard, write};
+use super::{Rest, data, guard, session, sight, write};
 use crate::connections::Place;
 use crate::intake::{Arriving, Intake};
 use axum::response::IntoResponse;
@@ -174,12 +174,17 @@ impl Quick {
         out: &mut Vec<u8>,
     ) {
         let answered = match plain.what {
-            _ if !headers.meant.is_empty() => {
+            _ if !headers.names_a_session_at_most() => {
                 Box::pin(self.answer_as_meant(rest, plain, (headers, key, body), out)).await
             }
-            What::StoreGet | What::DataGet => self.get(rest, plain, key, out).await,
-            What::StorePost => self.post(rest, body, out).await,
-            What::DataPut => self.put(rest, key, body, out).await,
+            What::StoreGet | What::DataGet if headers.meant.is_empty() => {
+                self.get(rest, plain, key, out).await
+            }
+            What::StoreGet | What::DataGet => {
+                Box::pin(self.get_in_session(rest, plain, (headers, key), out)).await
+            }
+            What::StorePost => self.post(rest, headers, body, out).await,
+            What::DataPut => self.put(rest, headers, key, body, out).await,
         };
         if let Err(refusal) = answered {
             Box::pin(answer::render(refusal.into_response(), out)).await;
@@ -215,8 +220,8 @@ impl Quick {
         let r = plain.of_one.then_some(1);
         let record = store::live(rest, rest.read(Key::new(self.space, key), r, None).await?)?;
         match (answer::plain_value(&record), plain.what) {
-            (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, out),
-            (Some(value), _) => answer::found_in_store(rest, key, &record, value, out),
+            (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, None, out),
+            (Some(value), _) => answer::found_in_store(rest, key, &record, value, None, out),
             // It has something about it that the handlers know how to say.
             (None, _) => {
                 let nothing = Headers::default();
@@ -226,8 +231,41 @@ impl Quick {
         Ok(())
     }
 
-    async fn post(&self, rest: &Rest, body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let asked = Asked::plain(rest, None);
+    /// The same for a client that hands on what it has seen, and is told what it has seen now.
+    async fn get_in_session(
+        &self,
+        rest: &Rest,
+        plain: &Plain,
+        (headers, key): (&Headers, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let mut asked = Asked::with_headers(rest, None, headers.meant.clone())?;
+        if plain.of_one {
+            asked.query = Query::parse("r=1")?;
+        }
+        let sight = sight::look(rest, &asked, Key::new(self.space, key)).await?;
+        let record = sight.live(rest, &asked)?;
+        let seen = session::token(&asked, sight.seen())?;
+        match (answer::plain_value(&record), plain.what) {
+            (Some(value), What::DataGet) if sight.is_of_here(rest) => {
+                answer::found_in_data(rest, key, &record, value, seen.as_ref(), out);
+            }
+            (Some(value), _) if sight.is_of_here(rest) => {
+                answer::found_in_store(rest, key, &record, value, seen.as_ref(), out);
+            }
+            _ => self.answer_as_meant(rest, plain, (headers, key, &[]), out).await?,
+        }
+        Ok(())
+    }
+
+    async fn post(
+        &self,
+        rest: &Rest,
+        headers: &Headers,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let asked = Asked::with_headers(rest, None, headers.meant.clone())?;
         let entry = parse_json::<Entry<'_>>(body, store::RIGHT)?;
         if !head::is_plain(entry.key.as_bytes()) {
             let body = Whole(Bytes::copy_from_slice(body));
@@ -237,16 +275,25 @@ impl Quick {
         let (key, given) = entry.given();
         let write = write::of_given(rest, &asked, asked.key_of(&key)?, given, None)?;
         let record = write::perform(rest, &asked, write).await?;
-        answer::done_in_store(rest, key.as_bytes(), &record, out);
+        let seen = session::token(&asked, std::iter::once(&*record))?;
+        answer::done_in_store(rest, key.as_bytes(), &record, seen.as_ref(), out);
         Ok(())
     }
 
-    async fn put(&self, rest: &Rest, key: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        let asked = Asked::plain(rest, None);
+    async fn put(
+        &self,
+        rest: &Rest,
+        headers: &Headers,
+        key: &[u8],
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refusal> {
+        let asked = Asked::with_headers(rest, None, headers.meant.clone())?;
         let given = parse_json(body, write::RIGHT)?;
         let write = write::of_given(rest, &asked, Key::new(self.space, key), given, None)?;
         let record = write::perform(rest, &asked, write).await?;
-        answer::done_in_data(rest, &record, out);
+        let seen = session::token(&asked, std::iter::once(&*record))?;
+        answer::done_in_data(rest, &record, seen.as_ref(), out);
         Ok(())
     }
 }

@@ -63,6 +63,11 @@ impl Sight {
         })
     }
 
+    /// It was read in this region.
+    pub fn is_of_here(&self, rest: &Rest) -> bool {
+        self.from == rest.region_id()
+    }
+
     pub fn seen(&self) -> impl Iterator<Item = &Record> {
         self.record.as_deref().into_iter()
     }

@@ -114,7 +114,7 @@ impl Keys {
 
     /// As etcdctl names them.
     fn describe(&self, end: &[u8]) -> String {
-        let key = self.key.as_ref().map(|key| bytes_of(key)).unwrap_or_default();
+        let key = self.key.as_ref().map(bytes_of).unwrap_or_default();
         let key = String::from_utf8_lossy(&key).into_owned();
         match end {
             [] => format!("Permission of key {key}"),

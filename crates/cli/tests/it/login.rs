@@ -167,7 +167,7 @@ fn passwords_are_typed_and_not_shown() {
         assert_eq!(passwd.wait_with_output().unwrap().status.code(), Some(code));
     }
     token_of(gate(&member), "ann", "hiden");
-    let modes = rustix::termios::tcgetattr(&terminal.line()).unwrap().local_modes;
+    let modes = rustix::termios::tcgetattr(terminal.line()).unwrap().local_modes;
     let usual = rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ISIG;
     assert!(modes.contains(usual), "the terminal is as it was");
 }

@@ -66,6 +66,32 @@ fn the_short_way_says_what_the_long_way_says() {
         assert_eq!(gist(first, true), gist(second, true), "{method} {target} {body}");
         assert_eq!(gist(second, true), gist(third, true), "{method} {target} {body}");
     }
+    // Whoever hands on a session is answered the same way on both.
+    let session = "X-Session-Token: new\r\ntraceparent: 00-1-2-01\r\n";
+    for (method, target, body) in [
+        ("PUT", "/v1/data/number", r#"{"value":17}"#),
+        ("POST", "/api/v1/store/keys", r#"{"key":"plain","value":1}"#),
+        ("GET", "/v1/data/number", ""),
+        ("GET", "/api/v1/store/keys/plain", ""),
+        ("GET", "/v1/data/rich", ""),
+        ("GET", "/v1/data/absent", ""),
+    ] {
+        let short = request(method, target, session, body);
+        let long = request(method, target, &format!("{session}{LAST}"), body);
+        let answers = converse(rest, &[short.as_str(), &long].concat());
+        let [first, second] = &answers[..] else { panic!("{} answers", answers.len()) };
+        let is_write = method != "GET";
+        let without_token = |answer: &(String, String)| {
+            let (mut lines, body) = gist(answer, is_write);
+            lines
+                .iter_mut()
+                .filter(|line| is_write && line.starts_with("x-session"))
+                .for_each(|l| l.truncate(16));
+            (lines, body)
+        };
+        assert_eq!(without_token(first), without_token(second), "{method} {target}");
+        assert!(first.0.contains("x-session-token: s1.") || target.ends_with("absent"), "{}", first.0);
+    }
     rest.put("/v1/data/gone", r#"{"value":1}"#);
     rest.delete("/v1/data/gone");
     rest.call("PUT", "/v1/data/text", &[("content-type", "text/plain")], "grüße".as_bytes());

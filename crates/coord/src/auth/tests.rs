@@ -288,7 +288,7 @@ fn a_million_ranges_are_searched_and_not_scanned() {
     for role in 0..1_000 {
         let permissions = (0..1_000).map(|nth| (key(role, nth), Access::ReadWrite)).collect();
         let name = format!("role{role}");
-        auth.roles.insert(name.as_str().into(), Arc::new(Role { permissions }));
+        auth.roles.insert(name.as_str().into(), Arc::new(Role { permissions, ..Role::default() }));
         run(&mut auth, AuthCommand::UserGrantRole { user: "ann".into(), role: name });
     }
     let mut shown = Vec::new();

@@ -2,8 +2,9 @@
 //! value, and to a plain write that was done. They are, byte for byte, what the handlers of the router say; whatever
 //! is not as plain is theirs to word, and is only put into the form of HTTP/1.1 here.
 
-use super::super::{Rest, clock, date, value};
+use super::super::{Rest, clock, date, session, value};
 use axum::body::to_bytes;
+use axum::http::HeaderValue;
 use axum::response::Response;
 use bytes::Bytes;
 use mesh::record::{Body, Header, Record};
@@ -18,10 +19,17 @@ pub fn plain_value(record: &Record) -> Option<&Bytes> {
 }
 
 /// `{"key":…,"value":…,"timestamp":…}` with the head of a read.
-pub fn found_in_store(rest: &Rest, key: &[u8], record: &Record, value: &[u8], out: &mut Vec<u8>) {
+pub fn found_in_store(
+    rest: &Rest,
+    key: &[u8],
+    record: &Record,
+    value: &[u8],
+    seen: Option<&HeaderValue>,
+    out: &mut Vec<u8>,
+) {
     respond(
         out,
-        |out| head_of_read(rest, record, out),
+        |out| head_of_read(rest, record, seen, out),
         |out| {
             put(out, &[b"{\"key\":\"", key, b"\",\"value\":", value, b",\"timestamp\":"]);
             put_number(out, record.updated_ms());
@@ -31,11 +39,18 @@ pub fn found_in_store(rest: &Rest, key: &[u8], record: &Record, value: &[u8], ou
 }
 
 /// What `/v1/data/{key}` says of a register.
-pub fn found_in_data(rest: &Rest, key: &[u8], record: &Record, value: &[u8], out: &mut Vec<u8>) {
+pub fn found_in_data(
+    rest: &Rest,
+    key: &[u8],
+    record: &Record,
+    value: &[u8],
+    seen: Option<&HeaderValue>,
+    out: &mut Vec<u8>,
+) {
     let kind = value::kind_name(record.kind).as_bytes();
     respond(
         out,
-        |out| head_of_read(rest, record, out),
+        |out| head_of_read(rest, record, seen, out),
         |out| {
             put(
                 out,
@@ -57,10 +72,16 @@ pub fn found_in_data(rest: &Rest, key: &[u8], record: &Record, value: &[u8], out
     );
 }
 
-pub fn done_in_store(rest: &Rest, key: &[u8], record: &Record, out: &mut Vec<u8>) {
+pub fn done_in_store(
+    rest: &Rest,
+    key: &[u8],
+    record: &Record,
+    seen: Option<&HeaderValue>,
+    out: &mut Vec<u8>,
+) {
     respond(
         out,
-        |out| head_of_write(rest, record, out),
+        |out| head_of_write(rest, record, seen, out),
         |out| {
             put(out, &[b"{\"status\":\"ok\",\"key\":\"", key, b"\",\"timestamp\":"]);
             put_number(out, record.updated_ms());
@@ -69,10 +90,10 @@ pub fn done_in_store(rest: &Rest, key: &[u8], record: &Record, out: &mut Vec<u8>
     );
 }
 
-pub fn done_in_data(rest: &Rest, record: &Record, out: &mut Vec<u8>) {
+pub fn done_in_data(rest: &Rest, record: &Record, seen: Option<&HeaderValue>, out: &mut Vec<u8>) {
     respond(
         out,
-        |out| head_of_write(rest, record, out),
+        |out| head_of_write(rest, record, seen, out),
         |out| {
             put(out, &[b"{\"status\":\"committed\",\"vector_clock\":"]);
             put_clock(rest, record, out);
@@ -92,18 +113,27 @@ fn respond(out: &mut Vec<u8>, head: impl FnOnce(&mut Vec<u8>), body: impl FnOnce
     put(out, &[b"\r\n\r\n", &said]);
 }
 
-fn head_of_read(rest: &Rest, record: &Record, out: &mut Vec<u8>) {
+fn head_of_read(rest: &Rest, record: &Record, seen: Option<&HeaderValue>, out: &mut Vec<u8>) {
     put(out, &[b"x-vector-clock: "]);
     clock::put_word(&record.context, out);
     put(out, &[b"\r\nx-served-from: ", rest.served_from().as_bytes(), b"\r\nx-replication-lag-ms: "]);
     put_number(out, rest.mesh().lag_ms());
     put(out, &[b"\r\n"]);
+    put_session(seen, out);
 }
 
-fn head_of_write(rest: &Rest, record: &Record, out: &mut Vec<u8>) {
+/// What a session has seen by now.
+fn put_session(seen: Option<&HeaderValue>, out: &mut Vec<u8>) {
+    if let Some(seen) = seen {
+        put(out, &[session::HEADER.as_bytes(), b": ", seen.as_bytes(), b"\r\n"]);
+    }
+}
+
+fn head_of_write(rest: &Rest, record: &Record, seen: Option<&HeaderValue>, out: &mut Vec<u8>) {
     put(out, &[b"x-vector-clock: "]);
     clock::put_word(&record.context, out);
     put(out, &[b"\r\nx-served-from: ", rest.served_from().as_bytes(), b"\r\nx-replicated-to: []\r\n"]);
+    put_session(seen, out);
 }
 
 fn put_clock(rest: &Rest, record: &Record, out: &mut Vec<u8>) {

@@ -2,6 +2,7 @@
 //! Four kinds of requests are understood, whatever headers come with them; about all others it is said that they are
 //! unusual, never what they mean. Whatever the bytes are, nothing panics.
 
+use crate::rest::session;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base::limits::MESH_NAME_BYTES_MAX;
 use std::ops::Range;
@@ -166,6 +167,11 @@ fn is_letter_of_a_name(byte: &u8) -> bool {
 }
 
 impl Headers {
+    /// Nothing else that changes what a request means.
+    pub fn names_a_session_at_most(&self) -> bool {
+        self.meant.is_empty() || self.meant.len() == 1 && self.meant.contains_key(session::HEADER)
+    }
+
     fn take(&mut self, name: &[u8], value: &[u8]) -> Option<()> {
         let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
         match name.len() {
