@@ -33,6 +33,7 @@ const ROOMS: [(&str, &[&str]); 24] = [
             "node",
             "prometheus-client",
             "raft",
+            "ring",
             "rustix",
             "rustls",
             "script",

@@ -1,3 +1,5 @@
+//! What a client may cost: frames, settings and windows are charged, and a connection that costs too much is closed.
+
 use super::*;
 
 /// The windows that were given on streams, in order.
