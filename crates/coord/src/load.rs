@@ -127,6 +127,9 @@ fn load_current(view: &dyn View, leases: &mut Leases) -> Result<Index, Corrupt> 
     let indexed = unindexed::indexed(view)?;
     let mut index = Index::default();
     let mut take_up = |table, key: &[u8], current: Current| {
+        if current.modified <= Revision::EMPTY_STORE || current.version < 1 {
+            return Err(Corrupt::new(table, key, "a version that no change makes"));
+        }
         if current.lease != LeaseId::NONE && leases.get(current.lease).is_none() {
             return Err(Corrupt::new(table, key, "attached to a lease that does not exist"));
         }

@@ -342,6 +342,7 @@ fn a_damaged_envelope_closes_the_stream_and_the_next_stream_works() {
     stream.write_all(&damaged).unwrap();
     stream.write_all(&envelope_of(&["unheard"])).unwrap();
     wait_closed(&mut stream);
+    assert_eq!(member.next(), Event::Damaged { peer: TWO });
     assert_eq!(member.next(), Event::Lost { peer: TWO });
 
     let mut stream = member.dial_as_two();
