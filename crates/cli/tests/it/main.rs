@@ -35,7 +35,6 @@ mod log;
 mod login;
 mod lost_log;
 mod malformed;
-mod malicious_peer;
 mod membership;
 mod mesh_chaos;
 mod mesh_contest;
