@@ -99,6 +99,10 @@ impl Server {
 
     /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
+        if config.join.is_none() {
+            // A name that is not in the list is told before anything is opened.
+            Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token, false)?;
+        }
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
         let owner = identity::owner(&*disk, &config.data_dir)?;

@@ -54,15 +54,17 @@ fn turn_on(member: &Member) {
     manage(member, &["auth", "enable"]);
 }
 
-/// A node that keeps data and nothing of the coordination store.
-fn data_only(name: &str, member: &Plan, flags: &[&str]) -> Member {
+/// A node that keeps data and nothing of the coordination store, invited while auth is off.
+fn data_only(name: &str, (plan, member): (&Plan, &Member), flags: &[&str]) -> Member {
     let peer_port = free_port();
+    let token = manage(member, &["ring", "invite"]);
+    let place = format!("127.0.0.1:{}", plan.peer_port);
     let plan = Plan {
         name: name.to_owned(),
         peer_port,
         cluster: format!("{name}=127.0.0.1:{peer_port}"),
         dir: Arc::new(TempDir::new().unwrap()),
-        extra: ["--join", &format!("127.0.0.1:{}", member.peer_port), "--data-only", "true"]
+        extra: ["--join", &place, "--data-only", "true", "--join-token", token.trim()]
             .map(str::to_owned)
             .to_vec(),
     };
@@ -118,7 +120,7 @@ fn member_and_node(flags: &[&str]) -> (Plan, Member, Member) {
     let plan = Plan::single().with(&CHEAP).with(flags);
     let member = plan.start_ready();
     Rest::of(&member).wait_for_ring(1);
-    let node = data_only("d1", &plan, flags);
+    let node = data_only("d1", (&plan, &member), flags);
     Rest::of(&member).wait_for_ring(2);
     for namespace in ["shop", "bank"] {
         let answer = Rest::of(&member).put(&format!("/v1/namespaces/{namespace}"), r#"{"n":1}"#);
@@ -299,7 +301,7 @@ fn data_are_served_to_users_without_a_majority_of_the_coordination_store() {
     let plans: Vec<Plan> = Plan::cluster(3).into_iter().map(|plan| plan.with(&CHEAP)).collect();
     let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
     members.iter().for_each(|member| Rest::of(member).wait_for_ring(3));
-    let nodes = ["d1", "d2"].map(|name| data_only(name, &plans[0], &[]));
+    let nodes = ["d1", "d2"].map(|name| data_only(name, (&plans[0], &members[0]), &[]));
     Rest::of(&members[0]).wait_for_ring(5);
     turn_on(&members[0]);
     let (writer, reader) =
@@ -342,7 +344,7 @@ fn a_node_that_hears_nothing_refuses_everybody_after_the_limit_that_it_was_given
     let plan = Plan::single().with(&CHEAP);
     let mut member = plan.start_ready();
     Rest::of(&member).wait_for_ring(1);
-    let node = data_only("d1", &plan, &["--auth-staleness-max", "4000"]);
+    let node = data_only("d1", (&plan, &member), &["--auth-staleness-max", "4000"]);
     Rest::of(&member).wait_for_ring(2);
     turn_on(&member);
     let root = bearer(&token_of(gate(&member), "root", "rpw"));

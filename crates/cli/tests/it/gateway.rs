@@ -65,7 +65,7 @@ fn the_cluster_and_its_members_are_told_as_json() {
     let member = Plan::single().start_ready();
     let post = |path: &str| member.http_with("POST", path, "{}").body;
     let members = post("/v3/cluster/member/list");
-    assert!(members.contains(r#""name":"m0","peerURLs":["http://127.0.0.1:"#), "{members}");
+    assert!(members.contains(r#""name":"m0","peerURLs":["https://127.0.0.1:"#), "{members}");
     assert!(members.contains(&format!(r#""clientURLs":["{}"]"#, member.endpoint())), "{members}");
     let status = post("/v3/maintenance/status");
     assert!(status.contains(r#""version":"3.6.0","dbSize":""#), "{status}");
