@@ -80,7 +80,7 @@ impl Client {
         Ok(InterceptedService::new(channel, badge))
     }
 
-    /// The token of whoever this client is, for those that speak to the server in other ways.
+    /// The token of this client's user, for callers that speak to the server in other ways.
     pub async fn log_in(&self) -> Result<String, Error> {
         // Any call fetches it.
         self.auth_status(AuthStatusRequest {}).await?;

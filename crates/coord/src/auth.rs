@@ -342,7 +342,7 @@ impl Auth {
         Ok(AuthReply::Done)
     }
 
-    /// Only what hangs on these keys is worked out anew: users may have millions of others.
+    /// Only what hangs on these keys is worked out again: users may have millions of others.
     fn permission_changed(
         &mut self,
         name: &str,

@@ -21,7 +21,7 @@ const MESH_PIECE: u8 = 65;
 const MESH_KINDS: [u8; 9] = [64, 65, 66, 67, 68, 69, 70, 71, 72];
 /// Lawful frames that are remembered, to be changed.
 const REMEMBERED_MAX: usize = 512;
-/// A term or an index so far beyond what is known is nobody's.
+/// A term or an index so far beyond what is known is forged.
 const FAR: u64 = 1 << 21;
 
 /// What is known of the member that gets the frames, and of its cluster.

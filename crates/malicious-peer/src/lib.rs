@@ -25,7 +25,7 @@ pub struct Report {
     pub counts: Counts,
     /// Writes of clients that were acknowledged meanwhile, on both planes.
     pub written: u64,
-    /// Frames and streams that the members themselves counted as nobody's.
+    /// Frames and streams that the members themselves counted as forged.
     pub refused_by_members: u64,
     /// Keys on both planes that were acknowledged before, and found.
     pub kept: usize,

@@ -199,7 +199,7 @@ impl Handle {
         Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
     }
 
-    /// Asks as the caller, and is admitted anew if something about auth has changed since it was. Where changes follow each
+    /// Asks as the caller, and is admitted again if something about auth has changed since it was. Where changes follow each
     /// other quickly that may be needed many times, so only time bounds it.
     pub(crate) async fn admitted<T, F: Future<Output = Result<T, Code>>>(
         &self,

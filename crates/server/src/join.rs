@@ -276,7 +276,7 @@ impl NotLetIn {
 }
 
 /// Lets a node in that has proven itself, or shows a token, or where no proof is asked for. A node with a token is given
-/// the secret, if nobody else can read the answer.
+/// the secret, if the answer is encrypted.
 fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, Option<Secret>), NotLetIn> {
     let Asked { wish, peer_url, token } = asked;
     let secret = handle.core().security.now().secret;

@@ -23,7 +23,7 @@ const KEY_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
 /// How many may wait for their nodes at a time.
 const TOKENS_MAX: usize = 256;
-/// How often a change is made anew because another came first.
+/// How often a change is made again because another came first.
 const ATTEMPTS: usize = 16;
 
 /// As an operator carries it to the node that joins.

@@ -344,7 +344,7 @@ impl Roster {
         Ok(Roster { founders, ..Roster::of(identity) })
     }
 
-    /// One that knows nobody else.
+    /// One that knows no other member.
     fn of(identity: Identity) -> Roster {
         let members = coord::Members::default();
         Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false, secret: None }

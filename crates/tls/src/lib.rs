@@ -1,5 +1,5 @@
 //! Certificates: what a port shows, whom it believes, and what is read from both.
-//! Paths and shared secrets go in; configurations of the TLS library come out, made anew when a file has changed. Clients
+//! Paths and shared secrets go in; configurations of the TLS library come out, made again when a file has changed. Clients
 //! verify every certificate in every build; members do, unless an operator asks for `--peer-auto-tls`.
 
 mod certificate;

@@ -1,4 +1,4 @@
-//! TLS between nodes: each shows a certificate, whoever dialled.
+//! TLS between nodes: each side shows a certificate.
 //! What members and regions prove themselves by goes in; configurations for accepting and for dialling come out, and
 //! whether the certificates of a connection prove a claim. A certificate is believed if an authority of the peers' own
 //! vouches for it for both ends of a connection: what clients are given, usually good for one end alone, opens nothing

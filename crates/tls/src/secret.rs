@@ -135,7 +135,7 @@ impl Authority {
         roots_of(&self.certificate)
     }
 
-    /// A certificate for these names with a new key, which lies in memory alone. It has no end: whoever has the secret can
+    /// A certificate for these names with a new key, which lies in memory alone. It has no end: a node that has the secret can
     /// issue another at any time, and a node whose clock is wrong must still be able to speak with its peers.
     pub(crate) fn issue(&self, names: &[String]) -> Result<Issued, Error> {
         let made = || {

@@ -445,7 +445,7 @@ impl Connection {
             true => fast.ask(gathering.call, &head, whole.clone()),
             false => Asked::Unusual,
         };
-        // What is whole is held by nobody here.
+        // A request that is whole is charged no more.
         if !matches!(asked, Asked::Unusual) {
             self.machine.consume(stream, whole.len());
         }
@@ -528,7 +528,7 @@ impl Connection {
         }
     }
 
-    /// A large answer is read in pieces, and a caller is admitted anew: both are the services' business.
+    /// A large answer is read in pieces, and a caller is admitted again: both are the services' business.
     fn ask_again(&mut self, stream: StreamId, waiting: Waiting) {
         let (head, body) = *waiting.again.expect("what may have to be asked again is kept");
         self.hand_over(stream, head, body, waiting.count);

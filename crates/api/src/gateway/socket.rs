@@ -63,7 +63,7 @@ where
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
             if bounds.place.begin_request() {
-                // Whoever goes away in the middle has had enough.
+                // A client that goes away in the middle has had enough.
                 let _ = converse(stream, heard, opening, router.clone(), bounds.intake).await;
             }
             None

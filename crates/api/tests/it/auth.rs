@@ -231,7 +231,7 @@ async fn changes_of_permissions_under_load_refuse_what_they_should_and_nothing_e
         }
         told
     });
-    // Other permissions than hers change: each call is admitted anew where it has to be, and none is refused.
+    // Other permissions than hers change: each call is admitted again where it has to be, and none is refused.
     let mut changes = 0;
     while !writer.is_finished() {
         let name = format!("r{changes}");

@@ -1,4 +1,4 @@
-//! The peer port as strangers meet it: without proof nobody joins a cluster that has a secret or auth on, and nobody speaks
+//! The peer port as strangers meet it: without proof no node joins a cluster that has a secret or auth on, and none speaks
 //! for a member of one that has a secret. With a token a node joins once.
 
 use crate::auth::with_auth;

@@ -66,7 +66,7 @@ fn the_short_way_says_what_the_long_way_says() {
         assert_eq!(gist(first, true), gist(second, true), "{method} {target} {body}");
         assert_eq!(gist(second, true), gist(third, true), "{method} {target} {body}");
     }
-    // Whoever hands on a session is answered the same way on both.
+    // A client that hands on a session is answered the same way on both.
     let session = "X-Session-Token: new\r\ntraceparent: 00-1-2-01\r\n";
     for (method, target, body) in [
         ("PUT", "/v1/data/number", r#"{"value":17}"#),

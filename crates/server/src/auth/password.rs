@@ -100,7 +100,7 @@ impl Hashing {
     ) -> Result<T, Code> {
         let (sender, done) = oneshot::channel();
         let waits = Arc::new(());
-        // Whoever has stopped waiting does not hear it.
+        // A caller that has stopped waiting does not hear it.
         let run = Box::new(move || drop(sender.send(work())));
         self.queue(source, Job { run, wanted: Arc::downgrade(&waits) })?;
         match tokio::time::timeout(patience, done).await {

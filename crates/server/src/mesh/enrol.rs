@@ -7,7 +7,7 @@ use bytes::Bytes;
 use coord::{Command, SetDocument};
 use mesh::plan::{DOCUMENT, Plan};
 
-/// How often a change is made anew because another came first.
+/// How often a change is made again because another came first.
 const ATTEMPTS: usize = 16;
 
 impl Handle {

@@ -30,7 +30,7 @@ impl Asker<'_> {
         self.guard.admits(self.wire, claim)
     }
 
-    /// Nobody else reads the answer.
+    /// The answer is encrypted for the node that asks.
     pub fn is_sealed(&self) -> bool {
         self.wire.seal().is_some()
     }
