@@ -432,6 +432,9 @@ mod chosen {
 #[cfg(feature = "mutants")]
 pub use chosen::{plant, planted};
 
+/// Planted bugs are compiled into this build: it is one for tests.
+pub const COMPILED_IN: bool = cfg!(feature = "mutants");
+
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]
 pub const fn planted(_: Mutant) -> bool {

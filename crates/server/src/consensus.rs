@@ -3,17 +3,18 @@
 //! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
 
 use crate::core::{Core, proposed_bytes};
-use crate::log::Log;
+use crate::durable_log::{LogOwner, Order};
+use crate::log::RaftLog;
 use crate::peer::Peers;
 use crate::post::Outgoing;
 use crate::seat::{Machine, Next};
 use crate::waiters::{Caller, Waiter};
-use crate::{apply, persist, storage};
+use crate::{apply, storage};
 use base::{Instant, NodeId, Token};
 use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
-use raft::{Note, Persist};
+use raft::Note;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One heartbeat's worth of ticks.
@@ -59,9 +60,7 @@ pub(crate) struct Loop {
     waits_for: Vec<NodeId>,
     /// When those are worth a warning.
     warn_waiting_at: Option<Instant>,
-    log: Arc<Mutex<Log>>,
-    /// The last that the persist thread was given, until it is heard to be durable.
-    handed_over: Option<u64>,
+    log: LogOwner<RaftLog>,
 }
 
 impl Machine for Loop {
@@ -78,7 +77,7 @@ impl Loop {
         core: Arc<Core>,
         peers: Arc<Peers>,
         machine: Consensus,
-        log: Arc<Mutex<Log>>,
+        log: LogOwner<RaftLog>,
         tick: Duration,
     ) -> Loop {
         let next_tick = core.clock.now().after(tick);
@@ -96,7 +95,6 @@ impl Loop {
             waits_for: Vec::new(),
             warn_waiting_at: None,
             log,
-            handed_over: None,
         }
     }
 
@@ -147,10 +145,8 @@ impl Loop {
             }
             Mail::Removed(removed) => self.peers.set_removed(removed),
             Mail::Input(input) => {
-                if let Input::Persisted(seq) = input
-                    && self.handed_over.is_some_and(|last| last <= seq)
-                {
-                    self.handed_over = None;
+                if let Input::Persisted(seq) = input {
+                    self.log.persisted(seq);
                 }
                 self.machine.step(now, input, &mut self.out);
             }
@@ -213,27 +209,11 @@ impl Loop {
     }
 
     fn persist(&mut self) -> Option<u64> {
-        let released = self.out.released.take();
-        let persists = std::mem::take(&mut self.out.persist);
-        if persists.is_empty() && released.is_none() {
-            return None;
+        let durable = self.log.write(std::mem::take(&mut self.out.persist), &self.core.persist);
+        if let Some(index) = self.out.released.take() {
+            self.core.persist.push(Order::Release(index));
         }
-        if released.is_none()
-            && self.may_write_here(&persists)
-            && let Ok(mut log) = self.log.try_lock()
-            && log.is_quick()
-            && log.fits(&persists)
-        {
-            return log.write(persists.into_iter());
-        }
-        self.handed_over = persists.last().map(|persist| persist.seq).or(self.handed_over);
-        self.core.persist.push(persist::Mail { persists, released });
-        None
-    }
-
-    /// Not before what the persist thread still has, and not what makes other threads wait.
-    fn may_write_here(&self, persists: &[Persist]) -> bool {
-        self.handed_over.is_none() && persists.iter().all(|persist| persist.install.is_none())
+        durable
     }
 
     fn refuse(&self, from: NodeId, reason: &'static str) {

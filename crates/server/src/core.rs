@@ -8,6 +8,8 @@ use crate::clock::Clock;
 use crate::cluster_secret::Keeper;
 use crate::config::Config;
 use crate::documents::Shelf;
+use crate::durable_log::Order;
+use crate::log::RaftLog;
 use crate::members::Members;
 use crate::mesh::Desk;
 use crate::metrics::Metrics;
@@ -16,7 +18,7 @@ use crate::queue::Queue;
 use crate::seat::Seat;
 use crate::status::Board;
 use crate::waiters::{Caller, Priority, Waiters};
-use crate::{apply, backup, consensus, persist, storage};
+use crate::{apply, backup, consensus, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
 use node::{LeaseEvent, Work};
@@ -27,7 +29,7 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 pub(crate) struct Core {
     pub clock: Clock,
     pub consensus: Seat<consensus::Loop>,
-    pub persist: Queue<persist::Mail>,
+    pub persist: Queue<Order<RaftLog>>,
     pub apply: Seat<apply::Loop>,
     pub storage: Queue<storage::Mail>,
     /// The data plane.

@@ -20,6 +20,7 @@ pub(crate) mod store;
 pub mod waiting;
 pub(crate) mod wire;
 
+use crate::durable_log;
 use crate::queue::Queue;
 use crate::seat::Seat;
 use addresses::Addresses;
@@ -34,7 +35,7 @@ pub(crate) struct Desk {
     pub seat: Seat<node::Loop>,
     /// Somebody is on the way to the machine, and takes along what is queued until then.
     errand: AtomicBool,
-    pub log: Queue<log::Order>,
+    pub log: Queue<durable_log::Order<log::RowLog>>,
     pub store: Queue<store::Order>,
     pub board: Board,
     /// Of the thread that asks other regions.

@@ -7,10 +7,11 @@ use crate::cluster_secret::{self, Keeper, Kept};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
+use crate::durable_log::{self, LogOwner, Writer};
 use crate::error::Error;
 use crate::handle::{self, Handle};
 use crate::join::{self, Approach, Place};
-use crate::log::Log;
+use crate::log::RaftLog;
 use crate::members::{self, Members};
 use crate::mesh::scout::{self, Scout};
 use crate::metrics::Metrics;
@@ -18,7 +19,7 @@ use crate::peer::{self, Guard, OnQuestion, OnRoundTrip, Peers, Security, Stage, 
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
-use crate::{apply, identity, mesh, persist, post, storage};
+use crate::{apply, identity, mesh, post, storage};
 use base::limits::{
     APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
     WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
@@ -34,7 +35,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tls::Secret;
 
@@ -249,15 +250,21 @@ impl Threads {
         let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
         let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
-        let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
-        let persist = persist::Loop::new(core.clone(), log.clone());
-        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let log = Writer::new(RaftLog::new(core.clone(), journal));
+        let consensus = consensus::Loop::new(
+            core.clone(),
+            peers.clone(),
+            consensus,
+            LogOwner::new(log.clone()),
+            tick(config),
+        );
         let settings = mesh::start::settings(config, core, cluster);
         let segment_bytes = mesh::start::segment_bytes(config);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
         let scout = Scout::new(core.clone(), peers.clone(), post::incoming_abroad(core.clone()));
-        let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
+        let (mesh_core, log_core, store_core, persist_core) =
+            (core.clone(), core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
@@ -265,11 +272,21 @@ impl Threads {
         Ok(Threads {
             scout: Thread::spawn("mesh-scout", || scout.run())?,
             mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
-            mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
+            mesh_log: Thread::spawn("mesh-log", move || {
+                let persisted = |seq| {
+                    log_core.mesh.tell(mesh::node::Mail::Persisted(seq), 0);
+                };
+                durable_log::run(&log_core.mesh.log, &mesh_log, persisted);
+            })?,
             mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,
             apply: Thread::spawn("apply", apply_thread)?,
-            persist: Thread::spawn("persist", || persist.run())?,
+            persist: Thread::spawn("persist", move || {
+                let persisted = |seq| {
+                    persist_core.consult(consensus::Mail::Input(Input::Persisted(seq)), 0);
+                };
+                durable_log::run(&persist_core.persist, &log, persisted);
+            })?,
             consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }

@@ -29,9 +29,9 @@ impl MeshLog {
         Ok(self.wal.write(&records)?)
     }
 
-    /// Whether this can be written without asking the disk for more room, which on a full one has to be waited for.
-    pub fn fits(&self, persist: &Persist) -> bool {
-        self.wal.has_place_for([persist.batch.len()].into_iter())
+    /// Whether all this can be written without asking the disk for more room, which on a full one has to be waited for.
+    pub fn fits(&self, persists: &[Persist]) -> bool {
+        self.wal.has_place_for(persists.iter().map(|persist| persist.batch.len()))
     }
 
     pub fn sync(&mut self) -> Result<(), Error> {

@@ -5,11 +5,12 @@
 use crate::auth::token_keys;
 use crate::consensus;
 use crate::core::Core;
+use crate::durable_log::{LogOwner, Writer};
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::documents;
 use crate::mesh::lane::Asker;
-use crate::mesh::log::{Log, Order};
+use crate::mesh::log::RowLog;
 use crate::mesh::metrics::Asked;
 use crate::mesh::notes;
 use crate::mesh::scout;
@@ -132,9 +133,7 @@ pub(crate) struct Loop {
     life: LifeFile,
     view: Arc<MeshView>,
     disk: Arc<dyn Disk>,
-    log: Arc<Mutex<Log>>,
-    /// The last batch that the log's thread was given, until it is heard to be durable.
-    handed_over: Option<Seq>,
+    log: LogOwner<RowLog>,
     callers: Docket<Token, Caller>,
     next_token: u64,
     next_tick: Instant,
@@ -164,10 +163,10 @@ impl Loop {
         settings: Settings,
         segment_bytes: u64,
         files: engine::MeshFiles,
-    ) -> (Loop, Arc<Mutex<Log>>, engine::MeshStore) {
+    ) -> (Loop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {
         let engine::MeshFiles { log, store, replayed, life, disk, .. } = files;
         let view = store.view();
-        let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
+        let log = Writer::new(RowLog::new(core.clone(), log));
         let me = settings.me;
         let driver = Driver::new(settings, life.life(), replayed, &*view, Box::new(Scripts::default()));
         core.mesh.addresses.set(driver.address_book().clone());
@@ -179,8 +178,7 @@ impl Loop {
             life,
             view,
             disk,
-            log: log.clone(),
-            handed_over: None,
+            log: LogOwner::new(log.clone()),
             callers: Docket::default(),
             next_token: 1,
             next_tick: core.clock.now(),
@@ -264,9 +262,7 @@ impl Loop {
             Mail::Lost(peer) => self.step(now, Input::Lost(peer)),
             Mail::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
             Mail::Persisted(seq) => {
-                if self.handed_over.is_some_and(|last| last <= seq) {
-                    self.handed_over = None;
-                }
+                self.log.persisted(seq);
                 self.step(now, Input::Persisted(seq));
             }
             Mail::Flushed { number, view } => {
@@ -458,16 +454,7 @@ impl Loop {
 
     fn persist(&mut self) -> Option<Seq> {
         let persist = self.out.mesh.persist.take()?;
-        if self.handed_over.is_none()
-            && let Ok(mut log) = self.log.try_lock()
-            && log.is_quick()
-            && log.fits(&persist)
-        {
-            return log.write(&[persist]);
-        }
-        self.handed_over = Some(persist.seq);
-        self.core.mesh.log.push(Order::Write(persist));
-        None
+        self.log.write(vec![persist], &self.core.mesh.log)
     }
 
     fn show(&mut self) {

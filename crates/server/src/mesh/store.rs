@@ -3,8 +3,8 @@
 //! freed here too, where nobody waits for that.
 
 use crate::core::Core;
+use crate::durable_log;
 use crate::fatal::fatal;
-use crate::mesh::log;
 use crate::mesh::node::Mail;
 use engine::MeshStore;
 use mesh::overlay::{Flush, Spent};
@@ -36,7 +36,7 @@ fn flush(core: &Core, store: &mut MeshStore, flush: &Flush) {
     // Room that a flush has made or taken is seen before the flush is heard of.
     show(core, store);
     core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
-    core.mesh.log.push(log::Order::Release(flush.upto));
+    core.mesh.log.push(durable_log::Order::Release(flush.upto));
 }
 
 fn show(core: &Core, store: &MeshStore) {
