@@ -44,7 +44,7 @@ fn by_the_senders_number_the_second_would_be_installed_half_filled() {
     assert_eq!(report_of_the_first_after_the_second_began(), Some(NodeId(2)));
 }
 
-/// Whose snapshot counts as complete when the report of the first one's store arrives late.
+/// The sender whose snapshot counts as complete when the report of the first store arrives late.
 fn report_of_the_first_after_the_second_began() -> Option<NodeId> {
     let mut staging = Staging::default();
     let first = begin(&mut staging, 1, 77, 10);
