@@ -134,7 +134,7 @@ mod tests {
         let raise = world.tick(0).unwrap();
         world.apply(Command::Alarm(raise)).unwrap();
         world.apply(Command::Quota(Some(10_000))).unwrap();
-        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is room") };
+        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is space") };
         world.apply(Command::Alarm(clear)).unwrap();
         world.put(1).unwrap();
         assert_eq!(world.tick(4_000), None);

@@ -17,7 +17,7 @@ fn announced(from: u64, index: u64) -> Message {
     for number in [0, 4, index, 2, from, TO, 0, 0] {
         put_varint(&mut bytes, number);
     }
-    Message::decode(&mut Reader::new(bytes.into())).expect("a lawful announcement")
+    Message::decode(&mut Reader::new(bytes.into())).expect("a valid announcement")
 }
 
 fn begin(staging: &mut Staging, from: u64, id: u64, index: u64) -> u64 {
