@@ -1,12 +1,12 @@
-//! The past of one key: its lives, each from a put to a delete, with the revisions at which it changed.
-//! Versions go in by rising revision; the version that was current at a revision comes out. A life's versions
-//! count up by one, so one number and a list of revisions say everything about them.
+//! The past of one key: its generations, each from a put to a delete, with the revisions at which it changed.
+//! Versions go in by rising revision; the version that was current at a revision comes out. The versions of a
+//! generation count up by one, so one number and a list of revisions describe them.
 
 use crate::entry::Version;
 use base::Revision;
 
-/// Most keys that were ever changed have one life and few versions, so these lie in the history itself: it costs one
-/// allocation, and 88 bytes.
+/// Most keys that were ever changed have one generation and few versions, so these lie in the history itself: it
+/// costs one allocation, and 88 bytes.
 #[derive(Debug)]
 pub struct History {
     earlier: Vec<Life>,
@@ -23,7 +23,8 @@ struct Life {
     end: Revision,
 }
 
-/// When the key was put in one life, at least once. The current version of a key is not among them.
+/// The revisions at which the key was put in one generation, at least one. The current version of a key is not among
+/// them.
 #[derive(Debug)]
 struct Puts {
     first: Revision,
@@ -66,7 +67,7 @@ impl History {
         true
     }
 
-    /// The last life has not ended.
+    /// The last generation has not ended.
     pub fn is_open(&self) -> bool {
         self.last.is_open()
     }

@@ -110,7 +110,7 @@ fn branch_writes(branch: &[Request]) -> Result<Writes<'_>, Code> {
     }
 }
 
-/// At one border, what ends is told before what starts, and both before a put that lies behind them.
+/// At one border, what ends is reported before what starts, and both before a put that lies behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     DeleteEnds,

@@ -1,7 +1,7 @@
-//! What the clients' sessions were answered, so that whoever asks again hears the same.
-//! Requests with an id go in by log order, with the answers they got; for a repetition the kept answer comes out.
-//! A session is a lease: its table comes with the first request and goes with the lease, in the same step. Of each
-//! session the last answers are kept; below them nothing is known any more, so nothing is carried out.
+//! The replies to requests of client sessions, so that a repeated request gets the same reply. Requests with an id go
+//! in by log order, with the answers they got; for a repetition the kept answer comes out. A session is a lease: its
+//! table comes with the first request and goes with the lease, in the same step. Of each session the last answers are
+//! kept; below them nothing is known any more, so nothing is carried out.
 
 use crate::command::Command;
 use crate::kept::{self, Answer};
@@ -128,7 +128,7 @@ impl Sessions {
         }
     }
 
-    /// Takes up a row that was read back; a mark comes before the answers of its session. The words say what is
+    /// Takes up a row that was read back; a mark comes before the answers of its session. The error says what is
     /// wrong with it.
     pub(crate) fn insert(&mut self, (lease, seq): Place, row: Bytes) -> Result<(), &'static str> {
         let Some(seq) = seq else {

@@ -138,7 +138,7 @@ fn check_lease(draft: &Draft<'_>, put: &Put) -> Result<(), Code> {
     }
 }
 
-/// A key counts its versions anew in each of its lives.
+/// A key counts its versions from one in each generation.
 fn first_version(draft: &Draft<'_>, key: &[u8]) -> i64 {
     match planted(Mutant::VersionNotReset) {
         true => draft.before().version_before_end(key) + 1,

@@ -62,7 +62,7 @@ impl DataAccess {
 }
 
 impl DataRange {
-    /// Whether a namespace may be called so is decided where namespaces are created; a permission may come first.
+    /// Names of namespaces are checked where namespaces are created; a permission may come first.
     pub fn validate(&self) -> Result<(), Code> {
         let named = (1..=NAMESPACE_BYTES_MAX).contains(&self.namespace.len());
         match named && self.prefix.len() <= MESH_NAME_BYTES_MAX {
