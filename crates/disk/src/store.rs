@@ -38,7 +38,7 @@ pub struct Store {
     file: Box<dyn crate::disk::File>,
 }
 
-/// One row to be written (`Some`) or removed (`None`), borrowed from whoever holds it.
+/// One row to be written (`Some`) or removed (`None`), borrowed from its owner.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'a> {
     pub table: Table,
