@@ -1,4 +1,4 @@
-//! Why certificates cannot be used, said of the file that is at fault.
+//! Errors of certificates, with the file that is at fault.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Why a file cannot be taken for a whole backup.
+//! Why a file is not a complete backup.
 
 use std::io;
 

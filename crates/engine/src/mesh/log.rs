@@ -29,7 +29,7 @@ impl MeshLog {
         Ok(self.wal.write(&records)?)
     }
 
-    /// Whether this can be written without asking the disk for more room, which on a full one has to be waited for.
+    /// Whether this can be written without new disk space, for which a full disk would have to wait.
     pub fn fits(&self, persist: &Persist) -> bool {
         self.wal.has_place_for([persist.batch.len()].into_iter())
     }
@@ -47,7 +47,7 @@ impl MeshLog {
         self.wal.size_bytes()
     }
 
-    /// What it has in store for when it needs more room.
+    /// The bytes of its spare segments.
     pub fn spare_bytes(&self) -> u64 {
         self.wal.spare_bytes()
     }
