@@ -216,7 +216,7 @@ fn examine(view: &StoreView) -> Result<(Position, Option<Config>), Error> {
     let corrupt = |what| Corrupt::new(Table::Meta, META_KEY, what);
     let state = State::load(view)?.ok_or_else(|| corrupt("missing"))?;
     if state.revision() > REVISION_MAX {
-        return Err(corrupt("a revision that leaves no room").into());
+        return Err(corrupt("a revision too close to the maximum").into());
     }
     unindexed_of(view)?;
     Ok((position_of(view)?, config_in(view)?))

@@ -21,11 +21,11 @@ pub enum Error {
          (not encrypted, on curves with its public half, RSA with 2048 bits or more)"
     )]
     BadPrivate(&'static str),
-    #[error("the private key is not the other half of the public key")]
+    #[error("the private key does not match the public key")]
     Mismatch,
     #[error("there is no private key to sign with")]
     VerifyOnly,
-    #[error("the kernel gives no random numbers")]
+    #[error("the system provides no random numbers")]
     NoRandomness,
 }
 

@@ -61,7 +61,7 @@ impl<T> Reloading<T> {
         }
         match (self.make)() {
             Ok(made) => {
-                tracing::info!(file = %self.paths[0].display(), "certificates have changed and were read again");
+                tracing::info!(file = %self.paths[0].display(), "certificates reloaded");
                 *state = State { made: Arc::new(made), stamps, looked: state.looked, trouble: String::new() };
             }
             Err(error) => {
@@ -69,7 +69,7 @@ impl<T> Reloading<T> {
                 if trouble != state.trouble {
                     tracing::warn!(
                         error = trouble,
-                        "certificates have changed and cannot be used; keeping the last"
+                        "changed certificates cannot be used; keeping the last good ones"
                     );
                     state.trouble = trouble;
                 }
