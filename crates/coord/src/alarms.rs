@@ -130,9 +130,10 @@ impl Alarms {
 
     pub fn set(&mut self, alarm: Alarm, raised: bool) {
         let key = (alarm.kind, alarm.member);
-        match raised {
-            true => drop(self.raised.insert(key, alarm.automatic)),
-            false => drop(self.raised.remove(&key)),
+        if raised {
+            drop(self.raised.insert(key, alarm.automatic))
+        } else {
+            drop(self.raised.remove(&key))
         }
         self.changed = true;
     }

@@ -265,10 +265,7 @@ impl Auth {
             return Err(Code::InvalidAuthManagement);
         }
         let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
-        match user.roles.remove(role) {
-            true => self.user_changed(name),
-            false => Err(Code::RoleNotGranted),
-        }
+        if user.roles.remove(role) { self.user_changed(name) } else { Err(Code::RoleNotGranted) }
     }
 
     fn add_role(&mut self, name: &str) -> Result<AuthReply, Code> {
@@ -386,10 +383,7 @@ impl Auth {
 
 /// Names are part of every row and of every answer that lists them.
 fn check_room(name: &str, count: usize) -> Result<(), Code> {
-    match name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX {
-        true => Ok(()),
-        false => Err(Code::AuthFull),
-    }
+    if name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX { Ok(()) } else { Err(Code::AuthFull) }
 }
 
 impl Rights<'_> {
@@ -407,9 +401,6 @@ impl Rights<'_> {
     }
 
     fn check(&self, holds: impl FnOnce(&Grants) -> bool) -> Result<(), Code> {
-        match self.grants.is_none_or(holds) {
-            true => Ok(()),
-            false => Err(Code::PermissionDenied),
-        }
+        if self.grants.is_none_or(holds) { Ok(()) } else { Err(Code::PermissionDenied) }
     }
 }

@@ -465,9 +465,10 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
         false if has(range_flag::DESCENDING) || has(range_flag::UNASKED) => return None,
         false => None,
     };
-    let (mod_revisions, create_revisions) = match has(range_flag::BOUNDED) {
-        true => (decode_bounds(reader)?, decode_bounds(reader)?),
-        false => (Bounds::default(), Bounds::default()),
+    let (mod_revisions, create_revisions) = if has(range_flag::BOUNDED) {
+        (decode_bounds(reader)?, decode_bounds(reader)?)
+    } else {
+        (Bounds::default(), Bounds::default())
     };
     Some(Range {
         keys,

@@ -44,10 +44,7 @@ impl SetDocument {
     /// What can be refused without the state.
     pub fn validate(&self) -> Result<(), Code> {
         let lawful_name = (1..=DOCUMENT_NAME_BYTES_MAX).contains(&self.name.len());
-        match lawful_name && self.bytes.len() <= DOCUMENT_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Code::BadDocument),
-        }
+        if lawful_name && self.bytes.len() <= DOCUMENT_BYTES_MAX { Ok(()) } else { Err(Code::BadDocument) }
     }
 }
 

@@ -159,10 +159,7 @@ impl Entry {
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        match self.modified <= revision {
-            true => self.latest(),
-            false => self.past()?.at(revision),
-        }
+        if self.modified <= revision { self.latest() } else { self.past()?.at(revision) }
     }
 
     /// The same, with what is known of its content.

@@ -40,12 +40,11 @@ impl History {
 
     pub fn push(&mut self, version: Version) {
         let last = &mut self.last;
-        match last.is_open() && last.create == version.create {
-            true => last.puts.later.push(version.modified),
-            false => {
-                let ended = std::mem::replace(last, Life::new(version));
-                self.earlier.push(ended);
-            }
+        if last.is_open() && last.create == version.create {
+            last.puts.later.push(version.modified)
+        } else {
+            let ended = std::mem::replace(last, Life::new(version));
+            self.earlier.push(ended);
         }
     }
 
@@ -78,12 +77,11 @@ impl History {
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        let life = match self.last.puts.first <= revision {
-            true => &self.last,
-            false => {
-                let begun = self.earlier.partition_point(|life| life.puts.first <= revision);
-                &self.earlier[begun.checked_sub(1)?]
-            }
+        let life = if self.last.puts.first <= revision {
+            &self.last
+        } else {
+            let begun = self.earlier.partition_point(|life| life.puts.first <= revision);
+            &self.earlier[begun.checked_sub(1)?]
         };
         if !life.is_open() && life.end <= revision {
             return None;
@@ -128,10 +126,7 @@ impl Puts {
 
     /// How many are not above a revision.
     fn upto(&self, revision: Revision) -> usize {
-        match self.first <= revision {
-            true => 1 + self.later.partition_point(|put| *put <= revision),
-            false => 0,
-        }
+        if self.first <= revision { 1 + self.later.partition_point(|put| *put <= revision) } else { 0 }
     }
 
     /// Forgets the first so many, which are not all.

@@ -70,9 +70,10 @@ impl Revoke {
 
     pub(crate) fn decode(reader: &mut Reader) -> Option<Revoke> {
         let id = LeaseId(reader.signed()?);
-        let guard = match reader.bool()? {
-            false => None,
-            true => Some(Guard { term: Term(reader.varint()?), granted: Index(reader.varint()?) }),
+        let guard = if reader.bool()? {
+            Some(Guard { term: Term(reader.varint()?), granted: Index(reader.varint()?) })
+        } else {
+            None
         };
         Some(Revoke { id, guard })
     }

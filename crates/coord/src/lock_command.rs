@@ -226,9 +226,10 @@ pub(crate) fn run_leave(draft: &mut Draft<'_>, leave: &Leave) -> Result<Body, Co
         return Ok(Body::Left { holding: Some(place.create) });
     }
     let mut claim = claim.clone();
-    match claim.calls.leave(*call) {
-        true => draft.change(key.clone(), place.modified, ChangeKind::Delete)?,
-        false => draft.add_effect(Effect::Claim { key: key.clone(), claim }),
+    if claim.calls.leave(*call) {
+        draft.change(key.clone(), place.modified, ChangeKind::Delete)?
+    } else {
+        draft.add_effect(Effect::Claim { key: key.clone(), claim })
     }
     Ok(gone)
 }

@@ -227,10 +227,7 @@ impl Members {
         }
         self.check_urls(member.id, &member.peer_urls)?;
         if member.learner {
-            return match self.learners().len() < LEARNERS_MAX {
-                true => Ok(()),
-                false => Err(Code::TooManyLearners),
-            };
+            return if self.learners().len() < LEARNERS_MAX { Ok(()) } else { Err(Code::TooManyLearners) };
         }
         // One member must be able to become two, although the second cannot have started before.
         let (voters, started) = self.count_voters(None);
@@ -272,10 +269,7 @@ impl Members {
 
     fn check_urls(&self, id: NodeId, urls: &[String]) -> Result<(), Code> {
         let of_others = |url| self.list.values().any(|other| other.id != id && other.peer_urls.contains(url));
-        match urls.iter().any(of_others) {
-            true => Err(Code::PeerUrlExists),
-            false => Ok(()),
-        }
+        if urls.iter().any(of_others) { Err(Code::PeerUrlExists) } else { Ok(()) }
     }
 
     /// The number of voters, and of those that have started, without one member.
@@ -312,9 +306,10 @@ impl Members {
             take_members(&mut reader)?.into_iter().map(|member| (member.id, member)).collect();
         let count = reader.count()?;
         let removed = (0..count).map(|_| reader.varint().map(NodeId)).collect::<Option<_>>()?;
-        let replacement = match reader.is_empty() {
-            true => None,
-            false => Some(Replacement { old: NodeId(reader.varint()?), new: NodeId(reader.varint()?) }),
+        let replacement = if reader.is_empty() {
+            None
+        } else {
+            Some(Replacement { old: NodeId(reader.varint()?), new: NodeId(reader.varint()?) })
         };
         let known = |replacement: &Replacement| {
             list.contains_key(&replacement.old) && list.contains_key(&replacement.new)

@@ -55,9 +55,10 @@ impl Sessions {
         if seq < session.low {
             return (!planted(Mutant::ForgottenCarriedOut)).then_some(Err(Code::RequestForgotten));
         }
-        let kept = match planted(Mutant::ReplyOfAnother) {
-            true => session.answers.range(seq.saturating_sub(1)..=seq).next().map(|(_, kept)| kept)?,
-            false => session.answers.get(&seq)?,
+        let kept = if planted(Mutant::ReplyOfAnother) {
+            session.answers.range(seq.saturating_sub(1)..=seq).next().map(|(_, kept)| kept)?
+        } else {
+            session.answers.get(&seq)?
         };
         if kept.fingerprint != once.fingerprint() && !planted(Mutant::ReplyOfAnother) {
             return Some(Err(Code::RequestIdReused));

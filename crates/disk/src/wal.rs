@@ -89,9 +89,10 @@ impl Opening {
     /// write: a crash leaves either the tail as it was found or these records.
     pub fn start(self, records: &[Record]) -> Result<Wal, Error> {
         assert!(records.iter().all(|record| record.sticky.is_some()), "an opening keeps sticky records");
-        match self.recovered.segments.is_empty() {
-            true => Wal::create(self.disk, self.params, records),
-            false => Wal::resume(self.disk, self.params, self.recovered, records),
+        if self.recovered.segments.is_empty() {
+            Wal::create(self.disk, self.params, records)
+        } else {
+            Wal::resume(self.disk, self.params, self.recovered, records)
         }
     }
 }
@@ -337,9 +338,10 @@ impl Wal {
     /// The names change one by one, each durable before the next, so that no crash leaves a gap in them.
     fn give_up(&mut self, oldest: &Segment) -> Result<(), Error> {
         let (name, Params { segment_bytes, spares_max }) = (&oldest.name, self.params);
-        let spare = match oldest.len == segment_bytes {
-            true => segment::spare_name(&*self.disk, segment_bytes, spares_max)?,
-            false => None,
+        let spare = if oldest.len == segment_bytes {
+            segment::spare_name(&*self.disk, segment_bytes, spares_max)?
+        } else {
+            None
         };
         match spare {
             Some(spare) => self.disk.rename(name, spare).map_err(Error::io("rename", name))?,

@@ -23,7 +23,9 @@ pub enum Error {
     #[error(transparent)]
     Backup(#[from] crate::backup::BackupError),
 
-    #[error("the revision {revision} cannot be raised by {by}: give a number above zero that does not overflow")]
+    #[error(
+        "the revision {revision} cannot be raised by {by}: give a number above zero that does not overflow"
+    )]
     Raise { revision: i64, by: i64 },
 
     #[error(

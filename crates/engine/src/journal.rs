@@ -43,10 +43,7 @@ impl Journal {
 
     /// A vote or a term that was sent to others is never in the last frame, the only frame whose loss can go unnoticed.
     pub fn sync(&mut self) -> Result<(), Error> {
-        match std::mem::take(&mut self.unsealed) {
-            true => Ok(self.wal.seal()?),
-            false => Ok(self.wal.sync()?),
-        }
+        if std::mem::take(&mut self.unsealed) { Ok(self.wal.seal()?) } else { Ok(self.wal.sync()?) }
     }
 
     /// Whether all this can be written without new disk space.

@@ -204,10 +204,7 @@ impl Vault {
 }
 
 fn unindexed_of(view: &StoreView) -> Result<Unindexed, Error> {
-    match planted(Mutant::UnindexedForgotten) {
-        true => Ok(Unindexed::default()),
-        false => Ok(Unindexed::load(view)?),
-    }
+    if planted(Mutant::UnindexedForgotten) { Ok(Unindexed::default()) } else { Ok(Unindexed::load(view)?) }
 }
 
 /// Reads everything that a member reads of its store when it starts: once raft has accepted the snapshot, it cannot

@@ -121,9 +121,10 @@ impl Lessor {
         owed.sort_unstable_by_key(|(owed, id, _)| (*owed, *id));
         let mut spread = Spread::default();
         for (owed, id, lease) in owed {
-            let due = match planted(Mutant::TtlShortenedByElection) {
-                true => self.counted.after(Duration::from_secs(owed as u64 / 4)),
-                false => self.counted.after(seconds(owed)).after(self.params.election),
+            let due = if planted(Mutant::TtlShortenedByElection) {
+                self.counted.after(Duration::from_secs(owed as u64 / 4))
+            } else {
+                self.counted.after(seconds(owed)).after(self.params.election)
             };
             leading.add(id, lease, spread.place(due), self.counted.after(self.params.checkpoint_interval));
         }
@@ -354,9 +355,10 @@ impl Leading {
             self.revokes_in_flight += usize::from(!timer.is_ending);
             timer.is_ending = true;
             self.agenda.remove(&(timer.next, id));
-            timer.next = match planted(Mutant::RevokeProposedOnce) {
-                true => Instant::FAR_FUTURE,
-                false => counted.after(PROPOSE_AGAIN_AFTER),
+            timer.next = if planted(Mutant::RevokeProposedOnce) {
+                Instant::FAR_FUTURE
+            } else {
+                counted.after(PROPOSE_AGAIN_AFTER)
             };
             self.agenda.insert((timer.next, id));
             let guard = Some(Guard { term: self.term, granted: timer.granted });

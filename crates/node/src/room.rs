@@ -72,9 +72,10 @@ impl Room {
     pub fn look(&mut self, measures: Measures) {
         // Unflushed rows are written before long, and are no reason for an alarm.
         let flushed = Measures { unflushed_bytes: 0, ..measures };
-        let enough = match self.low {
-            true => measures.is_roomy(2 * self.low_bytes),
-            false => flushed.has_room_for(measures.refused_bytes, self.low_bytes),
+        let enough = if self.low {
+            measures.is_roomy(2 * self.low_bytes)
+        } else {
+            flushed.has_room_for(measures.refused_bytes, self.low_bytes)
         };
         self.low = !enough || self.low && measures.sweeping;
     }

@@ -81,9 +81,10 @@ impl Config {
         for voter in there.voters.iter().filter(|id| !self.voters.contains(id)) {
             steps.push(step(ConfChangeType::AddNode, *voter));
         }
-        let learner = match planted(Mutant::LearnerVotes) {
-            true => ConfChangeType::AddNode,
-            false => ConfChangeType::AddLearnerNode,
+        let learner = if planted(Mutant::LearnerVotes) {
+            ConfChangeType::AddNode
+        } else {
+            ConfChangeType::AddLearnerNode
         };
         for id in there.learners.iter().filter(|id| !self.learners.contains(id)) {
             steps.push(step(learner, *id));

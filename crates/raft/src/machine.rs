@@ -376,10 +376,8 @@ impl Raft {
 
     fn believes(&mut self, from: NodeId, term: u64) -> bool {
         let raft = &self.node.raft;
-        let voters: Vec<u64> = match term > raft.term {
-            true => raft.prs().conf().voters().ids().iter().collect(),
-            false => return true,
-        };
+        let voters: Vec<u64> =
+            if term > raft.term { raft.prs().conf().voters().ids().iter().collect() } else { return true };
         self.claims.admit(from.0, term, raft.term, raft.id, &voters)
     }
 

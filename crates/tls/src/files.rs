@@ -45,9 +45,10 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> 
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<_, _>>()
         .map_err(|reason| unusable(path, reason))?;
-    match chain.is_empty() {
-        true => Err(Error::Nothing { file: path.to_owned(), what: "certificate" }),
-        false => Ok(chain),
+    if chain.is_empty() {
+        Err(Error::Nothing { file: path.to_owned(), what: "certificate" })
+    } else {
+        Ok(chain)
     }
 }
 

@@ -106,9 +106,10 @@ impl Intervals {
 
     /// The place behind this one, which may be behind all intervals.
     fn next(&self, place: Place) -> Place {
-        match place.idx + 1 < self.chunks[place.chunk].len() {
-            true => Place { idx: place.idx + 1, ..place },
-            false => Place { chunk: place.chunk + 1, idx: 0 },
+        if place.idx + 1 < self.chunks[place.chunk].len() {
+            Place { idx: place.idx + 1, ..place }
+        } else {
+            Place { chunk: place.chunk + 1, idx: 0 }
         }
     }
 

@@ -101,18 +101,12 @@ impl Desk<'_> {
     fn put(&self, put: &Put) -> Result<(), Code> {
         self.write_one(&put.key)?;
         self.lease(put.lease.unwrap_or(LeaseId::NONE))?;
-        match put.prev_kv {
-            true => self.rights.read(&KeyRange::single(put.key.clone())),
-            false => Ok(()),
-        }
+        if put.prev_kv { self.rights.read(&KeyRange::single(put.key.clone())) } else { Ok(()) }
     }
 
     fn delete(&self, delete: &Delete) -> Result<(), Code> {
         self.rights.write(&delete.keys)?;
-        match delete.prev_kv {
-            true => self.rights.read(&delete.keys),
-            false => Ok(()),
-        }
+        if delete.prev_kv { self.rights.read(&delete.keys) } else { Ok(()) }
     }
 
     /// Both branches, whichever will be taken: which one it was tells something, too.

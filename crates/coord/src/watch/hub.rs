@@ -439,9 +439,10 @@ impl Params {
             true => self.fragment_bytes,
             false => usize::MAX,
         };
-        match batch.bytes() >= bytes_max {
-            true => batch.split(bytes_max).into_iter().map(Arc::new).collect(),
-            false => vec![Arc::new(batch)],
+        if batch.bytes() >= bytes_max {
+            batch.split(bytes_max).into_iter().map(Arc::new).collect()
+        } else {
+            vec![Arc::new(batch)]
         }
     }
 }

@@ -91,9 +91,10 @@ fn verify_digest(
     let mut found = [0; DIGEST_BYTES];
     source.read_exact(&mut found).map_err(BackupError::Read)?;
     let at = total_bytes - DIGEST_BYTES as u64;
-    match hash.finish() == found {
-        true => Ok(Some(found)),
-        false => Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" }),
+    if hash.finish() == found {
+        Ok(Some(found))
+    } else {
+        Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" })
     }
 }
 

@@ -60,9 +60,10 @@ impl Apply {
 
     /// The leader asks itself, too.
     fn say(&mut self, now: Instant, to: NodeId, round: Round, out: &mut Output) {
-        match to == self.params.me {
-            true => self.on_round(now, to, round, out),
-            false => out.words.push((to, Word::Round(round))),
+        if to == self.params.me {
+            self.on_round(now, to, round, out)
+        } else {
+            out.words.push((to, Word::Round(round)))
         }
     }
 

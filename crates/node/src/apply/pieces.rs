@@ -162,9 +162,10 @@ impl Apply {
             }
             keys += 1;
             let in_memory = || self.overlay.find(key, shown.version.modified).as_ref().map(content_of);
-            let content = match place.range.keys_only {
-                true => Some(Content::default()),
-                false => shown.content.or_else(in_memory),
+            let content = if place.range.keys_only {
+                Some(Content::default())
+            } else {
+                shown.content.or_else(in_memory)
             };
             match content {
                 Some(content) => bytes += measure(key.len(), &shown.version, content) as u64,

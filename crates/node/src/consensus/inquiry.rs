@@ -50,9 +50,10 @@ impl Consensus {
     /// The members whose answers this member needs before it can trust its log; none unless it is in doubt and there
     /// is no leader.
     pub fn waits_for(&self) -> Vec<NodeId> {
-        match self.raft.is_in_doubt() && self.target.1.is_none() {
-            true => self.inquiry.silent.iter().copied().collect(),
-            false => Vec::new(),
+        if self.raft.is_in_doubt() && self.target.1.is_none() {
+            self.inquiry.silent.iter().copied().collect()
+        } else {
+            Vec::new()
         }
     }
 

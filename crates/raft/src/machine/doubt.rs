@@ -59,10 +59,7 @@ impl Restored {
         let is_empty = self.boot.0 == 0 && !params.is_new && !self.is_of_backup();
         let emptied = if is_empty { Doubt::Everything } else { Doubt::None };
         let recorded = if planted(Mutant::DoubtNotKept) { Doubt::None } else { self.doubted };
-        match self.is_alone(params) {
-            true => Doubt::None,
-            false => emptied.max(recorded).max(params.lost),
-        }
+        if self.is_alone(params) { Doubt::None } else { emptied.max(recorded).max(params.lost) }
     }
 
     /// The log is gone although the store was written from one.
