@@ -47,7 +47,7 @@ impl MeshLog {
         self.wal.size_bytes()
     }
 
-    /// What it has in store for when it needs more room.
+    /// The bytes of its spare segments.
     pub fn spare_bytes(&self) -> u64 {
         self.wal.spare_bytes()
     }
