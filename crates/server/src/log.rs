@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 /// A sync that takes no longer is worth waiting for.
 const QUICK: Duration = Duration::from_micros(150);
-/// So many in a row say that the disk is quick; one that is not says that it is slow. A disk that somebody else keeps
-/// busy now and then has a quick sync among the slow, and the next would hold up everybody.
+/// So many in a row mean that the disk is quick; one slower sync means that it is slow. A disk that another process keeps
+/// busy now and then has a quick sync among slow ones, and waiting for the next would delay every request.
 const QUICK_IN_A_ROW: u32 = 16;
 
 pub(crate) struct Log {
@@ -26,11 +26,11 @@ pub(crate) struct Log {
     /// To be written next.
     gathered: Vec<Persist>,
     pace: Pace,
-    /// What the segments took of the disk when it was last told.
+    /// The size of the segments when it was last reported.
     size_bytes: u64,
 }
 
-/// How quick the disk has been of late.
+/// How quick the disk was lately.
 #[derive(Default)]
 struct Pace {
     quick: u32,
@@ -57,13 +57,13 @@ impl Log {
         self.pace.is_quick()
     }
 
-    /// These can be written without asking the disk for more room, which may take time and on a full disk has to be
+    /// These can be written without extending the log, which may take time and on a full disk has to be
     /// waited for.
     pub fn fits(&self, persists: &[Persist]) -> bool {
         self.journal.fits(persists)
     }
 
-    /// Makes these durable, in their order, and answers how far it is now; `None` if there were none.
+    /// Makes these durable, in order, and returns the number of the last durable one; `None` if there were none.
     pub fn write(&mut self, persists: impl Iterator<Item = Persist>) -> Option<u64> {
         let mut durable = None;
         for persist in persists {
@@ -92,7 +92,7 @@ impl Log {
         Some(seq)
     }
 
-    /// Whoever takes in requests hears of a new segment before the next look at the disk, which may be late.
+    /// Reports a new segment to the admission of requests before the next look at the disk, which may be late.
     fn tell_size(&mut self) {
         let size_bytes = self.journal.size_bytes();
         if size_bytes != self.size_bytes {
@@ -102,7 +102,7 @@ impl Log {
         }
     }
 
-    /// The apply thread sees to it that nothing of the old store is written to the new one.
+    /// The apply thread writes nothing of the old store to the new one.
     fn install(&mut self, at: Position) {
         let (done, wait) = mpsc::sync_channel(1);
         self.core.apply.queue.push(apply::Mail::Install { at, done });

@@ -1,5 +1,5 @@
-//! The thread that writes to the log while its disk is slow, so that the consensus machine can go on meanwhile.
-//! What it is given is made durable in order; then the consensus machine hears how far it is.
+//! The thread that writes to the log while its disk is slow, so that the consensus machine can continue meanwhile.
+//! It makes writes durable in order; then it reports the last durable one to the consensus machine.
 
 use crate::consensus;
 use crate::core::Core;
@@ -9,7 +9,7 @@ use node::Input;
 use raft::Persist;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What one turn of the consensus machine asks of the log.
+/// The writes of one turn of the consensus machine.
 pub(crate) struct Mail {
     pub persists: Vec<Persist>,
     pub released: Option<Index>,
@@ -35,7 +35,7 @@ impl Loop {
             let released = mail.iter().filter_map(|item: &Mail| item.released).max();
             let mut log = self.lock();
             let durable = log.write(mail.drain(..).flat_map(|item| item.persists));
-            // What follows may want to write more.
+            // The turn that follows may write more.
             drop(log);
             if let Some(seq) = durable {
                 self.core.consult(consensus::Mail::Input(Input::Persisted(seq)), 0);
