@@ -1,6 +1,6 @@
-//! The consensus machine in its seat. Requests, frames and completions come in by its queue;
-//! everything that has gathered is one turn, and what follows from a turn is handed to the other threads.
-//! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
+//! The actor around the consensus machine. Requests, frames and completions come in by its queue;
+//! everything that has gathered is one turn, and the output of a turn goes to the other threads.
+//! Tokens are assigned here, so they grow in the order of arrival; time passes here, in ticks.
 
 use crate::core::{Core, proposed_bytes};
 use crate::durable_log::{LogOwner, Order};
@@ -22,7 +22,7 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 2;
 /// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
 /// same instant, and no answer could come between them.
 const TICKS_AT_ONCE_MAX: u32 = 3;
-/// Before an operator is told that members are waited for.
+/// How long members are waited for before a warning is logged.
 const WARN_WAITING_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) enum Mail {
@@ -37,9 +37,9 @@ pub(crate) enum Mail {
     },
     /// The stream to this peer is up.
     Connected(NodeId),
-    /// Who belongs to the cluster was changed.
+    /// The table of members changed.
     Others(Vec<(NodeId, String)>),
-    /// These do not any more, and the store knows it.
+    /// These members are removed, and the store holds the table that says so.
     Removed(BTreeSet<NodeId>),
     Input(Input),
 }
@@ -56,9 +56,9 @@ pub(crate) struct Loop {
     out: Output,
     outgoing: Outgoing,
     leader: Option<NodeId>,
-    /// What was last said of it.
+    /// The members that the last warning named.
     waits_for: Vec<NodeId>,
-    /// When those are worth a warning.
+    /// When a warning is due.
     warn_waiting_at: Option<Instant>,
     log: LogOwner<RaftLog>,
 }
@@ -107,9 +107,9 @@ impl Loop {
         self.machine.collect(now, &mut self.out);
         let first = Token(self.next_token.0 - self.arrived.len() as u64);
         self.core.waiters.register(first, &mut self.arrived);
-        // Whoever is answered in this turn finds the board up to date.
+        // A caller that is answered in this turn finds the status up to date.
         self.core.board.set_raft(self.machine.status());
-        // What is durable at once may bring about more.
+        // What is durable at once may produce more output.
         while let Some(seq) = self.hand_out() {
             self.machine.step(now, Input::Persisted(seq), &mut self.out);
             self.machine.collect(now, &mut self.out);
@@ -140,7 +140,7 @@ impl Loop {
                 let members = Frame::Members(self.core.members.table());
                 others.iter().for_each(|(peer, _)| self.outgoing.add(*peer, &members));
                 if let Err(error) = self.peers.set_peers(others) {
-                    tracing::error!(%error, "the operating system refuses a thread for a new peer");
+                    tracing::error!(%error, "cannot start a thread for a new peer");
                 }
             }
             Mail::Removed(removed) => self.peers.set_removed(removed),
@@ -153,7 +153,7 @@ impl Loop {
         }
     }
 
-    /// After the mail: a heartbeat that has come is heard before the time in which it came passes.
+    /// After the messages: a heartbeat that has arrived counts before the time in which it arrived passes.
     fn tick_when_due(&mut self, now: Instant) {
         for _ in 0..TICKS_AT_ONCE_MAX {
             if self.next_tick > now {
@@ -167,7 +167,7 @@ impl Loop {
         self.next_tick = self.next_tick.max(now);
     }
 
-    /// The disk and the peers first, for their work takes longest. Answers what has become durable meanwhile.
+    /// The disk and the peers first, for their work takes longest. Returns the last write that is durable already.
     fn hand_out(&mut self) -> Option<u64> {
         for (to, frame) in self.out.send.drain(..) {
             self.outgoing.add(to, &frame);
@@ -181,7 +181,7 @@ impl Loop {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
             let words = std::mem::take(&mut out.words);
-            // Whoever takes this turn sees to it that it is dealt with.
+            // The thread that runs this turn also runs the apply machine, or wakes its thread.
             self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads, words }, 0);
         }
         if !out.refused.is_empty() {
@@ -246,20 +246,20 @@ impl Loop {
                 }
                 self.leader = leader;
                 let leader = leader.map(|leader| leader.0);
-                tracing::info!(term = term.0, ?role, leader, "leadership changed");
+                tracing::info!(term = term.0, ?role, leader, "leader changed");
             }
             Note::SteppedDown(term) => {
                 tracing::warn!(
                     term = term.0,
-                    "stopped leading: no majority was heard for an election timeout"
+                    "stepped down: no majority answered within an election timeout"
                 );
             }
             Note::Installed(at) => {
                 self.core.metrics.snapshots_installed.inc();
-                tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
+                tracing::info!(term = at.term.0, index = at.index.0, "snapshot installed");
             }
             Note::CaughtUp => {
-                tracing::info!("the log has everything again that may have been lost: voting again")
+                tracing::info!("the log has caught up with everything it may have lost: voting again")
             }
         }
     }
