@@ -1,6 +1,6 @@
-//! Who decides about the topology: whoever leads coord, from the table of its members and from what the nodes tell.
-//! Tidings and the present plan go in, the next plan or nothing comes out. Nothing is kept that another leader
-//! could not learn anew within moments, and a plan counts only if it replaces the one it was made from.
+//! Decides about the topology: the leader of coord computes the next plan from the members of coord and the reports of the
+//! nodes. Reports and the present plan go in, the next plan or nothing comes out. The controller keeps nothing that another
+//! leader could not learn within moments, and a plan counts only if it replaces the one it was made from.
 
 use crate::actor::RegionId;
 use crate::moves::Progress;

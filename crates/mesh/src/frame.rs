@@ -1,6 +1,6 @@
-//! What nodes of the mesh say to each other, and its bytes. See docs/formats/mesh-frames.md.
-//! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
-//! dropped by the receiver; nothing in one is believed beyond its form.
+//! The frames between nodes of the mesh, and their bytes. See docs/formats/mesh-frames.md.
+//! Every frame carries the sender's epoch, so that a node with an older one learns of it. The receiver drops a frame that it
+//! cannot decode, and trusts nothing in a frame beyond its form.
 
 mod ballot;
 pub mod page;

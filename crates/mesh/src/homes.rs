@@ -1,7 +1,7 @@
-//! Which region owns which namespace, or which keys of one by a prefix: a value that each region agrees on for itself.
-//! Regions may be of different minds for a while; the epoch, which goes into every write of an owner, decides then: who
-//! owned the keys before loses. An owner is followed by another and never by nobody, for what was written under an
-//! epoch is not overwritten without one. In a region's own value, an entry is also its vote: see `steward`.
+//! Which region owns which namespace, or which keys of a namespace by prefix: a document that each region agrees on for
+//! itself. Regions may disagree for a while; then the epoch, which every write of an owner carries, decides: the earlier owner
+//! loses. An owner is always followed by another owner, because a write under an epoch cannot be overwritten without one. In
+//! a region's own document an entry is also its vote: see `steward`.
 
 use crate::actor::RegionId;
 use crate::home::Home;

@@ -1,5 +1,5 @@
-//! The life of a node on one disk: another after the disk was lost, so that nothing which an earlier life vouched for is
-//! taken for its own.
+//! One incarnation of a node on one disk. A node that lost its disk has another incarnation, so that nothing which the earlier
+//! one vouched for is taken for its own.
 
 use crate::plan::Plan;
 use base::NodeId;

@@ -1,7 +1,7 @@
-//! One node of the mesh: replica, coordinator and repairer in one machine.
-//! Requests, frames, ticks and completions go in by `step`; `collect` ends a turn and hands out what follows. It
-//! must hold that nothing which vouches for durable rows leaves before they are durable: such effects are held
-//! here by the batch they wait for, not by the caller's good will.
+//! One node of the mesh: replica, coordinator and repair in one state machine.
+//! `step` takes requests, frames, ticks and completions; `collect` ends a turn and returns what follows. Invariant: nothing
+//! that vouches for durable rows leaves before the rows are durable. The machine holds such effects by the batch that they
+//! wait for; the caller need not.
 
 mod abroad;
 mod adopt;

@@ -1,6 +1,5 @@
-//! Rows that were written and are not flushed yet, in two generations: one that grows, and one that is being
-//! flushed. Reads look here before they look in the store. Each row knows the batch that makes it durable, so
-//! that nobody is told of it too early.
+//! Rows that are written and not flushed yet, in two generations: one that grows and one that is being flushed. Reads look
+//! here before the store. Each row carries the batch that makes it durable, so that no reply reveals it earlier.
 
 mod generation;
 mod order;

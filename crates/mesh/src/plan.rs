@@ -1,7 +1,6 @@
-//! What the cluster has agreed on about its mesh: the topology, and which life of each node it counts on.
-//! It is one document of coord, whose version is the epoch: whoever writes the next one says which it has seen, so
-//! that of two who decide at once only one is heard. A node that finds another life of itself in the plan knows
-//! that its disk was lost.
+//! The plan that the cluster agrees on: the topology, and which incarnation of each node counts.
+//! It is one document of coord, whose version is the epoch. A writer names the version that it replaces, so of two concurrent
+//! writers one wins. A node that finds another incarnation of itself in the plan knows that its disk was lost.
 
 use crate::topology::{Epoch, Topology};
 use base::codec::{Reader, put_bytes, put_varint};

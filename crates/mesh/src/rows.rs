@@ -1,6 +1,6 @@
-//! The rows of the mesh: one ordered table of bytes, whose first byte says what a row is.
-//! Everything that a node must find again is a row; a batch of rows is what the log holds and what a flush
-//! writes. Which engine keeps them is the shell's business. See docs/formats/mesh-rows.md.
+//! The rows of the mesh: one ordered table of bytes, whose first byte is the row's kind.
+//! All durable state of a node is in rows; a batch of rows is what the log holds and what a flush writes. The shell chooses
+//! the storage engine. See docs/formats/mesh-rows.md.
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;

@@ -1,8 +1,8 @@
-//! Keeps the homes of one region: whoever leads its coord says every now and then what the region holds to be true,
-//! hears the same of the other regions, and decides what follows. It must hold, as far as clocks run alike, that no two
-//! regions own a place at a time: an owner counts on itself while so many regions have confirmed it within three
-//! quarters of its lease that no majority is without one of them; a region votes for another only when it has not heard
-//! of the owner for a whole lease. What clocks get wrong the epochs put right: late writes lose, and are shown.
+//! The election of home regions. The leader of each region's coord periodically sends what its region holds to be true,
+//! receives the same from the other regions, and decides what follows. Invariant, as far as clocks run alike: no two regions
+//! own a scope at the same time. An owner relies on its lease while so many regions have confirmed it within three quarters
+//! of the lease that no majority is without one of them; a region votes for another only when it has not heard from the
+//! owner for a whole lease. The epochs correct what clocks get wrong: late writes lose, and are listed as conflicts.
 
 mod word;
 

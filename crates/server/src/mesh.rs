@@ -1,6 +1,6 @@
-//! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows
-//! durable and flush them, and the handle is how others ask. Values are moved here and nothing is decided, except
-//! by the driver of `mesh_node`.
+//! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows durable
+//! and flush them, and the handle is the way in for other threads. This module only moves values; the driver in `mesh_node`
+//! decides.
 
 pub(crate) mod addresses;
 pub(crate) mod board;

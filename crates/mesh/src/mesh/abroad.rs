@@ -1,6 +1,6 @@
-//! The other regions, as this node sees them: who they are, where their nodes stand, how far they have this node's
-//! log, and how far theirs is here. Frames of a region that is not in the table are dropped, and only those that
-//! regions say to each other are listened to. A region that leaves the table is forgotten at once.
+//! The other regions as this node sees them: their topologies, how far each has this node's log, and how far their logs
+//! are applied here. Frames of a region that is not in the table of regions are dropped; from a listed region only the
+//! frames that regions exchange are accepted. A region that leaves the table is forgotten at once.
 
 use super::membership::Routes;
 use super::witness::Witnesses;

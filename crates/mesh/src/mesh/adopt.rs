@@ -1,6 +1,6 @@
-//! Taking in what another region wrote: any node that is sent an entry stores it with a quorum of the key's
-//! replicas here, and only then acknowledges it. Merging may be repeated and come in any order, so nothing has to
-//! be remembered of it. A node that has no room declines, which is how a region slows another down.
+//! Applies writes of other regions. Any node that receives a log entry stores it on a quorum of the key's replicas in this
+//! region and only then acknowledges it. Merging is idempotent and commutative, so no state is kept about it. A node
+//! without disk space declines; that is the back-pressure between regions.
 
 use super::writes::Route;
 use super::{Mesh, Note, Operation, Then, Turn};

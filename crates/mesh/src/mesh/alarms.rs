@@ -1,5 +1,5 @@
-//! When to look at an operation again. An alarm of an operation that has ended is not looked for: it is dropped when
-//! most are such, or when its time comes.
+//! Timers of operations. A timer whose operation has ended stays in the heap until it is due, or until most timers are
+//! stale and the heap is rebuilt.
 
 use crate::frame::Ask;
 use base::Instant;

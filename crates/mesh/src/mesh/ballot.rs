@@ -1,9 +1,9 @@
-//! Deciding once: a change of a key that must not meet another one unseen is decided by a majority of the key's
-//! replicas (`crate::ballot`, docs/adr/0045). `acceptor` is the side of a replica, `proposer` that of the node that
-//! changes or reads the key, `change` what a change makes of what a majority has. Here lies what a node keeps for it.
+//! Conditional and linearizable changes: a majority of the key's replicas decides each one (`crate::ballot`,
+//! docs/adr/0045). `acceptor` is the replica's side, `proposer` the side of the node that changes or reads the key, `change`
+//! computes the new record from what the majority has. This file holds the state that a node keeps for both sides.
 //!
-//! It must hold that a promise, and an accepted record, is durable before it is told; that a node which has forgotten
-//! a promise answers as if it had promised more; and that one node has one change of a key under way at a time.
+//! Invariants: a promise, and an accepted record, is durable before it is sent; a node that has forgotten a promise answers
+//! as if it had promised more; a node has at most one change of a key in progress.
 
 mod acceptor;
 mod change;

@@ -1,5 +1,5 @@
-//! Custom values of a node: a write is brought together with what is here by the handler of its key, and what is
-//! shown is what the handler makes of values side by side. What replicas keep and merge is untouched by that.
+//! Custom values: the handler of a key merges a write with the local value, and folds concurrent values when they are read.
+//! Replicas store and merge siblings; handlers do not change that.
 
 use super::{Mesh, Note, Turn};
 use crate::handler::{Folded, Handlers, Script};

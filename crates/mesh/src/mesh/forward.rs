@@ -1,8 +1,8 @@
-//! Passing a write on to a replica, which alone can give it a dot. It is stamped here, where it began: nothing stamps it again
-//! but this node, and that only while its client waits (ADR 43). So a replica that carries it out late carries it out
-//! under its early stamp, behind everything that was acknowledged since. A replica that cannot coordinate it says so, and the
-//! next one is asked; one that does not answer in time is passed over, where doing the write twice does no harm. When none
-//! can take it, all are asked again a little later, for as long as the write may take. What the network repeats is carried out once.
+//! Forwards a write to a replica, since only a replica can assign its dot. The node that the client asked stamps the write,
+//! and only that node stamps it again, while its client waits (ADR 43). A replica that applies it late applies it under its
+//! early stamp, below everything acknowledged since. A replica that cannot coordinate declines, and the next one is tried;
+//! a slow one is skipped if applying the write twice does no harm. When no replica can take it, all are tried again a little
+//! later, until the write's deadline. A frame that the network repeats is applied once.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;

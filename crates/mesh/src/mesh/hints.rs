@@ -1,6 +1,6 @@
-//! Hints: that a replica lacks what this node has of a key. A hint of a replica is a row without a value, since
-//! the node has the record itself; that of a stand-in holds the record. It is replayed when the replica answers
-//! again, and removed when the replica has it. What does not fit is left to anti-entropy.
+//! Hinted handoff: a hint says that a replica lacks what this node has of a key. A replica's hint is a row without a value,
+//! since the node has the record itself; a stand-in's hint holds the record. Hints are replayed when the replica answers
+//! again and removed when it has the record. Beyond a bound no hints are written; anti-entropy repairs the rest.
 
 use super::{Mesh, Note, Operation, Then, Turn};
 use crate::frame::{Ask, Frame, Outcome, Why};

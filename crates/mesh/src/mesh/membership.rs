@@ -1,7 +1,7 @@
-//! Where this node stands: the topology it has, whether it may serve, and who keeps a key.
-//! A newer topology is taken wherever it comes from, and older questions are refused from then on. A node that
-//! has started serves when it has heard, for each of its partitions, a majority of the replicas, so that it
-//! knows if it was away for too long; one that was serves when it has caught up.
+//! The topology that this node follows, whether it serves, and which nodes keep a key.
+//! A newer topology is followed from any source; requests under an older epoch are declined from then on. A node that has
+//! started serves once a majority of the replicas of each of its partitions has answered, because only then does it know
+//! whether it was away for too long. A node that was away for too long serves once it has caught up.
 
 use super::hints::Hints;
 use super::writes::Route;

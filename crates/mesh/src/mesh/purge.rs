@@ -1,7 +1,7 @@
-//! Forgetting what is deleted: only what every replica has had, never what is merely old.
-//! A shard's marks are the stamps up to which everything that a region wrote is known to be on all replicas here. A
-//! deleted record below all marks of all regions goes; a record below the marks of its writers that is not here
-//! is known to be deleted, whoever still brings it. See docs/adr/0022 and 0019.
+//! Removes tombstones: only those that every replica has had, never those that are merely old.
+//! The watermarks of a shard are the stamps up to which everything that a region wrote is on all replicas of this region. A
+//! tombstone below all watermarks of all regions is removed. A record below the watermarks of its writers that is missing
+//! here was deleted everywhere, even if some node still sends it. See docs/adr/0022 and 0019.
 
 use super::replica::due;
 use super::{Mesh, Note, Turn};

@@ -1,7 +1,7 @@
-//! Reading: as many replicas as the client wants are heard, what they have is merged, and whoever lacks part of
-//! it is brought up to date before the client is told; so what was read once is read again. The quickest are
-//! asked first, and the others as well when an answer takes long. A read that too many of its replicas are down for is
-//! answered as soon as they have had a moment to answer, and the answer names them.
+//! Quorum reads: as many replicas as the client asked for answer, their records are merged, and replicas that lack part of
+//! the result are repaired before the client receives it; so reads are monotonic. The quickest replicas are asked first,
+//! the others when an answer is late. A read whose quorum is down fails as soon as the replicas that are taken for down had
+//! a moment to answer, and the reply names them.
 
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};

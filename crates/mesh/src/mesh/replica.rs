@@ -1,6 +1,6 @@
-//! The replica: takes records in, merges them with what is there, and gives them out.
-//! A record is acknowledged when what came of it is durable; what is shown to a reader is durable too, so that
-//! no crash can take back what somebody has seen.
+//! The replica: stores records, merges them with what it has, and returns them.
+//! A record is acknowledged when the merged record is durable. A record is durable before a reader receives it, so no crash
+//! takes back what a client has seen.
 
 use super::{Mesh, Note, Then, Turn};
 use crate::actor::RegionId;

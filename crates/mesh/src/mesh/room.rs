@@ -1,6 +1,6 @@
-//! What a node does while its disk has no room: it takes in nothing that grows, neither from its clients nor from its
-//! peers, and says so, as a replica that is away does not. All that is read passes, and so do deletes of what is there, as long
-//! as there is more than the log needs to go on. What it misses comes to it by hints and by comparison, once there is room again.
+//! What a node does without disk space: it accepts nothing that grows, from clients or peers, and says so. It serves all
+//! reads, and deletes of existing keys while there is more space than the log's next segment needs. Hints and anti-entropy
+//! bring what it missed once there is space again.
 
 use super::{Mesh, Note, Turn};
 use crate::key::Key;

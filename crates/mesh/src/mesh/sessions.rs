@@ -1,6 +1,6 @@
-//! Reading no less than a session has seen: wait until this region has it, then ask a region that does, then say how
-//! far behind this one is. What a client demands to see at least, by the context of a record, is waited for in the
-//! same way. Nothing older than either is ever shown.
+//! Session reads: wait until this region has everything that the session has seen, then ask a region that has it, then report
+//! the lag. A minimum context that a client demands of a record is waited for in the same way. A read never returns anything
+//! older than either.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;

@@ -1,7 +1,7 @@
-//! Sending this node's log to the other regions: an entry leaves when it is durable, to a node there that keeps its
-//! key, within a window and bundled by keys; what is not acknowledged in time is sent again, to whoever answers. Entries that every
-//! region has are removed. What no longer fits is removed too, and those who lack it are left to comparing, which
-//! runs always.
+//! Sends this node's log to the other regions. An entry is sent when it is durable, to a node there that keeps its key,
+//! within a window and bundled by key. An entry that is not acknowledged in time is sent again, to any node that answers.
+//! Entries that every region has are removed. Entries beyond the log's bound are removed too; regions that lack them get
+//! them from anti-entropy, which always runs.
 
 use super::abroad::Other;
 use super::bundle::{Bundle, bundles};

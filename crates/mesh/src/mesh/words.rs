@@ -1,4 +1,4 @@
-//! What goes into a node and what comes out: its parameters, its two clocks, inputs, outputs, and facts worth a line.
+//! The inputs and outputs of a node: parameters, its two clocks, inputs, outputs, and events worth a log line or a count.
 
 use crate::actor::{Actor, RegionId};
 use crate::conflict::Conflict;

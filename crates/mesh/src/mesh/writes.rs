@@ -1,8 +1,7 @@
-//! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
-//! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
-//! was acknowledged before it began is then behind it, whatever the clocks say. It is stamped by the node where it began,
-//! and only as long as its client waits (ADR 43). Replicas that do not answer in time get hints. A node that is no replica
-//! passes the write on to one (`forward.rs`).
+//! Writes: a replica of the key assigns the dot, sends the record to the other replicas, and replies when as many as the
+//! client asked for have it durably. A write that meets a later stamp is stamped again, once, so it comes after everything
+//! that was acknowledged before it began. Only the node where it began stamps it, while its client waits (ADR 43). Replicas
+//! that do not answer in time get hints. A node that is no replica forwards the write (`forward.rs`).
 
 mod balloted;
 mod declined;

@@ -1,5 +1,5 @@
-//! Changes of the plan that somebody asks for: a node that keeps data and nothing of coord is given its name, and a
-//! node is told to hand over what it has and go. Each replaces the plan that it was made from, or is made anew.
+//! Changes of the plan on request: a data-only node gets its id, and a node is asked to hand over its data and leave. Each
+//! change replaces the plan that it was made from, or is made again.
 
 use crate::handle::Handle;
 use base::{Code, NodeId};

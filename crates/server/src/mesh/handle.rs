@@ -1,5 +1,5 @@
-//! The way into the mesh for whoever serves clients: requests with a deadline go in, the machine's replies come out.
-//! A handle is cheap to clone. What it is asked is answered or refused by the deadline, whatever happens.
+//! The handle through which client-facing threads use the mesh: requests with a deadline go in, the machine's replies come
+//! out. A handle is cheap to clone. Every request is answered or refused by its deadline.
 
 use crate::core::Core;
 use crate::mesh::board::Admission;

@@ -1,6 +1,5 @@
-//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything
-//! that has gathered is one turn, and what follows from a turn is handed to the peers, the log, the store and coord.
-//! What happens when is decided by `mesh_node`.
+//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything queued is one
+//! turn, and the output of a turn goes to the peers, the log, the store and coord. `mesh_node` decides.
 
 use crate::auth::token_keys;
 use crate::consensus;

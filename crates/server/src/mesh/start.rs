@@ -1,4 +1,4 @@
-//! How the mesh of a node starts: its directory opened, and what was configured put into the words of its machines.
+//! Starts the mesh of a node: opens its directory, and translates the configuration into the driver's settings.
 
 use crate::config::{self, Config};
 use crate::core::Core;

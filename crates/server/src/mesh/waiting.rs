@@ -1,5 +1,5 @@
-//! A request to the mesh that is under way: a future of the answer, which comes by the request's deadline. It was asked when
-//! this was made; whether anybody waits for the answer makes no difference to what happens.
+//! A request to the mesh in progress: a future of the reply, which comes by the request's deadline. The request is posted when
+//! this is created, whether or not the future is polled.
 
 use crate::mesh::Errand;
 use crate::mesh::lane::Answer;

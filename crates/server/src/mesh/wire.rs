@@ -1,6 +1,6 @@
-//! Frames of the mesh on the peer streams: which bytes they begin with, how large ones are cut into pieces so that
-//! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
-//! or not at all. A frame of a kind that this release does not know is dropped; one that is malformed closes its stream.
+//! Frames of the mesh on the peer streams: their first bytes, how large frames are split into pieces so that no urgent frame
+//! waits long behind them, and how pieces become frames again. Pieces of one frame come in order or not at all. A frame of an
+//! unknown kind is dropped; a malformed one closes its stream.
 
 use crate::mesh::homes::{decode_asked, decode_held, decode_tenures, encode_asked, encode_held};
 use base::NodeId;

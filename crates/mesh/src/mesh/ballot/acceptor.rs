@@ -1,6 +1,6 @@
-//! A replica's side of a ballot: it promises rounds and accepts proposals, and refuses what comes behind a promise. A
-//! replica that does not serve, because it has started a moment ago or lost its disk and not got everything back, takes
-//! no part. Everything that a peer says about a round is checked: it is of the peer, and of this epoch.
+//! The acceptor: a replica promises rounds, accepts proposals and refuses those below a promise. A replica that does not
+//! serve, because it has just started or has not refilled a lost disk, does not vote. A round that a peer names must be the
+//! peer's own and of this epoch.
 
 use crate::ballot::Round;
 use crate::frame::{Ask, Frame, RequestNote, Shard, Why};

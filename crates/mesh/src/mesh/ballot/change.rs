@@ -1,7 +1,6 @@
-//! What a change makes of what a majority of a key's replicas have. The records that they showed go in; what to propose
-//! and what to tell the client once that is accepted comes out. A condition is judged here and nowhere else, by what is
-//! decided or is about to be; and a proposal that may have been accepted before is recognised, so that a change is never
-//! done twice and never refused because of itself.
+//! Computes a change from the records that a majority of the key's replicas have: the record to propose, and the reply to
+//! send once it is accepted. Conditions are evaluated only here, against what is decided or about to be. A proposal that may
+//! have been accepted earlier is recognised, so a change is never applied twice and never refused because of itself.
 
 use super::proposer::{Goal, Heard, Proposing};
 use super::requests::{is_full, requests_after};

@@ -1,10 +1,10 @@
-//! The side of a node that changes or reads a key by ballots. It asks the replicas for their promises and what they have,
-//! makes the change of that (`change`), and has it accepted. A majority of the key's replicas must answer each time, of
-//! the old list and of the new one while the partition moves. A node whose last proposal was accepted goes on with the
-//! next one at once. Who is refused tries again with a higher round, later each time; what is not answered is sent again.
+//! The proposer: a node that changes or reads a key by ballots. It asks the replicas for promises and for their records,
+//! computes the change (`change`), and has it accepted. Each step needs a majority of the key's replicas, of the old and of
+//! the new list while the partition moves. A node whose last proposal was accepted skips the promises for the next one. A
+//! refused proposer retries with a higher round after a growing pause; unanswered frames are sent again.
 //!
-//! The client is told of success when a majority has accepted, of a conflict when what it conflicts with is settled, and
-//! otherwise that the outcome is not known.
+//! The client hears of success when a majority has accepted, of a conflict when the conflicting record is settled, and of an
+//! unknown outcome otherwise.
 
 mod queue;
 mod rerouting;

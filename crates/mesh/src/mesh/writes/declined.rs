@@ -1,6 +1,6 @@
-//! What a write does about those who do not take it. Who is without room will not have it in time: a hint is kept for it,
-//! somebody stands in for it if the client likes, and the write is answered once too few are left. Who is out of step
-//! with the topology is asked again, a little later each time.
+//! Replicas that do not take a write. One without disk space will not have it in time: it gets a hint, another node stands in
+//! if the client allows it, and the write is answered once too few replicas are left. A replica with another topology is
+//! asked again, a little later each time.
 
 use super::{Mesh, Stage, Turn, Writing, fetch};
 use crate::actor::RegionId;

@@ -1,6 +1,6 @@
-//! What a write may still hope for: who has it, who may yet say so, and who will not. Whether as many as were wanted can
-//! still be had follows from that and from nothing else. It must hold that nobody is given up who may yet answer: whoever
-//! is out of step with the topology counts as one who will, for it is asked again.
+//! Tracks the acknowledgements of a write: which replicas have it, which may still acknowledge, and which will not. Whether
+//! the quorum can still be reached depends on nothing else. A replica that may still answer is never given up: one with
+//! another topology counts as such, because it is asked again.
 
 use super::Route;
 use base::NodeId;
