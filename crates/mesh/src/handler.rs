@@ -33,7 +33,7 @@ pub trait Script {
     fn merge(&self, source: &str, left: &Bytes, right: &Bytes) -> Option<Bytes>;
 }
 
-/// Nobody to run scripts.
+/// Runs no scripts.
 pub struct NoScript;
 
 impl Script for NoScript {

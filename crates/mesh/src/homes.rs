@@ -48,13 +48,13 @@ impl Place {
     }
 }
 
-/// Who owns a place, and on what terms.
+/// Which region owns a scope, and under which lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Title {
     pub home: Home,
-    /// How long an owner that is not heard of stays one; zero for ever, or until somebody hands the place over.
+    /// How long a silent owner stays the owner; zero for ever, or until an operator transfers it.
     pub lease_ms: u64,
-    /// Decided: by a majority of regions, or by somebody who may. Otherwise a region only stands for it.
+    /// Decided by a majority of regions or by an operator. Otherwise the region is only a candidate.
     pub settled: bool,
 }
 
@@ -65,7 +65,7 @@ impl Title {
     }
 }
 
-/// What somebody wants done with a place.
+/// An operator's transfer of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pub to: RegionId,

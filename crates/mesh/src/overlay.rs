@@ -26,13 +26,13 @@ pub struct Flush {
 }
 
 impl Flush {
-    /// By key. They are put in order by whoever asks, which is not the machine.
+    /// By key. The caller's thread sorts them, which is not the machine's.
     pub fn rows(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
         self.rows.sorted().into_iter().map(|entry| (&entry.key, entry.value.as_ref()))
     }
 }
 
-/// Rows that the store has. To free a million of them takes a while: whoever has the time drops it.
+/// Rows that the store has. To free a million of them takes a while, so the shell drops it on a thread that has the time.
 #[derive(Debug)]
 pub struct Spent {
     _rows: Frozen,

@@ -25,11 +25,11 @@ pub struct Plan {
 /// What is known of one node beside its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enrolled {
-    /// The life that the others count on; zero before the node was heard for the first time.
+    /// The incarnation that the others count on; zero before the node's first report.
     pub incarnation: u32,
     /// The epoch with which it was found to lack what it should have.
     pub stale_since: Epoch,
-    /// Somebody wants it to hand over what it has and go.
+    /// An operator asked it to hand over its data and leave.
     pub leaving: bool,
     /// Where a node that is no member of coord is reached; nothing for those that are.
     pub address: String,

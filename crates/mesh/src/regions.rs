@@ -65,7 +65,7 @@ impl Regions {
         }
     }
 
-    /// The next version, with a region added or told anew where it can be reached.
+    /// The next version, with a region added or its addresses replaced.
     pub fn with(&self, region: Region) -> Result<Regions, Code> {
         let lawful = !region.name.is_empty() && region.name.len() <= NAME_BYTES_MAX;
         if !lawful || region.id != RegionId::of(&region.name) || region.seeds.len() > SEEDS_MAX {

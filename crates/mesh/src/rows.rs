@@ -75,7 +75,7 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
-/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+/// How far into the log the store reaches: the shell writes it with every flush.
 pub const FLUSHED: &[u8] = &[META, 3];
 /// The other regions.
 pub const REGIONS: &[u8] = &[META, 4];

@@ -25,7 +25,7 @@ pub(super) struct Adopting {
     answered: bool,
 }
 
-/// Who waits for it.
+/// The requester that waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whom {
     Abroad(NodeId, Ask),
@@ -97,7 +97,7 @@ impl Mesh {
         }
     }
 
-    /// Whoever did not answer gets a hint from a replica, or else hears of it by comparison.
+    /// A replica that did not answer gets a hint if this node is a replica, and otherwise anti-entropy.
     pub(super) fn expire_adopt(&mut self, t: &mut Turn<'_>, adopting: Adopting) {
         let is_keeper = adopting.route.everyone().any(|node| node == self.me);
         let silent = adopting.route.everyone().filter(|node| !adopting.acked.contains(node));

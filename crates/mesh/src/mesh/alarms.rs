@@ -6,7 +6,7 @@ use base::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Alarms that may be kept for nothing.
+/// Stale timers that are tolerated.
 const SPENT_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Alarms {
         Some(first.1)
     }
 
-    /// Of so many operations that are under way.
+    /// Whether most timers belong to ended operations, with so many in progress.
     pub fn are_mostly_spent(&self, n_operations: usize) -> bool {
         self.heap.len() > 2 * n_operations + SPENT_MAX
     }

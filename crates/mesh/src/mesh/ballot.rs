@@ -43,7 +43,7 @@ pub(super) struct Ballots {
     is_beginning: bool,
 }
 
-/// What a replica has said about a key.
+/// What a replica has promised about a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Said {
     promised: Option<Round>,
@@ -112,15 +112,15 @@ impl Mesh {
         }
     }
 
-    /// A record was put in its place: if it is one of a ballot, it says so itself from now on.
+    /// A record was stored: if it carries a ballot, the undecided row is not needed any more.
     pub(super) fn note_ballot(&mut self, key: &Key, record: &Record) {
         if record.ballot().is_some() && self.ballots.undecided.remove(key) {
             self.put_row(rows::undecided(key), None);
         }
     }
 
-    /// The record goes for good, and with it what was promised: for all keys of the shard nothing up to it is accepted
-    /// any more where no other promise is known.
+    /// The record is purged, and its promise with it: from now on no key of the shard without a promise of its own accepts a
+    /// round up to this one.
     pub(super) fn forget_promise(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, local: &Local) {
         if !self.is_balloted(key, local.record.as_ref()) {
             return;

@@ -10,7 +10,7 @@ use base::Code;
 use bytes::Bytes;
 
 impl Mesh {
-    /// Gives the node somebody to run scripts.
+    /// Sets the runner of scripts.
     pub fn with_script(mut self, script: Box<dyn Script + Send>) -> Mesh {
         self.script = script;
         self
@@ -59,7 +59,7 @@ impl Mesh {
         Some(Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() })
     }
 
-    /// What a client is shown.
+    /// The reply as the client sees it: custom values are folded.
     pub(super) fn present(&self, t: &mut Turn<'_>, reply: Reply) -> Reply {
         match reply {
             Reply::Found(Some(record)) => Reply::Found(Some(self.show(t, record))),

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Writes passed on by one node that are remembered.
 const FORWARDED_MAX: usize = 16_384;
-/// After so long those are asked again who could not take a write: while a topology spreads, that is nobody for a moment.
+/// Replicas that declined a write are asked again after so long: while a topology spreads, all may decline for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// A write with so many stamps after its first is behind everything that was acknowledged before it began: what is later
 /// still is concurrent.
@@ -58,7 +58,7 @@ impl Forwarded {
     }
 }
 
-/// Who could not take a write, and why.
+/// The nodes that could not take a write, and why.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried(Vec<(NodeId, Obstacle)>);
 
@@ -163,7 +163,7 @@ impl Mesh {
         }
     }
 
-    /// Nobody could take it a moment ago; by now this node itself may.
+    /// No replica could take it a moment ago; by now this node itself may.
     fn pass_on_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(pending) = self.finish(ask) else { return };
         if let Operation::Forward(forwarding) = pending.operation {

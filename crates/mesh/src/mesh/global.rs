@@ -22,9 +22,9 @@ pub(super) struct Globally {
     heard: Vec<(RegionId, Option<Record>)>,
     /// What all of them together have, once enough were heard.
     merged: Option<Option<Box<Record>>>,
-    /// Those who have it.
+    /// The regions that have it.
     agreed: Vec<RegionId>,
-    /// Those who lack part of it.
+    /// The regions that lack part of it.
     behind: Vec<RegionId>,
 }
 

@@ -143,7 +143,7 @@ impl Mesh {
     }
 }
 
-/// Behind the frontier somebody may have more, so the page ends there.
+/// Behind the frontier a node may have more, so the page ends there.
 fn answer(t: &mut Turn<'_>, listing: Listing) {
     let Listing { token, limit, mut missing, found, upto, .. } = listing;
     missing.sort_unstable();

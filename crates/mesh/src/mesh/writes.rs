@@ -296,7 +296,7 @@ impl Mesh {
             return self.originate(t, ask, Stamped::Begun(begun));
         }
         if stamp <= self.promised {
-            // No stamp so early is given any more: what the others have is asked anew.
+            // No stamp so early may be assigned any more: the replicas are asked again.
             let stage = self.gathering_now(t, None);
             self.writing(ask).expect("it is under way").stage = stage;
             return self.gather(t, ask);
@@ -631,8 +631,8 @@ impl Mesh {
         }
     }
 
-    /// After a change of topology: whoever is new to a write is sent it. One that only asks what the others have begins
-    /// anew: nothing is stored yet, and by now others may be the ones to ask.
+    /// After a change of topology: new replicas are sent the write. A write that is still gathering begins again: nothing is
+    /// stored yet, and by now other nodes may be the replicas.
     pub(super) fn reroute_writes(&mut self, t: &mut Turn<'_>) {
         let key = |pending: &Pending| match &pending.operation {
             Operation::Write(writing) => Some(writing.write.key.clone()),

@@ -11,7 +11,7 @@ use mesh::plan::{DOCUMENT, Plan};
 const ATTEMPTS: usize = 16;
 
 impl Handle {
-    /// Who the node at this address is; it is written down if nobody knows it. For a thread of the peer port.
+    /// The id of the node at this address; a new id goes into the plan if the address is unknown. For a thread of the peer port.
     pub(crate) fn enrol_blocking(&self, address: &str) -> Result<NodeId, Code> {
         for _ in 0..ATTEMPTS {
             let plan = self.plan_here()?;

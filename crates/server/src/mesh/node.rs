@@ -41,7 +41,7 @@ use tokio::sync::oneshot;
 /// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
 const IDLE_TICK: Duration = Duration::from_millis(50);
-/// How often figures are written down for others.
+/// How often the status is published.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// How often the driver hears who the members of coord are.
 const MEMBERS_EVERY: Duration = Duration::from_millis(100);
@@ -50,7 +50,7 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often nodes without coord hear how old the policy is, and how often the policy itself in case it was lost.
 const POLICY_AGE_EVERY: Duration = Duration::from_secs(1);
 const POLICY_EVERY: Duration = Duration::from_secs(15);
-/// How often it is seen to whether there is a key for tokens.
+/// How often the leader checks that there is a key for tokens.
 const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Mail {
@@ -79,7 +79,7 @@ pub(crate) enum Mail {
         from: NodeId,
         tidings: Tidings,
     },
-    /// From whoever leads another region.
+    /// From the leader of another region.
     Word {
         region: RegionId,
         word: Word,
@@ -210,7 +210,7 @@ impl Loop {
             self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         self.driver.end_turn(now, &mut self.out);
-        // What is durable at once may bring about more.
+        // What is durable at once may cause more output.
         while self.hand_out(now) {
             self.driver.end_turn(now, &mut self.out);
         }
@@ -451,7 +451,7 @@ impl Loop {
                 self.peers.send_data(to, vec![frame]);
             }
         }
-        // Whoever cannot be sent anything does not answer; to wait for that would take longer.
+        // A peer that cannot be sent anything does not answer; waiting for its timeout would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
     }
 

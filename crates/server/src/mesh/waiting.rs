@@ -36,7 +36,7 @@ impl Future for Waiting {
         }
         self.errand = None;
         match &mut self.asked {
-            // Nobody answers any more when the node has stopped.
+            // After the node has stopped no reply comes.
             Ok(answer) => Pin::new(answer).poll(context).map(|answer| answer.unwrap_or(Err(Code::Stopped))),
             Err(code) => Poll::Ready(Err(*code)),
         }

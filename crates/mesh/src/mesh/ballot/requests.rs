@@ -67,7 +67,7 @@ impl Mesh {
         }
     }
 
-    /// What the client is told if its request was carried out before, or its id was used for something else.
+    /// The reply if the request was applied before, or its id was used for another request.
     pub(super) fn outcome_of_request(
         &self,
         t: &Turn<'_>,
@@ -93,7 +93,7 @@ impl Mesh {
         if is_decided || is_last || found.has_taken(request) {
             return Some(Reply::Written(Box::new(found.clone())));
         }
-        // A plain write of before: whether it was lost to a ballot cannot be told any more.
+        // An earlier plain write: whether it was lost to a ballot is unknown by now.
         let is_plain = |attempt: &Attempt| Some(attempt.dot) != proposing.plain;
         let covered = attempts.iter().any(|attempt| is_plain(attempt) && found.context.covers(attempt.dot));
         covered.then(|| proposing.unknown())
