@@ -1,6 +1,5 @@
-//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything
-//! that has gathered is one turn, and what follows from a turn is handed to the peers, the log, the store and coord.
-//! What happens when is decided by `mesh_node`.
+//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything queued is one
+//! turn, and the output of a turn goes to the peers, the log, the store and coord. `mesh_node` decides.
 
 use crate::auth::token_keys;
 use crate::consensus;
@@ -43,7 +42,7 @@ use tokio::sync::oneshot;
 /// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
 const IDLE_TICK: Duration = Duration::from_millis(50);
-/// How often figures are written down for others.
+/// How often the status is published.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// How often the driver hears who the members of coord are.
 const MEMBERS_EVERY: Duration = Duration::from_millis(100);
@@ -52,7 +51,7 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often nodes without coord hear how old the policy is, and how often the policy itself in case it was lost.
 const POLICY_AGE_EVERY: Duration = Duration::from_secs(1);
 const POLICY_EVERY: Duration = Duration::from_secs(15);
-/// How often it is seen to whether there is a key for tokens.
+/// How often the leader checks that there is a key for tokens.
 const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Mail {
@@ -81,7 +80,7 @@ pub(crate) enum Mail {
         from: NodeId,
         tidings: Tidings,
     },
-    /// From whoever leads another region.
+    /// From the leader of another region.
     Word {
         region: RegionId,
         word: Word,
@@ -209,7 +208,7 @@ impl Loop {
             self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         self.driver.end_turn(now, &mut self.out);
-        // What is durable at once may bring about more.
+        // What is durable at once may cause more output.
         while self.hand_out(now) {
             self.driver.end_turn(now, &mut self.out);
         }
@@ -448,7 +447,7 @@ impl Loop {
                 self.peers.send_data(to, vec![frame]);
             }
         }
-        // Whoever cannot be sent anything does not answer; to wait for that would take longer.
+        // A peer that cannot be sent anything does not answer; waiting for its timeout would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
     }
 

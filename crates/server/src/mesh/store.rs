@@ -1,6 +1,6 @@
-//! The thread that owns the mesh's store: it flushes, in the order in which it is asked to, and hands out the view
-//! that shows what it wrote. A store that cannot be written ends the process. Rows that the machine has done with are
-//! freed here too, where nobody waits for that.
+//! The thread that owns the mesh's store: it flushes in the order of the commands and hands out the view that shows what it
+//! wrote. A store that cannot be written ends the process. Rows that the machine no longer needs are freed here too, where no
+//! request waits for it.
 
 use crate::core::Core;
 use crate::durable_log;
