@@ -131,9 +131,9 @@ impl Alarms {
     pub fn set(&mut self, alarm: Alarm, raised: bool) {
         let key = (alarm.kind, alarm.member);
         if raised {
-            drop(self.raised.insert(key, alarm.automatic))
+            self.raised.insert(key, alarm.automatic);
         } else {
-            drop(self.raised.remove(&key))
+            self.raised.remove(&key);
         }
         self.changed = true;
     }

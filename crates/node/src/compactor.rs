@@ -132,8 +132,12 @@ impl Compactor {
             return;
         }
         match (&mut self.stage, word.said) {
-            (Stage::Asking { needs, .. }, Said::Need(revision)) => drop(needs.insert(from, revision)),
-            (Stage::Noticing { silent, .. }, Said::Agreed) => drop(silent.remove(&from)),
+            (Stage::Asking { needs, .. }, Said::Need(revision)) => {
+                needs.insert(from, revision);
+            }
+            (Stage::Noticing { silent, .. }, Said::Agreed) => {
+                silent.remove(&from);
+            }
             _ => return,
         }
         self.go_on(sight, steps);
