@@ -88,7 +88,7 @@ async fn read(
     for _ in 0..share {
         responses.next().await.ok_or("the stream ended")??;
     }
-    ready.send(()).map_err(|()| "nobody waits")?;
+    ready.send(()).map_err(|()| "the main task has ended")?;
     let mut seen = 0;
     while seen < events {
         seen += responses.next().await.ok_or("the stream ended")??.events.len();

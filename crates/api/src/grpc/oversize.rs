@@ -1,5 +1,5 @@
 //! Messages beyond the decode limit. tonic refuses them before a byte of them is kept, with a text and a
-//! code of its own; clients of etcd know grpc-go's. Only that one answer is rewritten.
+//! code of its own; clients of etcd know grpc-go's. Only this answer is rewritten.
 
 use axum::http::HeaderValue;
 use axum::response::Response;

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Passwords are hashed cheaply: the tests are not about that.
 pub const CHEAP: [&str; 2] = ["--bcrypt-cost", "4"];
 
-/// One step: who asks (nobody, `root`, `u1`, or a token as it stands), the path below `/v3/`, and the body.
+/// One step: the caller (none, `root`, `u1`, or a literal token), the path below `/v3/`, and the body.
 type Step = (&'static str, &'static str, &'static str);
 
 const OPENING: &[Step] = &[

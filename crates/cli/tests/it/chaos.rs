@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 /// Unless `CHAOS_SEED` gives another.
 const SEED: u64 = 2;
 const KILLS: u64 = 8;
-/// Every so many kills the victim is the leader, whoever that is.
+/// Every so many kills the victim is the current leader.
 const LEADER_EVERY: u64 = 2;
 /// About as many answers as clients get while a member starts.
 const STARTING_ANSWERS: u64 = 100;
 const BLACKOUTS: u64 = 3;
 const PAUSE: Duration = Duration::from_millis(2_500);
-/// Within this, somebody else takes writes when the leader is lost. Typically it is a tenth of a second after a
+/// Within this, another member takes writes when the leader is lost. Typically it is a tenth of a second after a
 /// kill and less than a second after a pause; machines differ.
 const FAILOVER_MAX: Duration = Duration::from_secs(60);
 /// Of a hundred operations, this many may end without an answer, or the judge has too little to judge.
@@ -63,7 +63,7 @@ impl Scene {
         self.cluster.block_on(self.journal.put_until_acknowledged(&mut etcd));
         let took = since.elapsed();
         tell(&format!("{what}: the first write was acknowledged by member {up} after {took:?}"));
-        assert!(took < FAILOVER_MAX, "nobody took writes for {took:?}");
+        assert!(took < FAILOVER_MAX, "no member took writes for {took:?}");
     }
 
     /// Ends the load, reads everything through every member, and judges.
@@ -129,12 +129,12 @@ fn no_kill_under_load_loses_what_was_acknowledged() {
 #[test]
 fn killing_all_at_once_loses_nothing_that_was_acknowledged() {
     let mut scene = Scene::open();
-    let everybody: Vec<usize> = (0..cluster::MEMBERS).collect();
+    let all: Vec<usize> = (0..cluster::MEMBERS).collect();
     for blackout in 0..BLACKOUTS {
         scene.let_work();
-        scene.cluster.kill(&everybody);
+        scene.cluster.kill(&all);
         let since = Instant::now();
-        everybody.iter().for_each(|member| scene.cluster.restart(*member));
+        all.iter().for_each(|member| scene.cluster.restart(*member));
         scene.tell_failover(since, &format!("restart {blackout} of all"));
     }
     scene.let_work();

@@ -28,7 +28,7 @@ async fn leader_of(clients: &mut [Etcd]) -> (usize, u64) {
             return (i, leader);
         }
     }
-    panic!("nobody leads");
+    panic!("there is no leader");
 }
 
 #[test]

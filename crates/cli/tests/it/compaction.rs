@@ -1,4 +1,4 @@
-//! Compaction that nobody asks for, on three real processes: watchers that lag lose nothing, it follows right behind
+//! Automatic compaction, on three real processes: watchers that lag lose nothing, it follows right behind
 //! them, and one that is dead does not hold it up for ever.
 
 use crate::etcd::{Etcd, get, op, put};
@@ -200,7 +200,7 @@ fn kubernetes_compacts_as_it_is_used_to() {
             }
             assert_eq!(compacted, usize::from(round > 0), "one of three, and none in the first round");
             if round > 0 {
-                // Whoever won was the first to ask; nothing was compacted that it had not seen a round ago.
+                // The first caller has won; nothing was compacted that it had not seen a round ago.
                 floor = floor_of(&mut etcd).await;
                 assert_eq!(floor, expected);
                 let at = |revision| proto::etcdserverpb::RangeRequest { revision, ..get("/registry/pods/0") };

@@ -32,7 +32,7 @@ fn without_variables(command: &mut Command) -> &mut Command {
     command
 }
 
-/// The path answers with this status, or nobody answers yet.
+/// The path answers with this status, or no server answers yet.
 fn status(port: u16, path: &str) -> Option<u16> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

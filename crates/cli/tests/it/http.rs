@@ -89,7 +89,7 @@ fn every_question_for_health_is_counted_once() {
         let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}"));
         line.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
     };
-    // Whoever waited for the member may have asked too early, so only the difference is known.
+    // The readiness check may have called too early, so only the difference is known.
     let (well, unwell) = (count("etcd_server_health_success"), count("etcd_server_health_failures"));
     assert_eq!(member.http("GET", "/health").status, 200);
     assert_eq!(count("etcd_server_health_success"), well + 1);

@@ -1,4 +1,4 @@
-//! The stream of lease events, and leases that go with the connection of whoever keeps them.
+//! The stream of lease events, and leases that are revoked when the connection of their client ends.
 
 use crate::etcd::Etcd;
 use crate::process::{Member, Plan};

@@ -26,7 +26,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 const LEASE_TTL: i64 = 3;
-/// Longer than any call should take while somebody leads.
+/// Longer than any call should take while there is a leader.
 const CALL: Duration = Duration::from_secs(8);
 
 fn number(name: &str, default: u64) -> u64 {
@@ -75,7 +75,7 @@ impl Client {
     }
 
     async fn live_with_one_lease(&mut self, locks: u64) -> Result<(), Status> {
-        let unreachable = || Status::unavailable("nobody is there");
+        let unreachable = || Status::unavailable("no server answers");
         let channel = self.channel().await.ok_or_else(unreachable)?;
         let mut client = Locks::new(channel.clone());
         let grant = LeaseGrantRequest { ttl: LEASE_TTL, id: 0 };
@@ -119,7 +119,7 @@ impl Client {
         let token = held.fencing_token;
         self.field.acquired.fetch_add(1, Ordering::Relaxed);
         self.field.told.lock().unwrap().entry(name.to_owned()).or_default().push(token);
-        // One in a hundred sleeps beyond the end of its lease, and nobody renews it.
+        // One in a hundred sleeps beyond the end of its lease, which is not renewed.
         let sleeps = token % 100 == 0;
         if sleeps {
             client.lease_revoke(LeaseRevokeRequest { id: lease_of(&held.key) }).await.ok();
@@ -220,7 +220,7 @@ fn fight(clients: u64, locks: u64, seconds: u64) {
 }
 
 async fn judge(member: &Member, field: &Field, locks: u64) {
-    // Whoever was cut off left places behind that end with their leases.
+    // Clients that were cut off left keys behind that end with their leases.
     let mut client = Locks::connect(member.endpoint()).await.unwrap();
     let deadline = Instant::now() + Duration::from_secs(LEASE_TTL as u64 + 5);
     for name in (0..locks).map(|lock| format!("fight-{lock}")) {

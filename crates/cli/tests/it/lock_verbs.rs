@@ -29,7 +29,7 @@ fn is_free(member: &Member, name: &str) -> bool {
 /// Waits until so many stand behind the holder.
 fn wait_for_queue(member: &Member, name: &str, count: usize) {
     let heads = |shown: &str| shown.matches(" waits for ").count();
-    until("somebody waits", || (heads(&out(member, &["lock", "inspect", name], "")) == count).then_some(()));
+    until("so many wait", || (heads(&out(member, &["lock", "inspect", name], "")) == count).then_some(()));
 }
 
 /// The lease of a lock's holder, as the last part of its key.

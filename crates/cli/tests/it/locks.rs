@@ -313,7 +313,7 @@ fn waiters_are_served_and_cancelled_calls_leave_when_the_leader_dies() {
     let plans = Plan::cluster(3);
     let mut members: Vec<Member> = plans.iter().map(Plan::start).collect();
     members.iter().for_each(Member::wait_ready);
-    let leader = until("somebody leads", || members.iter().position(Member::leads));
+    let leader = until("there is a leader", || members.iter().position(Member::leads));
     let (here, there) = ((leader + 1) % 3, (leader + 2) % 3);
     block_on(async {
         let mut locks = connect(&members[here]).await;
@@ -328,7 +328,7 @@ fn waiters_are_served_and_cancelled_calls_leave_when_the_leader_dies() {
             queue_of(&mut locks, "l", turn + 1).await;
         }
         members[leader].kill();
-        // Nobody leads, and these go away.
+        // There is no leader, and these go away.
         for cancelled in waiting.split_off(10) {
             cancelled.abort();
         }

@@ -77,7 +77,7 @@ fn no_password_is_empty() {
     assert_eq!(run(&["user", "add", "robot", "--no-password"], "").0, 0);
 }
 
-/// A terminal, and somebody who types at it.
+/// A terminal, and a user who types at it.
 struct Terminal {
     keys: File,
     screen: Receiver<u8>,
@@ -130,7 +130,7 @@ fn passwords_are_typed_and_not_shown() {
     let member = Plan::single().with(&CHEAP).start_ready();
     with_auth(&member);
     let mut terminal = Terminal::open();
-    // Nothing is shown to it once everybody has closed the other end.
+    // It gets end of file once all other ends are closed.
     let _kept = terminal.line();
 
     let root = ["user", "add", "ann", "--user", "root"];

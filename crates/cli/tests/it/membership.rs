@@ -136,7 +136,7 @@ fn the_leader_can_be_removed_and_a_member_that_is_down_too() {
     let fourth = joiner("d", plans[0].peer_port);
     let newcomer = fourth.start_ready();
     until("four have started", || (started(&newcomer) == 4).then_some(()));
-    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let leads = until("there is a leader", || members.iter().position(Member::leads));
     change(&newcomer, &["remove", &id_at(&newcomer, plans[leads].peer_port)]);
     assert!(!members[leads].wait_exit().success());
     let down = (leads + 1) % 3;
@@ -173,7 +173,7 @@ fn a_member_whose_disk_is_lost_is_replaced() {
 #[test]
 fn a_member_whose_disk_is_lost_comes_back_under_its_id_and_is_trusted_again() {
     let (plans, mut members) = three();
-    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let leads = until("there is a leader", || members.iter().position(Member::leads));
     let (wiped, stays) = ((leads + 1) % 3, (leads + 2) % 3);
     let load = Load::start(&members[stays]);
     load.wait_for_more();
@@ -189,7 +189,7 @@ fn a_member_whose_disk_is_lost_comes_back_under_its_id_and_is_trusted_again() {
 #[test]
 fn the_leader_is_replaced_by_another_machine_in_one_step() {
     let (plans, mut members) = three();
-    let leads = until("somebody leads", || members.iter().position(Member::leads));
+    let leads = until("there is a leader", || members.iter().position(Member::leads));
     let stays = (leads + 1) % 3;
     let load = Load::start(&members[stays]);
     load.wait_for_more();

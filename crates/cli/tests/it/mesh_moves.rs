@@ -1,5 +1,5 @@
 //! The ring grows and shrinks under load: five nodes become six and then four, by the verbs that people use; one of those
-//! who go is dead when it is told to. Whoever has just come answers at once, by asking those who can.
+//! that leave is down when it gets the command. A new node answers at once, by forwarding to replicas.
 
 use crate::mesh_load::Load;
 use crate::process::{Member, Plan, althing, free_port, until};
@@ -45,7 +45,7 @@ fn five_nodes_become_six_and_four_under_load_and_nothing_is_lost() {
     };
     let sixth = sixth.start();
     let newest = Rest::of(&sixth);
-    until("whoever has just come answers", || {
+    until("the new node answers", || {
         let body = r#"{"key":"by-a-newcomer","value":"v"}"#;
         (newest.post("/api/v1/store/keys", body).status == 200).then_some(())
     });

@@ -23,7 +23,7 @@ pub fn althing() -> Command {
     command
 }
 
-/// A port that stays free until somebody listens on it.
+/// A port that stays free until a process listens on it.
 pub fn free_port() -> u16 {
     server::ports::free_port().unwrap()
 }
@@ -40,7 +40,7 @@ pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// An etcd that answers. It is started again if somebody has taken one of its ports before it could.
+/// An etcd that answers. It is started again if another process has taken one of its ports before it could.
 pub fn start_etcd(binary: &str, flags: &[&str]) -> Server {
     let mut etcd = None;
     until("etcd answers", || {
@@ -270,7 +270,7 @@ impl Drop for Member {
     }
 }
 
-/// One request over plain HTTP/1.1, to whoever listens there.
+/// One request over plain HTTP/1.1, to any server.
 pub fn http_at(address: SocketAddr, method: &str, target: &str, body: &str) -> HttpAnswer {
     exchange(address, &format!("{method} {target}"), "", body)
 }

@@ -24,7 +24,7 @@ struct Inner {
 }
 
 impl Network {
-    /// What is sent to this address goes to that one.
+    /// Connections to this address are forwarded to the other.
     pub fn connect(&self, from: SocketAddr, to: SocketAddr) {
         let (listener, network) = (TcpListener::bind(from).unwrap(), self.clone());
         thread::spawn(move || {
@@ -35,7 +35,7 @@ impl Network {
         });
     }
 
-    /// Nobody reaches this member any more, nor it anybody.
+    /// Cuts this member off, in both directions.
     pub fn cut_off(&self, member: u64) {
         self.0.cut_off.lock().unwrap().insert(member);
     }

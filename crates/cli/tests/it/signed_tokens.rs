@@ -42,7 +42,7 @@ fn a_signed_token_is_good_on_every_member_until_something_about_auth_changes() {
         (refused.status, message(&refused).as_str()),
         (500, "auth: token signing attempted with verify-only key")
     );
-    // What somebody has made without the key is nobody's.
+    // A token that was made without the key is invalid.
     let claims = token.split('.').nth(1).unwrap();
     let unsigned = format!("{}.{claims}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JWT"}"#));
     let root = URL_SAFE_NO_PAD.encode(r#"{"username":"root","revision":1000}"#);

@@ -138,7 +138,7 @@ fn delete_prefix(prefix: &str) -> DeleteRangeRequest {
     DeleteRangeRequest { key: prefix.to_owned().into(), range_end, prev_kv: false }
 }
 
-/// Puts until it is refused and everybody knows why. A refusal before that may be of a moment only.
+/// Puts until it is refused and every member knows why. An earlier refusal may be temporary.
 async fn put_until_full(etcd: &mut Etcd) -> usize {
     let mut fitted = 0;
     for nth in 0..10_000 {
@@ -223,7 +223,7 @@ fn a_key_has_a_history_when_its_values_are_gone() {
 /// Who put at once.
 const CROWD: usize = 48;
 
-/// Many large values at once: by the time somebody has looked at the disk again, they are all in the log, unless what is
+/// Many large values at once: by the time the disk is measured again, they are all in the log, unless what is
 /// under way is counted before it is taken in.
 #[test]
 fn a_crowd_that_fills_the_disk_at_once_is_refused_and_ends_nothing() {

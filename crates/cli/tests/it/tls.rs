@@ -40,7 +40,7 @@ fn ask(args: &[&str]) -> Output {
     run(command, "")
 }
 
-/// A verb that believes the authority of the tests, as whoever has this certificate.
+/// A verb that trusts the authority of the tests, with this certificate.
 fn verb(member: &Member, who: Option<&str>, args: &[&str]) -> Output {
     let mut command = althing();
     command.args(args).args(["--endpoints", &url(member.client), "--cacert", &pem("ca.pem")]);
@@ -223,7 +223,7 @@ fn the_name_on_a_certificate_is_a_user_where_no_token_is_given() {
     let as_root = &["get", "c", "--user", "root:a long secret"];
     assert_eq!(out(&member, alice, as_root), "c\nsecret\n", "a token says more than a certificate");
     assert!(refusal(&member, Some("nameless"), &["get", "a1"]).contains("user name is empty"));
-    assert!(refusal(&member, Some("peer"), &["get", "a1"]).contains("permission denied"), "nobody's name");
+    assert!(refusal(&member, Some("peer"), &["get", "a1"]).contains("permission denied"), "no user of that name");
 
     // A right that was taken away is gone for connections that are up, too.
     let mut watch = watch_of(&member, alice, "a1");
@@ -344,7 +344,7 @@ fn three_members_speak_tls_with_each_other_and_with_nobody_else() {
     wait_ready(&members[0], alice);
     assert_eq!(out(&members[0], alice, &["put", "a", "1"]), "OK\n");
 
-    // The third shows a certificate of the right authority that is somebody else's.
+    // The third has a certificate of the right authority that names another address.
     let wrong = sealed(&plans[2], "elsewhere");
     let mut third = wrong.start();
     until("it is turned away by its name", || {

@@ -174,7 +174,7 @@ async fn put_and_read_everywhere(clients: &mut [Etcd]) {
         let key = format!("key{round}");
         let answer = clients[round % n].put(put(key.clone(), "value")).await.unwrap();
         let written = revision(answer.header);
-        assert_eq!(written, round as i64 + 2, "one total order, whoever is asked");
+        assert_eq!(written, round as i64 + 2, "one total order on every member");
         for reader in clients.iter_mut() {
             let read = reader.range(get(key.clone())).await.unwrap();
             assert_eq!(read.kvs[0].mod_revision, written, "a read sees every write before it");

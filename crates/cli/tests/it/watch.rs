@@ -205,7 +205,7 @@ fn a_slow_client_gets_everything_in_the_end() {
                 revision += 1;
             }
         }
-        assert!(rss < 700 << 20, "40 MB of events for nobody took {rss} bytes");
+        assert!(rss < 700 << 20, "40 MB of unread events took {rss} bytes");
     });
 }
 

@@ -360,7 +360,7 @@ pub const OPERATIONS: &[Operation] = &[
             "put",
             "/v1/namespaces/{ns}/home",
             "namespaces",
-            "Hands a namespace, or what lies below a prefix, to a region: only that one writes it, and earlier owners lose",
+            "Hands a namespace, or what lies below a prefix, to a region: only that region writes it, and earlier owners lose",
         )
     },
     Operation {
@@ -445,7 +445,7 @@ pub const OPERATIONS: &[Operation] = &[
             "put",
             "/v1/regions/{region}",
             "regions",
-            "Takes a region into the table, or tells anew where some of its nodes are; the other side does the same",
+            "Adds a region to the table, or replaces the addresses of its nodes; the other side does the same",
         )
     },
     Operation {

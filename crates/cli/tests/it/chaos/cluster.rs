@@ -69,7 +69,7 @@ impl Cluster {
 
     /// The member that says it leads, once one does.
     pub fn leader(&self) -> usize {
-        until("somebody leads", || Some(self.up().find(|(_, member)| member.leads())?.0))
+        until("there is a leader", || Some(self.up().find(|(_, member)| member.leads())?.0))
     }
 
     pub fn wait_until_not_leading(&self, member: usize) {
@@ -91,7 +91,7 @@ impl Cluster {
     pub fn any(&self) -> (usize, Etcd) {
         let book = self.book.0.lock().unwrap();
         let first = book.iter().enumerate().find_map(|(i, etcd)| Some((i, etcd.clone()?)));
-        first.expect("somebody is up")
+        first.expect("a member is up")
     }
 
     /// New callers are sent elsewhere from now on; those under way are cut off.

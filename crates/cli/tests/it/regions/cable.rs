@@ -32,7 +32,7 @@ impl Cables {
         let Ok(far) = TcpStream::connect(("127.0.0.1", port)) else { return };
         let ends = [near.try_clone(), far.try_clone()];
         let mut open = self.open.lock().unwrap();
-        // Looked at while nobody can cut, so that nothing slips through.
+        // Checked while the cable cannot be cut, so that nothing slips through.
         if self.cut.load(Ordering::SeqCst) {
             return;
         }

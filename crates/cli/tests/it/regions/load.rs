@@ -238,7 +238,7 @@ fn check_register(ledgers: &[Ledger], key: &str, node: Rest, conflicts: &[Value]
     let known: Vec<&(String, Vec<String>)> =
         ledgers.iter().filter_map(|ledger| ledger.registers.get(key)).collect();
     let tried = known.iter().any(|(last, maybe)| *last == shown || maybe.contains(&shown));
-    assert!(tried, "{key} shows {shown}, which is nobody's last write: {known:?}");
+    assert!(tried, "{key} shows {shown}, which is no client's last write: {known:?}");
     for (last, maybe) in known {
         let lost = |value: &String| {
             let is_it = |one: &&Value| one["key"] == key && one["losing_value"] == value.as_str();
