@@ -70,7 +70,11 @@ fn conflicts_of_all_nodes_are_one_list_and_who_is_missing_is_said() {
     let places: Vec<Bytes> = whole.conflicts.iter().map(crate::conflict::Conflict::place).collect();
     assert!(places.is_sorted() && places.len() == places.iter().collect::<BTreeSet<_>>().len(), "each once");
     let about: BTreeSet<Key> = whole.conflicts.iter().map(|conflict| conflict.key.clone()).collect();
-    assert_eq!(about, names.iter().map(|name| key(name)).collect(), "each conflict once, whichever node noticed it");
+    assert_eq!(
+        about,
+        names.iter().map(|name| key(name)).collect(),
+        "each conflict once, whichever node noticed it"
+    );
     let (mut paged, mut after) = (Vec::new(), None);
     loop {
         let page = listed(&mut world, 2, after, 5);
