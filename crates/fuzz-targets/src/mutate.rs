@@ -6,10 +6,7 @@ const LENGTH_MAX: usize = 4_096;
 
 /// Another input made of these: changed, cut, repeated, or joined with a second one.
 pub fn mutate(rng: &mut Rng, inputs: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = match inputs.is_empty() {
-        true => Vec::new(),
-        false => rng.pick(inputs).clone(),
-    };
+    let mut bytes = if inputs.is_empty() { Vec::new() } else { rng.pick(inputs).clone() };
     if !inputs.is_empty() && rng.chance(250_000) {
         bytes.extend(rng.pick(inputs).iter());
     }

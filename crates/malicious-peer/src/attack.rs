@@ -132,9 +132,10 @@ impl<'a> Attack<'a> {
         let Some(mut connection) = self.greeted(target, abroad) else { return };
         for _ in 0..ENVELOPES_PER_CONNECTION {
             let count = self.forge.rng().between(1, FRAMES_PER_ENVELOPE) as usize;
-            let frames = match abroad {
-                true => self.forge.frames_abroad(&facts, count),
-                false => self.forge.frames(&facts, count),
+            let frames = if abroad {
+                self.forge.frames_abroad(&facts, count)
+            } else {
+                self.forge.frames(&facts, count)
             };
             let sent = connection.send(&frames);
             if sent.is_ok() {

@@ -86,9 +86,10 @@ impl Cluster {
         let (here, there) = ports.split_at(3);
         let mut members = Vec::new();
         for port in &ports {
-            let (region, own, other) = match here.contains(port) {
-                true => (HERE, here, nodes_of(THERE, there)),
-                false => (THERE, there, nodes_of(HERE, here)),
+            let (region, own, other) = if here.contains(port) {
+                (HERE, here, nodes_of(THERE, there))
+            } else {
+                (THERE, there, nodes_of(HERE, here))
             };
             let data = folder.path().join(format!("data-{port}"));
             let arguments = [

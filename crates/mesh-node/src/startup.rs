@@ -64,9 +64,10 @@ impl Startup {
 
     /// A node that has everything again is whole.
     pub fn catch_up(&mut self) -> Step {
-        match self.life.standing == Standing::Behind && !self.writing {
-            true => self.write(Standing::Whole),
-            false => Step::Wait,
+        if self.life.standing == Standing::Behind && !self.writing {
+            self.write(Standing::Whole)
+        } else {
+            Step::Wait
         }
     }
 

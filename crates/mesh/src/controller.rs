@@ -162,10 +162,13 @@ impl Controller {
     /// Begins a move: who has come is taken in, who was removed or wants to go is let go.
     fn begin(&self, now: Instant, plan: &Plan, wanted: &Wanted) -> Option<Plan> {
         let leaves = |node: NodeId| plan.nodes.get(&node).is_some_and(|enrolled| enrolled.leaving);
-        let belongs = |node: NodeId| match wanted.members.contains(&node) {
-            true => !leaves(node),
-            // A node without coord's data goes when it is told to.
-            false => self.has_address(plan, node) && !leaves(node) && !wanted.removed.contains(&node),
+        let belongs = |node: NodeId| {
+            if wanted.members.contains(&node) {
+                !leaves(node)
+            } else {
+                // A node without coord's data goes when it is told to.
+                self.has_address(plan, node) && !leaves(node) && !wanted.removed.contains(&node)
+            }
         };
         let known = |node: NodeId| plan.topology.member(node).is_some();
         let is_new = |node: &NodeId| belongs(*node) && !known(*node) && self.is_present(now, *node);

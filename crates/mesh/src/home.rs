@@ -30,9 +30,10 @@ impl Home {
 
     /// What a write in this region must carry; a region that is not the owner may not write.
     pub fn admit(&self, here: RegionId) -> Result<Fence, Code> {
-        match self.region == here {
-            true => Ok(Fence { lock: Bytes::from_static(LOCK), token: self.epoch }),
-            false => Err(Code::NotHome),
+        if self.region == here {
+            Ok(Fence { lock: Bytes::from_static(LOCK), token: self.epoch })
+        } else {
+            Err(Code::NotHome)
         }
     }
 

@@ -252,10 +252,8 @@ impl Steward {
             let agreeing = self.heard.values().filter(agrees).filter_map(|heard| heard.confirmed);
             let mut confirmed: Vec<Instant> = agreeing.chain([now]).collect();
             confirmed.sort_unstable_by(|one, other| other.cmp(one));
-            let since = match planted(Mutant::HomeUnconfirmed) {
-                true => Some(now),
-                false => confirmed.get(needed - 1).copied(),
-            };
+            let since =
+                if planted(Mutant::HomeUnconfirmed) { Some(now) } else { confirmed.get(needed - 1).copied() };
             let until = since?.after(lease(title) / 4 * HELD_OF_FOUR);
             Some(Tenure { place: place.clone(), epoch: title.home.epoch, until })
         };

@@ -315,7 +315,7 @@ mod tests {
         assert!(three.begin(Epoch(2), &[], &[NodeId(8)]).is_err(), "is not there");
         assert!(
             three.begin(Epoch(2), &[], &[NodeId(1), NodeId(2), NodeId(3)]).is_err(),
-            "nobody would be left"
+            "no node would be left"
         );
         let moving = three.begin(Epoch(2), &[member(4)], &[]).unwrap();
         assert!(moving.begin(Epoch(3), &[member(5)], &[]).is_err(), "one is under way");

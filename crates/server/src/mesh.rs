@@ -105,11 +105,14 @@ mod tests {
     #[test]
     fn of_those_who_ask_together_one_goes_for_all() {
         let desk = Arc::new(Desk::new("here", Duration::from_secs(1)));
-        assert!(desk.bring(Mail::Documents, true).is_none(), "who is alone has nobody to wait for");
+        assert!(
+            desk.bring(Mail::Documents, true).is_none(),
+            "a request that comes alone runs its turn at once"
+        );
         let first = desk.bring(Mail::Documents, false);
         assert!(first.is_some());
         assert!(desk.bring(Mail::Documents, false).is_none());
         drop(first);
-        assert!(desk.bring(Mail::Documents, false).is_some(), "who comes later goes again");
+        assert!(desk.bring(Mail::Documents, false).is_some(), "a later request gets a turn of its own");
     }
 }

@@ -41,7 +41,7 @@ fn a_loser_is_put_back_over_what_won() {
     let conflict = Conflict::new(&Key::new(0, b"k"), &winner, &loser, RegionId(2), 99);
     let write = conflict.restore().unwrap();
     assert_eq!((&write.op, write.attributes.home), (&Op::Put(Bytes::from_static(b"2")), Some(RegionId(3))));
-    // Whoever carries it out, with a clock that is behind, has not heard of either.
+    // The node that applies it, with a clock that is behind, has seen neither.
     let actor = Actor { region: RegionId(9), node: NodeId(9), incarnation: 0 };
     let stamp = Stamp::at_ms(1).max(write.attributes.after.next());
     let birth = Birth { dot: Dot { actor, counter: 1 }, stamp, wall_ms: 1 };

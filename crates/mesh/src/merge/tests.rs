@@ -136,7 +136,7 @@ fn laws(seed: u64, kind: Kind) -> Result<(), TestCaseError> {
     converge(&story, &mut rng)
 }
 
-/// Whoever has heard every delta, in whatever order and however often, is where whoever heard every state is.
+/// A replica that got every delta, in any order and any number of times, has the state of a replica that got every full state.
 fn converge(story: &Story, rng: &mut Rng) -> Result<(), TestCaseError> {
     let mut by_states = Replica::new(9, 0);
     story.replicas.iter().for_each(|replica| by_states.hears_of(replica));

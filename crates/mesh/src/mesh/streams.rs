@@ -210,9 +210,10 @@ impl Mesh {
     /// Removes what every region has, and what is too much.
     fn trim(&mut self, t: &mut Turn<'_>) {
         let acked = self.abroad.others.values().map(|other| other.stream.acked()).min();
-        let upto = match planted(Mutant::LogCutInSilence) {
-            true => self.abroad.others.values().map(|other| other.stream.cursor()).max(),
-            false => acked,
+        let upto = if planted(Mutant::LogCutInSilence) {
+            self.abroad.others.values().map(|other| other.stream.cursor()).max()
+        } else {
+            acked
         };
         let upto = upto.unwrap_or(self.abroad.log.last);
         let mut head = self.abroad.log;
@@ -235,9 +236,10 @@ impl Mesh {
         found.into_iter().for_each(|row| self.put_row(row, None));
         (self.abroad.log, self.abroad.is_dirty) = (head, true);
         for other in self.abroad.others.values_mut() {
-            match planted(Mutant::LogCutInSilence) {
-                true => other.stream = Stream::resume(head.trimmed, None),
-                false => other.stream.skip(head.trimmed, head.trimmed_stamp),
+            if planted(Mutant::LogCutInSilence) {
+                other.stream = Stream::resume(head.trimmed, None)
+            } else {
+                other.stream.skip(head.trimmed, head.trimmed_stamp)
             }
         }
     }

@@ -211,7 +211,7 @@ impl World {
         let agree = self.regions.iter().all(|region| region.homes == self.regions[0].homes);
         wrong
             .or_else(|| (!agree).then(|| format!("regions differ about the owner: {titles:?}")))
-            .or_else(|| self.owner().is_none().then(|| "nobody owns the place".to_owned()))
+            .or_else(|| self.owner().is_none().then(|| "no region owns the scope".to_owned()))
     }
 }
 
@@ -253,7 +253,7 @@ fn a_home_whose_region_is_gone_passes_on_and_its_owner_stops_before() {
         world.cut.extend([(0, other), (other, 0)]);
     }
     assert_eq!(world.run(5 * SECOND, false), None);
-    let owner = world.owner().expect("somebody took it");
+    let owner = world.owner().expect("a region took over");
     assert_ne!(owner, 0);
     assert_eq!(world.calm(), None);
     assert_eq!(world.owner(), Some(owner), "and keeps it when the first is back");

@@ -38,7 +38,7 @@ pub(super) fn count(counts: &mut Counts, note: MachineNote) {
         }
         MachineNote::RoomAgain => tracing::info!("the disk has room again: the mesh takes in everything"),
         MachineNote::Awake => {
-            tracing::info!("the mesh has heard enough of the others to know where it stands");
+            tracing::info!("mesh ready: a majority of the replicas of every partition has answered");
         }
     }
 }
@@ -51,13 +51,13 @@ pub(super) fn log(note: Note) {
             incarnation = life.incarnation,
             boot = life.boot,
             behind = life.standing == Standing::Behind,
-            guest = is_unenrolled,
-            "the mesh begins"
+            unenrolled = is_unenrolled,
+            "mesh started"
         ),
         Note::Enrolled { is_behind } => {
-            tracing::info!(behind = is_behind, "the cluster has written down this life");
+            tracing::info!(behind = is_behind, "mesh enrolled: the cluster has recorded this incarnation");
         }
-        Note::CaughtUp => tracing::info!("the mesh has everything again that an earlier life had"),
+        Note::CaughtUp => tracing::info!("mesh caught up: it has everything that an earlier incarnation had"),
         Note::Unreadable { name, version } => {
             tracing::error!(document = name, version, "a document of the mesh cannot be read");
         }

@@ -66,9 +66,10 @@ impl Scout {
         let claim = Claim::Region { name, address: None };
         let guard = self.core.security.now();
         let ask = || question::ask(&place, &bytes, ANSWER_TIMEOUT, || guard.dial(claim, &place));
-        let answer = match guard.is_barred(claim) {
-            true => Err("no secret is shared with it (--region-secret)".to_owned()),
-            false => ask().map_err(|error| error.to_string()),
+        let answer = if guard.is_barred(claim) {
+            Err("no secret is shared with it (--region-secret)".to_owned())
+        } else {
+            ask().map_err(|error| error.to_string())
         };
         self.core.mesh.seat.queue.push(Mail::Answered { region, answer });
     }

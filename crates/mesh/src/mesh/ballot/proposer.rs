@@ -201,9 +201,8 @@ impl Mesh {
             return self.reply(t, client, Reply::Refused(code));
         }
         let may_propose = route.read.contains(&self.me) && self.is_serving() && !self.dots.is_dry();
-        let is_up = |node: &&NodeId| match **node == self.me {
-            true => may_propose,
-            false => !self.peers.is_slow_or_down(**node),
+        let is_up = |node: &&NodeId| {
+            if **node == self.me { may_propose } else { !self.peers.is_slow_or_down(**node) }
         };
         let first = route.read.iter().find(is_up);
         let is_mine = first == Some(&self.me) || matches!(client, Client::Peer(..));
@@ -605,10 +604,10 @@ impl Mesh {
         let (is_waiting, key) = (matches!(proposing.stage, Stage::Waiting), proposing.key.clone());
         let is_read = matches!(proposing.goal, Goal::Read);
         let is_first = is_read || self.ballots.queues.get(&key).and_then(|queue| queue.front()) == Some(&ask);
-        match is_waiting {
-            true if is_first => self.propose(t, ask),
-            true => {}
-            false => self.send_ballot(t, ask),
+        if !is_waiting {
+            self.send_ballot(t, ask);
+        } else if is_first {
+            self.propose(t, ask);
         }
     }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::ring::Partition;
 use crate::topology::Topology;
 
-/// An answer that nobody had to wait for.
+/// A reply within this time did not wait for a timeout.
 const AT_ONCE: u64 = 100 * MS;
 
 /// The replicas of a key, and the other nodes.
@@ -99,7 +99,7 @@ fn others_stand_in_for_replicas_without_room_and_for_stand_ins_without_room() {
     assert!(took < AT_ONCE, "{} ms", took / MS);
     (1..=5).for_each(|node| set_free(&mut world, node, PLENTY));
     world.run(3 * SECOND);
-    assert_eq!(world.leftovers(3), 0, "nobody has hints for those who only would have stood in");
+    assert_eq!(world.leftovers(3), 0, "no node has hints for stand-ins that were not used");
     let kept = |node: &NodeId| Partition::all().map(|one| world.records(*node, one).len()).sum::<usize>();
     assert_eq!((world.differences().len(), others.iter().map(kept).sum::<usize>()), (0, 0));
     assert_eq!(value(&world.call(list[2].0, read("k"))).as_deref(), Some("none"));
@@ -139,7 +139,7 @@ fn a_write_is_not_given_up_for_a_replica_that_is_ahead() {
 fn a_conditional_write_outlives_a_change_of_topology() {
     let conditional = || Write { expect: Some(Context::default()), ..put("k", "v") };
     for seed in 0..20 {
-        // Whoever writes is behind, or ahead of the others.
+        // The coordinator is behind, or ahead of the others.
         for ahead in [vec![2, 3], vec![1], vec![1, 2]] {
             let mut world = awake(180 + seed, 3);
             let newer = renewed(&world);

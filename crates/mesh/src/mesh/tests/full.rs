@@ -64,7 +64,7 @@ fn one_of_three_without_room_is_not_missed_and_catches_up() {
     assert!(matches!(world.call(3, delete("k7")), Reply::Written(_)));
     for n in 0..60 {
         let shown = value(&world.call(3, read(&name(n))));
-        assert_eq!(shown.as_deref(), (n != 7).then_some("new"), "{n}, by whoever has it");
+        assert_eq!(shown.as_deref(), (n != 7).then_some("new"), "{n}, by any replica that has it");
     }
     world.run(5 * SECOND);
     assert!(n_kept(&world, 3) <= 30, "it has taken in nothing, by any way");
@@ -98,7 +98,7 @@ fn what_was_deleted_makes_room_once_the_store_can_use_it_again() {
     let begun = world.now;
     while world.call(1, Request::write(put("more", &value))) == FULL {
         world.run(10 * MS);
-        assert!(world.now < begun + SECOND, "nobody has to write anything for it");
+        assert!(world.now < begun + SECOND, "without any further write");
     }
 }
 
@@ -127,7 +127,7 @@ fn deletes_stop_where_the_log_would_have_to_wait_and_go_on_when_there_is_room() 
     world.call(1, Request::write(set));
     let remove = || Request::write(write("set", Kind::Set, Op::Remove(Bytes::from_static(b"y"))));
     world.run(SECOND);
-    // There is room for a name and what is left of it, and not for a large set anew.
+    // There is space for a name and its tombstone, and not for another copy of a large set.
     (1..=3).for_each(|node| set_free(&mut world, node, 600_000));
     assert_eq!(world.call(1, remove()), FULL);
     assert!(matches!(world.call(1, delete("k0")), Reply::Written(_)));

@@ -1,5 +1,5 @@
-//! Nodes that only pass on what they are asked, writes that nobody can take for a moment, and lists that are made of what
-//! several nodes know.
+//! Nodes that are not enrolled and only forward requests, writes that no node can take for a moment, and lists that several
+//! nodes contribute to.
 
 use super::*;
 use crate::request::Listed;
@@ -42,7 +42,7 @@ fn a_guest_passes_on_what_it_is_asked_and_keeps_nothing_until_it_is_enrolled() {
 #[test]
 fn a_write_that_nobody_can_take_yet_waits_and_is_refused_in_the_end() {
     let mut world = World::new(32, 3);
-    // Nobody has heard of anybody yet, so nobody gives dots.
+    // No node has heard from a majority yet, so none assigns dots.
     let token = world.ask(NodeId(1), Request::write(put("k", "v")));
     assert!(!world.replies.contains_key(&token));
     world.run(SECOND);
@@ -70,7 +70,11 @@ fn conflicts_of_all_nodes_are_one_list_and_who_is_missing_is_said() {
     let places: Vec<Bytes> = whole.conflicts.iter().map(crate::conflict::Conflict::place).collect();
     assert!(places.is_sorted() && places.len() == places.iter().collect::<BTreeSet<_>>().len(), "each once");
     let about: BTreeSet<Key> = whole.conflicts.iter().map(|conflict| conflict.key.clone()).collect();
-    assert_eq!(about, names.iter().map(|name| key(name)).collect(), "whoever noticed it");
+    assert_eq!(
+        about,
+        names.iter().map(|name| key(name)).collect(),
+        "each conflict once, whichever node noticed it"
+    );
     let (mut paged, mut after) = (Vec::new(), None);
     loop {
         let page = listed(&mut world, 2, after, 5);

@@ -4,7 +4,7 @@ use super::scenes::delete;
 use super::*;
 use std::time::Duration;
 
-/// Nobody compares anything for an hour, and the key is on three replicas.
+/// No anti-entropy for an hour, and the key is on three replicas.
 fn undisturbed(seed: u64) -> World {
     let mut world = World::with_rounds(seed, 3, Duration::from_secs(3_600));
     world.run(3 * SECOND);
@@ -17,7 +17,7 @@ fn kept(world: &World, node: u64, name: &str) -> Option<Record> {
     records.get(&key(name)).cloned().and_then(Record::decode)
 }
 
-/// A key that 1 and 2 have and 3 has not heard of, whom nobody tells.
+/// A key that nodes 1 and 2 have and node 3 does not get.
 fn one_lacks_it(seed: u64) -> World {
     let mut world = undisturbed(seed);
     world.isolate(NodeId(3));

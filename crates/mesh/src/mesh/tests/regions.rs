@@ -235,7 +235,7 @@ fn a_sender_loses_its_disk(seed: u64) -> Option<String> {
     (counted != Some(30)).then(|| format!("counted {counted:?}"))
 }
 
-/// Whoever writes here and reads there never reads less than it wrote.
+/// A client that writes here and reads there never reads less than it wrote.
 fn a_client_moves(seed: u64) -> Option<String> {
     let mut world = World::of_regions(seed, 2);
     let (mut session, mut shown) = (Session::default(), 0);
@@ -295,7 +295,7 @@ fn a_write_for_all(seed: u64) -> Option<String> {
         world.cut_region(away);
         let writer = if away == "here" { 11 + n % 3 } else { 1 + n % 3 };
         let reply = world.call(writer, globally(put("k", &n.to_string())));
-        // Whoever hears of it now hears of it from two regions.
+        // A read that shows it now shows it from two regions.
         world.cut.clear();
         let gone = if away == "here" { "r1" } else { "here" };
         world.cut_region(gone);

@@ -83,7 +83,7 @@ pub fn readers_of_the_old_list(seed: u64) -> Option<String> {
     }
 }
 
-/// Nothing that grows is taken in by a node without room, whoever it comes from.
+/// A node without space accepts nothing that grows, from clients or peers.
 pub fn a_disk_without_room(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     (1..=3).for_each(|node| {
@@ -206,7 +206,7 @@ pub fn what_was_read_is_read_again(seed: u64) -> Option<String> {
     wrong.or_else(|| expect(&mut world, 2, "k", Some("v")))
 }
 
-/// Whoever holds the hint is gone, so the delete must come by comparison.
+/// The node with the hint is gone, so the delete must come by anti-entropy.
 pub fn a_delete_without_its_hint(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     world.call(1, Request::write(put("k", "v")));
@@ -301,7 +301,7 @@ pub fn a_write_is_forgotten(seed: u64) -> Option<String> {
     }
 }
 
-/// Two create a key at once, as different things; whoever loses is told.
+/// Two clients create a key at once, with different types; the loser gets an error.
 pub fn a_key_is_two_things(seed: u64) -> Option<String> {
     let mut world = awake(seed, 3);
     world.isolate(NodeId(3));
@@ -311,7 +311,7 @@ pub fn a_key_is_two_things(seed: u64) -> Option<String> {
     (reply != Reply::Refused(Code::WrongType)).then(|| format!("{reply:?}"))
 }
 
-/// One clock is a year ahead, one five seconds behind; whoever writes later wins.
+/// One clock is a year ahead, one five seconds behind; the later write wins.
 pub fn clocks_disagree(seed: u64) -> Option<String> {
     let mut world = World::new(seed, 3);
     world.hosts.get_mut(&NodeId(1)).unwrap().skew_ms = 365 * 86_400_000;
@@ -319,7 +319,7 @@ pub fn clocks_disagree(seed: u64) -> Option<String> {
     world.run(SECOND);
     for n in 0..10 {
         let (wrote, node) = (format!("{n}"), world.rng.between(1, 4));
-        // Somebody misses the write, so the next one may begin without having heard of it.
+        // One replica misses the write, so the next write may begin without having seen it.
         let away = NodeId(world.rng.between(1, 4));
         if away.0 != node {
             world.isolate(away);

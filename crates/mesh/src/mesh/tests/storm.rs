@@ -255,7 +255,7 @@ impl Truth {
                 elements.iter().filter(|element| !must.contains(*element) && !may.contains(*element));
             let foreign = foreign.count();
             if lacking + foreign > 0 {
-                complain(format!("set: {name} lacks {lacking} and has {foreign} that nobody put there"));
+                complain(format!("set: {name} lacks {lacking} and has {foreign} that no client put there"));
             }
         }
     }

@@ -268,7 +268,7 @@ impl Tempest {
             complain(format!("{silent} of {} shared writes are lost in silence", self.truth.shared.len()));
         }
         if world.strange_rows() > 0 {
-            complain("rows are left that nobody could say what they are".into());
+            complain("rows of an unknown kind are left".into());
         }
         let entries = world.leftovers(5);
         if entries > 0 {

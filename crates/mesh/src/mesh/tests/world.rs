@@ -80,7 +80,7 @@ pub struct World {
     events: BTreeMap<(u64, u64), Event>,
     n_events: u64,
     pub hosts: BTreeMap<NodeId, Host>,
-    /// What everybody has agreed on, and what was reported about it.
+    /// The agreed topology, and what was reported about it.
     pub topology: Topology,
     /// The topologies of the other regions, and the table that all regions go by.
     pub abroad: BTreeMap<RegionId, Topology>,
@@ -105,7 +105,7 @@ pub struct World {
     pub n_conflicts: usize,
     pub n_purged: usize,
     pub n_hints: usize,
-    /// Records that went to somebody who lacked them.
+    /// Records that were sent to nodes that lacked them.
     pub n_repairs: usize,
     /// Rounds that a replica was asked to promise.
     pub n_prepares: usize,
@@ -246,7 +246,7 @@ impl World {
         };
         let replayed = host.log.iter().map(|(_, rows)| rows.clone()).collect();
         host.mesh = Some(Mesh::new(params, topology, &host.shelf, replayed));
-        // Counted anew in every life.
+        // Every incarnation counts its starts from the beginning.
         host.log.iter_mut().for_each(|(seq, _)| *seq = Seq(0));
         let boot = host.boot;
         self.at(self.now, Event::Tick(node, boot));
@@ -276,7 +276,7 @@ impl World {
         host.log.clear();
         host.incarnation += 1;
         host.wiped = true;
-        // That the node has another life now is written down, which begins an epoch.
+        // The plan records the new incarnation of the node, which begins an epoch.
         let topology = match self.abroad.get_mut(&self.hosts[&node].region) {
             Some(topology) => topology,
             None => &mut self.topology,
@@ -432,7 +432,7 @@ impl World {
     }
 
     fn post(&mut self, from: NodeId, to: NodeId, envelope: &Envelope) {
-        assert_ne!(from, to, "nobody writes to itself");
+        assert_ne!(from, to, "no node sends to itself");
         if to == OUTSIDE {
             return self.told_outside(&envelope.frame);
         }
@@ -581,7 +581,7 @@ impl World {
         self.split(&nodes);
     }
 
-    /// Rows that nobody could say what they are.
+    /// Rows of an unknown kind.
     pub fn strange_rows(&self) -> usize {
         let rows = |host: &Host| host.shelf.0.keys().filter(|key| rows::sort(key).is_none()).count();
         self.hosts.values().map(rows).sum()
