@@ -20,10 +20,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .chain(["health.proto", "lock.proto", "lease_events.proto", "store.proto", "data_auth.proto"])
         .map(|file| root.join(file));
     let descriptors = protox::compile(files, [root])?;
-    // The same knowledge for whoever works on messages without knowing their types.
-    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo tells where to write")?);
+    // The same descriptors for code that handles messages without knowing their types.
+    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     std::fs::write(out_dir.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // A message can tell its full name.
+    // A message knows its full name.
     let mut with_names = tonic_prost_build::Config::new();
     with_names.enable_type_names();
     tonic_prost_build::configure()

@@ -26,7 +26,7 @@ pub struct Scenario {
     pub nodes: usize,
     pub on: Medium,
     pub load: &'static [&'static str],
-    /// What etcd is asked beside it.
+    /// The arguments for etcd instead.
     pub of_etcd: &'static [&'static str],
     /// Operations at full scale.
     pub total: u64,
@@ -44,7 +44,7 @@ const RANGE: &[&str] = &["range", "--clients", "1000", "--connections", "100", "
 const ONE: &[&str] = &["put", "--clients", "1", "--value-size", "256"];
 const WATCH: &[&str] = &["watch", "--watchers", "1000", "--streams", "10"];
 const LOCK: &[&str] = &["lock", "--locks", "100", "--clients", "100", "--connections", "100"];
-/// Its lock service is slower than what its clients do without it.
+/// etcd's lock service is slower than its client without it.
 const LOCK_OF_ETCD: &[&str] = &["--by", "keys"];
 const RENEW: &[&str] = &["lease-keep-alive", "--clients", "100", "--connections", "10"];
 

@@ -1,5 +1,5 @@
-//! `cargo xtask costs`: how many instructions a put, a range and a watch event take in the rooms that decide, counted by
-//! callgrind. The figures do not depend on what else the machine does, so a change of a few percent is one of the
+//! `cargo xtask costs`: how many instructions a put, a range and a watch event take in the pure crates, counted by
+//! callgrind. The counts do not depend on what else the machine does, so a change of a few percent is one of the
 //! code. They are written to `docs/costs.md`, or with `--check` compared with what is written there.
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ pub const HELP: &str = "\
              --check compares with that page instead and fails where one grew by more than 5 %
 ";
 
-/// What may be the compiler's mood rather than ours.
+/// How much may be due to the compiler.
 const GROWTH_MAX: f64 = 1.05;
 const OPERATIONS: [u64; 2] = [1_000, 3_000];
 

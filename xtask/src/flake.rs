@@ -1,5 +1,5 @@
 //! Runs the tests of the workspace many times, every other time beside busy loops, and lists the tests that failed.
-//! A test that fails in one run of many depends on chance, load or time, and is mended, not run again.
+//! A test that fails in one run of many depends on chance, load or time, and is fixed, not run again.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -73,7 +73,7 @@ fn tests(root: &Path, options: &Options) -> Command {
     command
 }
 
-/// Runs all tests and answers the names of those that failed.
+/// Runs all tests and returns the names of those that failed.
 fn run_once(root: &Path, options: &Options, nth: usize, logs: &Path) -> Result<Vec<String>, std::io::Error> {
     let path = log_of(logs, nth);
     let log = File::create(&path)?;

@@ -1,6 +1,6 @@
 //! Honest clients beside hostile ones: a member, many connections of which half are hostile, and how long the honest ones
 //! wait without and with them. The hostile send heads and bodies a byte at a time, are idle, flood with pings and
-//! settings, open requests that never become whole, and come again when they are cut.
+//! settings, open requests that never become complete, and reconnect when they are cut.
 
 mod attack;
 mod honest;

@@ -1,6 +1,6 @@
-//! Chores of the workspace, with the standard library alone.
-//! `cargo xtask check` looks at the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
-//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` looks for tests that fail now and then,
+//! Tools of the workspace, with the standard library alone.
+//! `cargo xtask check` checks the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
+//! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
 //! beside hostile ones.
 

@@ -1,10 +1,10 @@
-//! House rules as a test: which room may depend on which, how a file begins, how long it may grow, and what
-//! must not be left lying about.
+//! House rules as a test: which crate may depend on which, how a file begins, how long it may grow, and what
+//! must not be left behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each room may depend on, tests aside. An arrow that is not here is a change of architecture: write an
+/// The dependencies that each crate may have, tests aside. A new one is a change of architecture: write an
 /// ADR first.
 const ROOMS: [(&str, &[&str]); 24] = [
     ("base", &["bytes", "crc32fast", "xxhash-rust"]),
@@ -57,15 +57,15 @@ const ROOMS: [(&str, &[&str]); 24] = [
     ("sim", &["base", "bytes", "coord", "disk", "engine", "mesh", "mesh-node", "mimalloc", "node", "raft"]),
 ];
 
-/// Rooms at the edge choose their own dependencies.
+/// Crates at the edge choose their own dependencies.
 const ANYTHING: &[&str] = &["*"];
 
-/// Rooms that decide and do not act: each must carry the list of what is denied to it.
+/// Crates that decide and do not act: each must carry the list of what is denied to it.
 const PURE: [&str; 8] = ["base", "bbolt", "raft", "coord", "mesh", "mesh-node", "node", "http2"];
 
 const LINES_MAX: usize = 700;
 
-/// Words that say that something is not finished. Written in two pieces, so that this file does not complain
+/// Marks of unfinished work. Written in two pieces, so that this file does not complain
 /// about itself.
 const LEFTOVERS: [&str; 5] = [
     concat!("TO", "DO"),

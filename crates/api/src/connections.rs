@@ -1,8 +1,8 @@
 //! The table of client connections of the process, whichever port they came by: how many there are in all and from
-//! each address, and which of them is closed when a new one finds no place.
-//! A connection that has no request under way makes place: first those that never had a whole request, then those
-//! that have been idle for longest. A new connection for which none makes place gets one of a few for a short while, on
-//! which only what operators need is answered, and all else refused. See docs/adr/0051.
+//! each address, and which of them is closed when a new one finds no slot.
+//! A connection without a request under way gives its slot up: first those that never had a complete request, then those
+//! that have been idle for longest. A new connection without a slot gets one of a few limited ones for a short while, on
+//! which only operators' calls are answered, and all else refused. See docs/adr/0051.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -44,13 +44,13 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// Connections that were told to close and are not gone yet.
+/// Connections that are closing.
 const CLOSING_MAX: usize = 64;
 /// Connections beyond the limit, for probes and operators.
 const LIMITED_MAX: usize = 32;
 /// How long such a connection lives.
 const LIMITED_TIME: Duration = Duration::from_secs(10);
-/// So many descriptors may be open beyond the limit.
+/// How many descriptors may be open beyond the limit.
 pub const BEYOND_LIMIT_MAX: usize = CLOSING_MAX + LIMITED_MAX;
 /// One search for idle connections closes one in so many of all, so that a flood of new ones does not search each time.
 const CLOSED_SHARE: usize = 256;
@@ -69,7 +69,7 @@ pub struct Connections {
 struct State {
     next: u64,
     slots: BTreeMap<u64, Arc<Slot>>,
-    /// Connections that were not told to close.
+    /// Connections that are not closing.
     open: usize,
     open_from: BTreeMap<IpAddr, usize>,
     /// Connections beyond the limit.
@@ -81,13 +81,13 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Metrics {
     open: Gauge,
-    /// Beyond the limit: those that only what operators need is answered on, and those that were closed at once.
+    /// Beyond the limit: those on which only operators' calls are answered, and those that were closed at once.
     limited: Counter,
     refused: Counter,
     closed_idle: Counter,
 }
 
-/// What is known of one connection. The state is one number, so that a connection that gets a request and a search for
+/// The state of one connection is one number, so that a connection that gets a request and a search for
 /// idle ones cannot both win: the upper bits say what it does, the lower ones since when.
 #[derive(Debug)]
 struct Slot {
@@ -98,9 +98,9 @@ struct Slot {
 
 /// A request is under way.
 const BUSY: u64 = 1 << 63;
-/// The connection was told to close.
+/// The connection is closing.
 const CLOSING: u64 = 1 << 62;
-/// It has had a whole request before.
+/// It has had a complete request before.
 const SERVED: u64 = 1 << 61;
 const TIME: u64 = SERVED - 1;
 
@@ -130,7 +130,7 @@ impl Connections {
         );
     }
 
-    /// A place for a connection from there, or none.
+    /// A slot for a connection from there, or none.
     pub fn admit(self: &Arc<Connections>, address: IpAddr) -> Option<Place> {
         let (address, now_ms) = (network_of(address), self.now_ms());
         let admitted = self.admit_at(address, now_ms).or_else(|| self.admit_beyond(address, now_ms));
@@ -140,7 +140,7 @@ impl Connections {
         admitted
     }
 
-    /// A place beyond the limit.
+    /// A slot beyond the limit.
     fn admit_beyond(self: &Arc<Connections>, address: IpAddr, now_ms: u64) -> Option<Place> {
         let mut state = self.lock();
         if state.limited >= LIMITED_MAX {
@@ -174,7 +174,7 @@ impl Connections {
         Some(self.place(Some(number), slot))
     }
 
-    /// Tells some idle connections to close, of one address or of the one that has most. False if none is idle.
+    /// Closes some idle connections, of one address or of the one that has most. False if none is idle.
     fn make_place(&self, state: &mut State, address: Option<IpAddr>, now_ms: u64) -> bool {
         let closing = state.slots.len() - state.open;
         let searched_lately = state.searched_ms.is_some_and(|then| now_ms < then + SEARCH_PAUSE_MS);
@@ -204,7 +204,7 @@ impl Connections {
 }
 
 impl State {
-    /// Those that make place first.
+    /// The connections that are closed first.
     fn idle_of(&self, address: Option<IpAddr>, at_most: usize) -> Vec<Arc<Slot>> {
         let of_address = |slot: &&Arc<Slot>| address.is_none_or(|address| slot.address == address);
         let keyed = |slot: &Arc<Slot>| (slot.state.load(Ordering::Relaxed), slot.clone());
@@ -234,7 +234,7 @@ impl Slot {
         Arc::new(Slot { address, state: AtomicU64::new(now_ms), closing: Notify::new() })
     }
 
-    /// False if a request has come meanwhile.
+    /// False if a request has arrived meanwhile.
     fn tell_to_close(&self) -> bool {
         let told = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
             (state & (BUSY | CLOSING) == 0).then_some(state | CLOSING)
@@ -250,7 +250,7 @@ impl Slot {
     }
 }
 
-/// The network of an address that one client can have.
+/// The network of an address, all of which one client can own.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {
@@ -261,7 +261,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The place of one connection; free again when it is dropped.
+/// The slot of one connection; dropping it frees it.
 pub struct Place {
     connections: Arc<Connections>,
     /// In the table; none beyond the limit.
@@ -270,7 +270,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A whole request has come. False if the connection was told to close before: it must not be carried out.
+    /// A complete request has arrived. False if the connection is closing: then it must not be executed.
     pub fn begin_request(&self) -> bool {
         let begun = self.slot.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
             (state & CLOSING == 0).then_some(state | BUSY | SERVED)
@@ -278,7 +278,7 @@ impl Place {
         begun.is_ok()
     }
 
-    /// No request is under way any more.
+    /// No request is under way.
     pub fn end_requests(&self) {
         let now_ms = self.connections.now_ms();
         let _ = self.slot.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
@@ -286,12 +286,12 @@ impl Place {
         });
     }
 
-    /// Whether only what operators need is answered here.
+    /// Whether only operators' calls are answered here.
     pub fn is_limited(&self) -> bool {
         self.number.is_none()
     }
 
-    /// Ends when the connection is told to close.
+    /// Resolves when the connection must close.
     pub async fn told_to_close(&self) {
         match self.is_limited() {
             true => tokio::time::sleep(LIMITED_TIME).await,

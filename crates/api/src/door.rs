@@ -1,6 +1,6 @@
-//! The door of the client port: lets connections in as the table of connections allows, and turns out those that say
-//! nothing. Listening sockets go in, connections come out. However many knock, and whatever errors the kernel has, it
-//! neither spins nor ends.
+//! The acceptor of the client port: accepts connections as the table of connections allows, and closes those that send
+//! nothing. Listening sockets go in, connections come out. However many clients connect, and whatever errors the kernel
+//! reports, it neither spins nor ends.
 
 mod line;
 
@@ -21,11 +21,11 @@ use tokio_rustls::rustls::ServerConfig;
 use tonic::codegen::tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
-/// How long a connection may take to say which protocol it speaks.
+/// How long a connection may take to show which protocol it speaks.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often one is looked at who says less than a greeting at a time.
+/// How often a connection is polled that has sent less than a preface.
 const GREETING_POLL: Duration = Duration::from_millis(5);
-/// The opening words of HTTP/2; those of HTTP/1 are not shorter, and have a timeout of their own after them.
+/// The length of the HTTP/2 preface; a request of HTTP/1 is not shorter, and has a timeout of its own after it.
 const GREETING_BYTES: usize = 24;
 /// A pause after the kernel refuses to accept, as when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -42,7 +42,7 @@ impl Door {
         Door { listener, connections, traffic, pause: None }
     }
 
-    /// A connection that is not let in is closed by dropping it.
+    /// A connection that is not admitted is closed by dropping it.
     fn admit(&self, stream: TcpStream, address: SocketAddr) -> Option<Guest> {
         let place = self.connections.admit(address.ip())?;
         stream.set_nodelay(true).ok()?;
@@ -80,10 +80,10 @@ impl Stream for Door {
     }
 }
 
-/// A connection that was let in. Its place is free again when it is dropped.
+/// An admitted connection. Dropping it frees its slot.
 pub struct Guest {
     line: Line,
-    /// What was read to see who it is, and is read again.
+    /// Bytes that were read to detect the protocol, and are read again.
     said: Bytes,
     greeting: Option<Greeting>,
     traffic: Traffic,
@@ -95,18 +95,18 @@ impl Guest {
         &self.place
     }
 
-    /// From here on inside TLS, or not at all.
+    /// Continues inside TLS; an error closes the connection.
     pub async fn sealed(self, config: Arc<ServerConfig>) -> io::Result<Guest> {
         let Line::Plain(stream) = self.line else { unreachable!("a connection is sealed once") };
         Ok(Guest { line: Line::seal(stream, config).await?, ..self })
     }
 
-    /// The name on the certificate that was shown, if one was asked for.
+    /// The name on the client's certificate, if one was requested.
     pub fn certified_name(&self) -> Option<String> {
         self.line.certified_name()
     }
 
-    /// Puts back what was read; it is read first, before what was put back and not read again.
+    /// Puts bytes back; they are read first, before those that were put back earlier.
     pub fn unread(&mut self, said: Bytes) {
         self.said = match self.said.is_empty() {
             true => said,
@@ -114,7 +114,7 @@ impl Guest {
         };
     }
 
-    /// Whether the first bytes are one of these; they are read again. As long as they may be, more is waited for.
+    /// Whether the first bytes are one of these; they stay readable. Waits for more while they may become one.
     pub async fn begins_with(&self, greetings: &[&[u8; 8]]) -> io::Result<bool> {
         let deadline = Instant::now() + GREETING_TIMEOUT;
         let mut heard = [0; 8];
@@ -126,7 +126,7 @@ impl Guest {
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 8 => return Ok(possible),
                 _ if !possible => return Ok(false),
-                // What is there already would be told again at once.
+                // The bytes that are there already would wake the task at once.
                 _ => tokio::time::timeout_at(deadline, sleep(GREETING_POLL))
                     .await
                     .map_err(|_| io::ErrorKind::TimedOut)?,
@@ -134,7 +134,7 @@ impl Guest {
         }
     }
 
-    /// For somebody who reads with a thread of its own.
+    /// For a reader with a thread of its own.
     pub fn into_blocking(self) -> io::Result<std::net::TcpStream> {
         let Line::Plain(stream) = self.line else { return Err(io::ErrorKind::Unsupported.into()) };
         let stream = stream.into_std()?;

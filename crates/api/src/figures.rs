@@ -1,6 +1,6 @@
-//! What this room counts: calls by method and outcome, bytes on the client port, health checks.
+//! The metrics of this crate: calls by method and outcome, bytes on the client port, health checks.
 //! The names are etcd's, so that its dashboards and alerts work. Every method of the API has its counters from
-//! the start; counting is a look into a map and an addition.
+//! the start; counting is a map lookup and an addition.
 
 use crate::ETCD_VERSION;
 use crate::limits::ClientLimits;
@@ -49,7 +49,7 @@ pub struct Method {
     started: Counter,
     received: Counter,
     sent: Counter,
-    /// Only where somebody wants to know.
+    /// Only where it is configured.
     seconds: Option<Histogram>,
     handled: Family<Labels, Counter>,
     by_code: [OnceLock<Counter>; CODE_NAMES.len()],
@@ -77,7 +77,7 @@ const CODE_NAMES: [&str; 17] = [
 ];
 
 impl Figures {
-    /// With counters for every method that `pool` describes; how long calls take is noted if that is wanted.
+    /// With counters for every method that `pool` describes; the duration of calls is observed if `timed`.
     pub fn new(pool: &DescriptorPool, timed: bool, limits: &ClientLimits) -> Figures {
         let mut registry = Registry::default();
         limits.register(&mut registry);
@@ -163,7 +163,7 @@ fn cluster() -> Family<Labels, Gauge> {
 
 type Times = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// The figures of all calls, by method.
+/// The metrics of all calls, by method.
 #[derive(Default)]
 struct Calls {
     started: Family<Labels, Counter>,

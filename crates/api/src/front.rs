@@ -1,7 +1,7 @@
-//! Everything between the door and the services: each connection is greeted, and served by what it speaks.
-//! HTTP/2 is spoken by one task per connection around our own machine (`connection`); the calls that matter most go
+//! Everything between the acceptor and the services: detects each connection's protocol, and serves it.
+//! HTTP/2 is one task per connection around our own state machine (`connection`); the most frequent calls go
 //! from there straight to the core and back (`fast`), all others through the router (`bridge`). HTTP/1 is hyper's.
-//! After `shutdown` nothing new is accepted and what is under way is finished.
+//! After `shutdown` no connection is accepted and requests under way are finished.
 
 mod bridge;
 mod callers;
@@ -38,7 +38,7 @@ use tracing::debug;
 const LIMITS: Limits = Limits {
     // Requests and watches under way.
     streams_max: 4_096,
-    // Most requests fit; larger ones get more as the budget for those that are not whole allows.
+    // Most requests fit; larger ones get more as the budget for incomplete requests allows.
     stream_window_bytes: 64 * 1024,
     connection_window_bytes: 8 * 1024 * 1024,
     extension_step_bytes: 256 * 1024,
@@ -47,20 +47,20 @@ const LIMITS: Limits = Limits {
     output_bytes_soft: 256 * 1024,
 };
 
-/// What connections need of the process.
+/// What connections share.
 pub struct Front {
     pub router: Router,
     /// Without it, every call goes through the router.
     pub fast: Option<Fast>,
-    /// What takes plain requests of HTTP/1 before they go the long way.
+    /// Serves plain requests of HTTP/1 before the router does.
     pub quick: Option<Quick>,
-    /// Whom the connections of peers are handed to, on a port that they share with clients.
+    /// Receives the connections of peers, on a port that they share with clients.
     pub peers: Option<Handle>,
-    /// With it, nothing is heard that is not inside TLS.
+    /// With it, every connection must use TLS.
     pub tls: Option<Tls>,
-    /// The budget for requests that are not whole.
+    /// The budget for incomplete requests.
     pub intake: Arc<Intake>,
-    /// The paths of calls that take a stream of messages: these are not whole before they end.
+    /// The paths of calls that take a stream of messages: these are incomplete until they end.
     pub streams: BTreeSet<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct Front {
 pub async fn serve(front: Front, mut door: Door, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
     let front = Arc::new(front);
     let (stop, stopping) = watch::channel(false);
-    // Each connection holds one end; when the other hears that all are gone, they are.
+    // Each connection holds a sender; the receiver ends when the last connection is gone.
     let (here, mut gone) = mpsc::channel::<Infallible>(1);
     tokio::pin!(shutdown);
     loop {
@@ -83,14 +83,14 @@ pub async fn serve(front: Front, mut door: Door, shutdown: impl Future<Output = 
             drop(here);
         });
     }
-    // Whoever knocks from now on finds nobody, not even a closed door.
+    // From now on connections are refused by the kernel.
     drop((door, here));
     stop.send_replace(true);
     gone.recv().await;
     Ok(())
 }
 
-/// Ends when it is time to stop; a sender that was dropped says the same as one that was used.
+/// Resolves when the process stops; a dropped sender means the same.
 async fn told(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
@@ -115,12 +115,12 @@ async fn receive(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bool
             () = serve_http1(guest, front, stopping) => {}
             () = place.told_to_close() => {}
         },
-        // It went away, said nothing for too long, or what it said is no protocol of ours.
-        Err(error) => debug!(%error, "a client was not understood"),
+        // It went away, was silent for too long, or speaks no protocol of ours.
+        Err(error) => debug!(%error, "client connection closed before a request"),
     }
 }
 
-/// The handshake of TLS, and which protocol is spoken inside it.
+/// The TLS handshake, and which protocol is spoken inside it.
 async fn greet(guest: Guest, front: &Front) -> io::Result<(Guest, Protocol)> {
     let mut guest = seal(guest, front.tls.as_ref()).await?;
     let protocol = greeting::recognise(&mut guest, front.peers.is_some()).await?;
@@ -144,7 +144,7 @@ async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<
     }
 }
 
-/// The guest, if it is not one that speaks WebSocket and has been served.
+/// The connection, unless it is a WebSocket, which is served here.
 async fn without_sockets(mut guest: Guest, front: &Front) -> Option<Guest> {
     let place = guest.place().clone();
     let bounds = socket::Bounds { place: &place, intake: &front.intake };
@@ -154,7 +154,7 @@ async fn without_sockets(mut guest: Guest, front: &Front) -> Option<Guest> {
 }
 
 impl Front {
-    /// What stands for the name on the certificate of a client, where such names are those of users.
+    /// The certificate token of the client, where certificates name users.
     fn badge_of(&self, guest: &Guest) -> Option<Bytes> {
         self.tls.as_ref().filter(|tls| tls.names_users)?;
         let handle = &self.fast.as_ref()?.handle;

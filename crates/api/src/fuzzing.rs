@@ -1,4 +1,4 @@
-//! Entrances for the fuzz targets: bytes as a client sends them go in, as far as nothing but their form is looked at.
+//! Entry points for the fuzz targets: bytes as a client sends them go in, as far as only their form is checked.
 
 use crate::gateway::socket::frame::{Decoder, Event};
 use crate::gateway::socket::handshake::{self, Heard};
@@ -9,7 +9,7 @@ use prost::Message;
 use proto::Frugal;
 use proto::etcdserverpb as wire;
 
-/// Two heads on one connection: the second may be told by what the first has said.
+/// Two heads on one connection: the second may be decided by the cached headers of the first.
 pub fn http1_heads(bytes: &[u8]) {
     let mut familiar = head::Familiar::default();
     let middle = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -62,7 +62,7 @@ pub fn grpc_messages(bytes: &[u8]) {
     }
 }
 
-/// What a service is given, and what is refused before it is built.
+/// What a service gets, and what is refused before it is built.
 fn read<M: Message + Default + Frugal>(bytes: Bytes) -> Option<M> {
     M::check(&bytes).ok()?;
     M::decode(bytes).ok()

@@ -1,5 +1,5 @@
 //! The JSON gateway: etcd's API for clients that have no gRPC, as grpc-gateway would give it.
-//! A row of the table below is a path and the call behind it. JSON goes in, is made the call's message, and
+//! A row of the table below is a path and the call behind it. JSON goes in, becomes the call's message, and
 //! the answer goes back as JSON; in between is the same function that serves gRPC, in the same process.
 
 mod answer;
@@ -55,7 +55,7 @@ pub struct Services {
     pub store: Arc<Stores>,
     pub auth: Arc<AuthService>,
     pub data_auth: Arc<DataAuthService>,
-    /// The budget for requests that are not whole.
+    /// The budget for incomplete requests.
     pub intake: Arc<Intake>,
 }
 

@@ -14,7 +14,7 @@ use axum::routing::get;
 use server::Handle;
 use std::sync::Arc;
 
-/// What the handlers look at.
+/// What the handlers read.
 #[derive(Clone)]
 pub struct Views {
     pub handle: Handle,

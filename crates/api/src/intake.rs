@@ -1,6 +1,6 @@
-//! Bytes of requests that are not whole yet: how many the process holds, and how long a request may take to become
-//! whole. Every connection charges what it holds; what would exceed the budget is refused. While the budget is nearly
-//! spent requests get less time, so that slow ones make place. See docs/adr/0051.
+//! Bytes of incomplete requests: how many the process holds, and how long a request may take to become
+//! complete. Every connection charges what it holds; what would exceed the budget is refused. While the budget is nearly
+//! spent requests get less time, so that slow ones release memory. See docs/adr/0051.
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -11,11 +11,11 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// How long a request may take to become whole, before what it brings is counted.
+/// How long a request may take to become complete, beside the time for its bytes.
 const WHOLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The same while the budget is nearly spent.
 const WHOLE_TIMEOUT_SHORT: Duration = Duration::from_secs(5);
-/// A client that sends more slowly is cut in the end.
+/// A client that sends more slowly is cut off in the end.
 const BYTES_PER_SECOND_MIN: usize = 64 * 1024;
 
 pub struct Intake {
@@ -66,7 +66,7 @@ impl Intake {
     }
 }
 
-/// What one connection or request holds of the budget; given back when it is dropped.
+/// What one connection or request holds of the budget; dropping it releases it.
 pub struct Held {
     intake: Arc<Intake>,
     bytes: usize,
@@ -77,7 +77,7 @@ impl Held {
         Held { intake: intake.clone(), bytes: 0 }
     }
 
-    /// So much is held now. False, and nothing changes, if the budget does not allow it.
+    /// Sets what is held now. False, and nothing changes, if the budget does not allow it.
     pub fn set(&mut self, bytes: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
             Some(0) => return true,
@@ -96,7 +96,7 @@ impl Drop for Held {
     }
 }
 
-/// A request on its way in: what it holds, and how long it still has.
+/// An incomplete request: what it holds, and how long it still has.
 pub struct Arriving {
     held: Held,
     begun: Instant,
@@ -108,7 +108,7 @@ impl Arriving {
         Arriving { held: Held::nothing(intake), begun: Instant::now(), alarm: None }
     }
 
-    /// So many bytes of it are here. False if the budget does not allow it.
+    /// So many bytes have arrived. False if the budget does not allow it.
     pub fn hold(&mut self, bytes: usize) -> bool {
         self.held.set(bytes)
     }
@@ -126,7 +126,7 @@ impl Arriving {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether it takes too long; if it does not yet, the task is woken to look again.
+    /// Whether it takes too long; if it does not yet, the task is woken at its deadline.
     pub fn is_late(&mut self, context: &mut Context<'_>) -> bool {
         loop {
             let deadline = self.deadline();

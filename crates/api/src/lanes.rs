@@ -1,6 +1,6 @@
-//! The threads that serve the data API. Each is a lane: it accepts connections, keeps them, and takes the turns of the
-//! mesh for them, so that a request and its answer usually see no other thread. How many there are follows from the
-//! cores; what they count is counted together. See docs/adr/0034.
+//! The worker threads of the data API. Each accepts connections, serves them, and runs the turns of the
+//! mesh for them, so that a request and its answer usually need no other thread. Their number follows from the
+//! cores; they share their metrics. See docs/adr/0034.
 
 use crate::door::Door;
 use crate::figures::Figures;
@@ -13,14 +13,14 @@ use std::thread;
 use std::time::Duration;
 use tokio::runtime::Builder;
 
-/// One core in two works for the lanes; the others work for peers, disks and clients of the other API.
+/// One core in two is for these workers; the others are for peers, disks and clients of the other API.
 const CORES_PER_LANE: usize = 2;
 const LANES_MAX: usize = 16;
-/// A lane looks for new bytes after so many tasks; before that, all who are ready get to ask.
+/// A worker polls for new bytes after so many tasks; before that, all tasks that are ready send their requests.
 const TASKS_PER_POLL: u32 = 256;
 
-/// Serves the REST API of the mesh until what `shutdown` makes for each lane ends, with probes and metrics beside it.
-/// Returns when all lanes have let their requests finish.
+/// Serves the REST API of the mesh until the future that `shutdown` makes for each worker ends, with probes and metrics.
+/// Returns when all workers have finished their requests.
 pub fn serve_rest<S>(
     handle: Handle,
     port: Port,
@@ -46,7 +46,7 @@ where
         let name = || thread::Builder::new().name("lane".to_owned());
         let threads = ears.into_iter().map(|ear| name().spawn_scoped(scope, lane(ear)));
         let threads = threads.collect::<Result<Vec<_>, _>>()?;
-        let outcomes = threads.into_iter().map(|thread| thread.join().expect("a lane does not panic"));
+        let outcomes = threads.into_iter().map(|thread| thread.join().expect("a worker does not panic"));
         outcomes.fold(Ok(()), Result::and)
     })
 }

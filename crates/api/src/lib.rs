@@ -1,4 +1,4 @@
-//! The only room that knows gRPC, HTTP and JSON.
+//! The only crate that knows gRPC, HTTP and JSON.
 //! Bytes of clients go in, requests to `server::Handle` come out, and its replies go back as bytes. Nothing a
 //! client sends may panic here or take memory without bound.
 

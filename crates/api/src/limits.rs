@@ -1,4 +1,4 @@
-//! What all client ports of the process share: the table of connections, and the budget for requests that are not whole.
+//! What all client ports of the process share: the table of connections, and the budget for incomplete requests.
 
 use crate::connections::{ConnectionLimits, Connections};
 use crate::intake::Intake;
@@ -12,7 +12,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// So many connections, and so many bytes of requests that are not whole.
+    /// So many connections, and so many bytes of incomplete requests.
     pub fn new(connections: ConnectionLimits, partial_bytes_max: usize) -> ClientLimits {
         ClientLimits { connections: Connections::new(connections), intake: Intake::new(partial_bytes_max) }
     }

@@ -63,7 +63,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Rest {
     shared: Arc<Shared>,
-    /// Who asks; none while auth is off.
+    /// The caller; none while auth is off.
     caller: Option<Arc<DataCaller>>,
 }
 
@@ -130,7 +130,7 @@ impl Rest {
         }
     }
 
-    /// Too few have answered: who has not is told by name.
+    /// Too few have answered: the refusal names those that have not.
     fn short(&self, reply: Reply) -> Refusal {
         match reply {
             Reply::Indeterminate { acks, needed, missing } => {
@@ -159,7 +159,7 @@ impl Rest {
         }
     }
 
-    /// What the mesh answers; what it refuses is a refusal here, and so is what the caller may not do.
+    /// The mesh's reply; its refusals become errors here, and so does what the caller may not do.
     async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
         self.permit(&request)?;
         match self.mesh().request(request, timeout).await? {
@@ -168,7 +168,7 @@ impl Rest {
         }
     }
 
-    /// What the replicas that were counted have of a key, tombstones included.
+    /// The record of a key on the replicas that were counted, tombstones included.
     async fn read(
         &self,
         key: Key,

@@ -1,6 +1,6 @@
-//! The client port: gRPC and HTTP on one listener, until told to stop.
-//! A listener goes in; what is served on it is put together here, and the front serves it. After `shutdown` nothing
-//! new is accepted and what is under way is finished.
+//! The client port: gRPC and HTTP on one listener, until shutdown.
+//! A listener goes in; the services are put together here, and `front` serves them. After `shutdown` no
+//! connection is accepted and requests under way are finished.
 
 use crate::door::Door;
 use crate::figures::Figures;
@@ -53,13 +53,13 @@ pub struct Settings {
     pub request_bytes_max: usize,
     /// Compares, successes or failures of one transaction.
     pub txn_ops_max: usize,
-    /// Whether it is noted how long calls take.
+    /// Whether the duration of calls is observed.
     pub timed: bool,
-    /// Whether the other members come by this port as well.
+    /// Whether the other members connect to this port as well.
     pub with_peers: bool,
 }
 
-/// Where somebody is listened to, and whether inside TLS.
+/// Listening sockets, and whether they use TLS.
 pub struct Port {
     pub listener: std::net::TcpListener,
     pub tls: Option<Tls>,
@@ -145,7 +145,7 @@ pub async fn serve_probes(
     front::serve(front, open(port.listener, &port.limits, &figures)?, shutdown).await
 }
 
-/// What a lane of the REST API serves. Its answers are handed out on the thread that this is called on.
+/// What a worker of the REST API serves. Its answers are delivered on the thread that this is called on.
 pub fn rest_front(
     handle: Handle,
     lane: Lane,
@@ -188,7 +188,7 @@ struct Parts {
     settings: Settings,
     pool: DescriptorPool,
     figures: Arc<Figures>,
-    /// Becomes true when nothing new is accepted any more.
+    /// Becomes true when no connection is accepted any more.
     stopping: Receiver<bool>,
     tls: Option<Tls>,
     intake: Arc<Intake>,

@@ -1,5 +1,5 @@
-//! The two checksums of the house: CRC-32 where bytes rest or travel, XXH3 where states are compared.
-//! Both are stable parts of file formats; changing one is a migration.
+//! The two checksums of Althing: CRC-32 where bytes rest or travel, XXH3 where states are compared. Both are stable
+//! parts of file formats; changing one is a migration.
 
 use xxhash_rust::xxh3;
 

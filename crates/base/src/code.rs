@@ -1,6 +1,6 @@
-//! Refusals: what the system answers when it is asked for something that cannot be.
-//! The enum is closed, and one table gives every code its gRPC code, etcd's exact message, HTTP status and
-//! exit code. Clients match on the message, so the strings are part of the wire contract.
+//! Refusals: the errors that the system returns to clients. The enum is closed, and one table gives every code its
+//! gRPC code, etcd's exact message, HTTP status and exit code. Clients match on the message, so the strings are part
+//! of the wire contract.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum Grpc {
 }
 
 impl Grpc {
-    /// The code of this number on the wire; none for success and for what no refusal uses.
+    /// The code of this number on the wire; none for success and for codes that no refusal uses.
     pub const fn from_number(number: u8) -> Option<Grpc> {
         Some(match number {
             1 => Grpc::Cancelled,
@@ -138,7 +138,7 @@ codes! {
     Fenced = 51, FailedPrecondition, "althing: fencing token is stale";
     BadFence = 52, InvalidArgument, "althing: malformed fence";
     UnknownToken = 53, OutOfRange, "althing: fencing token was never granted";
-    /// Somebody deleted the key of a waiting call.
+    /// Another client deleted the key of a waiting call.
     LockLost = 54, FailedPrecondition, "althing: place in the lock queue was deleted";
     HolderIdTooLong = 55, InvalidArgument, "althing: holder id is too long";
     /// etcd's lock and election services answer in Go's own words, without a code.
@@ -163,16 +163,16 @@ codes! {
     BadRequest = 80, InvalidArgument, "althing: the request cannot be understood";
     KeyAbsent = 81, NotFound, "althing: no such key";
     KeyDeleted = 82, NotFound, "althing: the key was deleted";
-    /// Something is there that the writer has not seen; the answer shows both sides.
+    /// The key has a value that the writer has not seen; the answer shows both.
     ConflictDetected = 83, FailedPrecondition, "althing: something is there that the writer has not seen";
-    /// It will not be undone; whether it stays is decided by the replicas that have it.
+    /// The write is not undone; the replicas that have it decide whether it stays.
     Indeterminate = 84, Unavailable, "althing: too few replicas have acknowledged the write, it may stay or not";
     TooFewReplicas = 85, Unavailable, "althing: too few replicas answered";
     NamespaceDiffers = 86, FailedPrecondition, "althing: the namespace exists and is different";
     NotSeenHere = 87, Unavailable, "althing: what was asked for has not arrived here yet";
     ConflictUnknown = 88, NotFound, "althing: no such conflict";
     NamespaceInUse = 89, FailedPrecondition, "althing: the namespace is not empty";
-    /// From here on refusals of the mesh, which etcd has no words for.
+    /// From here on refusals of the mesh, for which etcd has no messages.
     WrongType = 100, FailedPrecondition, "althing: the key holds a value of another type";
     FencePassed = 101, FailedPrecondition, "althing: the fencing token has been passed";
     TooManySiblings = 102, ResourceExhausted, "althing: too many siblings, write with the context of a read";
@@ -195,7 +195,7 @@ codes! {
     HomeUnconfirmed = 117, Unavailable, "althing: too few regions confirm that this is the home of the key";
     /// Where there are several regions, a change that is decided once is decided in the key's home.
     HomeNeeded = 119, FailedPrecondition, "althing: the key needs a home region to be decided in";
-    /// Between nodes: a plain write of such a key is passed on again, to be decided.
+    /// Between nodes: a plain write of such a key is forwarded again, to be decided by ballot.
     KeyDecided = 120, FailedPrecondition, "althing: the key is decided by ballots";
     /// Whether it was carried out is no longer known.
     RequestIdExpired = 131, FailedPrecondition, "althing: the request id is older than requests are remembered";
@@ -219,17 +219,17 @@ codes! {
     AuthNotEnabled = 173, FailedPrecondition, "etcdserver: authentication is not enabled";
     InvalidAuthToken = 174, Unauthenticated, "etcdserver: invalid auth token";
     InvalidAuthManagement = 175, InvalidArgument, "etcdserver: invalid auth management";
-    /// Something about auth changed after the request was admitted; whoever admitted it does so again.
+    /// Users, roles or permissions changed after the request was admitted; the member that admitted it admits it again.
     AuthOldRevision = 176, InvalidArgument, "etcdserver: revision of auth store is old";
-    /// etcd has no code for it, and the words of its inner parts.
+    /// etcd has no code for it and returns the message of an inner part.
     NoPasswordUser = 177, Unknown, "auth: authentication failed, password was given for no password user";
     /// Tokens are signed, and this member can read them only.
     VerifyOnly = 179, Unknown, "auth: token signing attempted with verify-only key";
     /// A user without a password is added as such.
     PasswordEmpty = 180, InvalidArgument, "althing: password is empty";
-    /// Passwords are compared by members of the coordination store.
+    /// Only members of the coordination store compare passwords.
     PasswordNotHere = 185, Unauthenticated, "althing: this node keeps data alone and compares no passwords: log in at a member and send the token";
-    /// Nothing was heard of users and permissions for longer than is allowed.
+    /// The node has not received the policy of users and permissions for longer than is allowed.
     PolicyTooOld = 186, Unavailable, "althing: what this node knows of users and permissions is too old";
     AuthFull = 178, ResourceExhausted, "althing: too many users, roles or permissions, or too long a name";
 }

@@ -4,7 +4,7 @@
 
 use bytes::{Buf, Bytes};
 
-/// What a number of 64 bits takes at most.
+/// The longest encoding of a 64-bit number.
 const VARINT_BYTES_MAX: usize = 10;
 
 /// Most numbers are small: those of one byte are written at once. Others are written as long as they can be and cut to
@@ -146,7 +146,7 @@ impl Reader {
         self.rest
     }
 
-    /// A count of items that each take at least one byte: more than the bytes left is a lie.
+    /// A count of items that each take at least one byte: a count above the bytes left is invalid.
     pub fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.varint()?).ok()?;
         (count <= self.rest.len()).then_some(count)

@@ -1,18 +1,18 @@
-//! What is under way, by numbers that are given out one after the other and never again: operations and callers.
-//! A number names its slot, and the next free one is taken where that is occupied. Numbers that follow each other lie
-//! far apart, so that whatever stays long is in nobody's way. Looking up and removing cost the same whatever else is
-//! under way; only those who want everything, in the order of the numbers, pay for the order.
+//! A map keyed by sequential ids that are never reused: operations and callers that are under way. An id determines
+//! its slot; when the slot is taken, the next free one is used. Consecutive ids map to distant slots, so that a
+//! long-lived item does not delay others. Lookup and removal take constant time; only `iter`, which returns all items
+//! in id order, pays for sorting.
 
 use std::fmt;
 
 #[derive(Clone)]
 pub struct Docket<N, T> {
-    /// A power of two of them, at most half of them taken.
+    /// A power of two of slots, at most half of them taken.
     slots: Vec<Option<(N, T)>>,
     len: usize,
 }
 
-/// 2^64 divided by the golden ratio: multiples of it are spread as evenly as can be.
+/// 2^64 divided by the golden ratio: its multiples are spread evenly.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
 const SLOTS_MIN: usize = 16;
@@ -46,7 +46,7 @@ impl<N: Copy + Ord + Into<u64>, T> Docket<N, T> {
         self.slots[idx].as_mut().map(|(_, item)| item)
     }
 
-    /// Under a number that is new.
+    /// Inserts under a new id.
     pub fn insert(&mut self, number: N, item: T) {
         if 2 * self.len >= self.slots.len() {
             self.grow();
@@ -60,7 +60,7 @@ impl<N: Copy + Ord + Into<u64>, T> Docket<N, T> {
         self.len += 1;
     }
 
-    /// Whoever had to go further because of it moves up.
+    /// Items that were displaced by it move up.
     pub fn remove(&mut self, number: &N) -> Option<T> {
         let mut gap = self.find(number)?;
         let (_, item) = self.slots[gap].take()?;
@@ -76,7 +76,7 @@ impl<N: Copy + Ord + Into<u64>, T> Docket<N, T> {
         Some(item)
     }
 
-    /// Everything, by number.
+    /// All items in id order.
     pub fn iter(&self) -> impl Iterator<Item = (&N, &T)> {
         let mut items: Vec<(&N, &T)> =
             self.slots.iter().flatten().map(|(number, item)| (number, item)).collect();
@@ -142,7 +142,7 @@ mod tests {
                     docket.insert(next, next);
                     model.insert(next, next);
                 } else {
-                    // The oldest, one of the newest, or one that is gone or never was.
+                    // The oldest, one of the newest, or an id that was removed or never used.
                     let oldest = model.first_key_value().map_or(0, |(number, _)| *number);
                     let number = if rng.chance(300_000) { oldest } else { next - rng.between(0, 40) };
                     assert_eq!(docket.get(&number), model.get(&number));

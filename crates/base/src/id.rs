@@ -22,7 +22,7 @@ number!(
     NodeId(u64)
 );
 number!(
-    /// The cluster that a member belongs to; peers of another cluster are turned away.
+    /// The cluster that a member belongs to; peers of another cluster are rejected.
     ClusterId(u64)
 );
 number!(
@@ -46,7 +46,7 @@ number!(
     Boot(u64)
 );
 number!(
-    /// Names one waiting caller inside one process. Never leaves it.
+    /// Identifies one waiting caller inside one process. Never leaves the process.
     Token(u64)
 );
 
@@ -82,7 +82,7 @@ impl LeaseId {
     pub const NONE: LeaseId = LeaseId(0);
 }
 
-/// Where something stands in the log: two logs that agree on a position agree on everything before it.
+/// A position in the log: two logs that agree on a position agree on everything before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     pub term: Term,
@@ -94,8 +94,8 @@ impl Position {
     pub const ORIGIN: Position = Position { term: Term(0), index: Index(0) };
 }
 
-/// Names one proposal for ever: a member, its start, and a counter within that start.
-/// A proposal that is sent twice, by a retry or by the network, is recognised by it.
+/// Identifies one proposal for ever: a member, its boot, and a counter within that boot. It identifies a proposal
+/// that is sent twice, by a retry or by the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProposalId {
     pub origin: NodeId,

@@ -1,6 +1,6 @@
-//! The bottom room: values that every other room speaks in.
-//! Nothing here performs an effect, and nothing here knows a protocol, a file format or a socket.
-//! It must stay poor: a type belongs here only when two rooms above cannot talk without it.
+//! The lowest crate: values that all other crates use. Nothing here performs an effect, and nothing here knows a
+//! protocol, a file format or a socket. It stays small: a type belongs here only when two other crates need it to
+//! talk to each other.
 
 pub mod checksum;
 pub mod code;

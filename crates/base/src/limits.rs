@@ -1,5 +1,5 @@
-//! Every bound of the system has a name here, with its unit last, and relations between bounds are proved
-//! at compile time. Settings may lower some of them; nothing raises them.
+//! Every bound of the system has a name here, with its unit last, and relations between bounds are checked at compile
+//! time. Settings may lower some of them; none raises them.
 
 /// etcd's `--max-request-bytes` default: the size of one encoded command.
 pub const REQUEST_BYTES_MAX_DEFAULT: usize = 1_536 * 1024;
@@ -39,8 +39,8 @@ pub const LOG_KEEP_ENTRIES: u64 = 5_000;
 pub const LOG_KEEP_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of log kept while a follower is being sent a snapshot.
 pub const LOG_HOLD_BYTES: usize = 128 * 1024 * 1024;
-/// Bytes of log in memory, whoever needs them. A member whose store cannot keep up takes in no more: as
-/// leader it orders nothing further, as follower it lets the leader send again later.
+/// Bytes of log in memory in all. A member whose store cannot keep up takes in no more: as leader it orders nothing
+/// further, as follower it lets the leader send again later.
 pub const LOG_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A range whose answer is larger than this is read and sent in pieces.
 pub const RANGE_WHOLE_BYTES_MAX: usize = 64 * 1024;
@@ -62,7 +62,7 @@ pub const WATCH_WINDOW_RESPONSES: usize = 4_096;
 pub const WATCH_WINDOW_BYTES: usize = 4 * 1024 * 1024;
 /// Watches of one stream; etcd sets no bound.
 pub const WATCHES_PER_STREAM_MAX: usize = 131_072;
-/// Requests of one stream of watches that wait to be looked at.
+/// Requests of one watch stream that wait to be processed.
 pub const WATCH_REQUESTS_MAX: usize = 128;
 /// Revisions that are read at once for watches that are behind, as in etcd.
 pub const WATCH_BATCH_REVISIONS: u64 = 1_000;
@@ -88,23 +88,23 @@ pub const SESSION_REPLIES_MAX: usize = 64;
 pub const SESSION_REPLY_BYTES_MAX: usize = 4 * 1024;
 /// Kept answers of all sessions; when they take more, only revisions are kept.
 pub const SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Calls that one place in the queue of a lock keeps count of.
+/// Calls that one place in the queue of a lock counts.
 pub const LOCK_CALLS_MAX: usize = 16;
 /// Lock calls of one process that are under way or wait for their turn.
 pub const LOCK_CALLS_WAITING_MAX: usize = 8_192;
-/// What a client may call itself.
+/// The length of the holder id that a client chooses.
 pub const HOLDER_ID_BYTES_MAX: usize = 256;
 /// Lines of the log that one flush looks at to remove what was compacted.
 pub const SWEEP_LINES_PER_FLUSH: usize = 1_000;
-/// A store that finds its disk full looks again so often for room before it gives up: about ten minutes.
+/// A store that finds its disk full checks for space this often before it gives up: about ten minutes.
 pub const STORE_FULL_TRIES_MAX: u32 = 6_000;
-/// Between two looks.
+/// Between two checks.
 pub const STORE_FULL_PAUSE_MILLIS: u64 = 100;
-/// Members compare what their states come to every so many entries.
+/// Members compare the digests of their states every so many entries.
 pub const DIGEST_EVERY_ENTRIES: u64 = 256;
-/// Of how many such comparisons something is kept, for members that lag.
+/// Digests that are kept for members that lag.
 pub const DIGESTS_KEPT_MAX: usize = 64;
-/// Changes of one key that are told at once.
+/// Changes of one key in one answer.
 pub const HISTORY_ANSWER_MAX: usize = 10_000;
 /// Members of one cluster, those without a vote included.
 pub const MEMBERS_MAX: usize = 32;
@@ -130,7 +130,7 @@ pub const AUTH_NAME_BYTES_MAX: usize = 1_024;
 pub const AUTH_PERMISSIONS_MAX: usize = 4_096;
 /// A bcrypt hash of a password, as text.
 pub const PASSWORD_HASH_BYTES_MAX: usize = 128;
-/// Tokens that one member knows; whoever asks for one more makes the one that ends first end now.
+/// Auth tokens that one member holds; one more evicts the token that expires first.
 pub const TOKENS_MAX: usize = 65_536;
 /// One chunk of a streamed snapshot.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 256 * 1024;
@@ -143,11 +143,11 @@ pub const BACKUP_IDLE_MILLIS_MAX: u64 = 60_000;
 pub const MESH_NAME_BYTES_MAX: usize = 4_096;
 /// A record of the mesh that would grow beyond this is refused.
 pub const MESH_RECORD_BYTES_MAX: usize = 2 * REQUEST_BYTES_MAX;
-/// A write that would leave more values side by side is refused.
+/// A write that would leave more siblings is refused.
 pub const MESH_SIBLINGS_MAX: usize = 32;
 /// How long the mesh remembers requests at least; one whose id says that it is older is refused.
 pub const MESH_REQUEST_WINDOW_MILLIS: u64 = 600_000;
-/// How long they are kept: longer than the window by what clocks may disagree.
+/// How long requests are kept: longer than the window by the greatest difference of clocks.
 pub const MESH_REQUEST_KEEP_MILLIS: u64 = 900_000;
 /// Operations of one node under way, beyond which further requests are refused.
 pub const MESH_OPERATIONS_MAX: usize = 65_536;
@@ -155,11 +155,11 @@ pub const MESH_OPERATIONS_MAX: usize = 65_536;
 pub const MESH_OVERLAY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The length of a segment of the mesh's log.
 pub const MESH_SEGMENT_BYTES: u64 = 32 * 1024 * 1024;
-/// Rows that went to the log since the last flush began, beyond which the next is worth while before its time.
+/// Bytes of rows written to the log since the last flush began, beyond which the next flush starts early.
 pub const MESH_FLUSH_LOG_BYTES: u64 = 128 * 1024 * 1024;
 /// Hints for one replica that are kept at a time.
 pub const MESH_HINTS_MAX: usize = 100_000;
-/// What a node keeps of its log for regions that are away; what is older is left to comparing.
+/// The replication log that a node keeps for unreachable regions; older entries are left to anti-entropy.
 pub const MESH_REPLICATION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The most keys on a page of a scan, and the most writes in a batch.
 pub const MESH_PAGE_KEYS_MAX: usize = 1_000;

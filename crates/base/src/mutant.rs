@@ -45,9 +45,9 @@ mutants! {
     ShortSegmentAccepted = "short-segment-accepted",
     /// A segment that is gone is not missed.
     MissingSegmentAccepted = "missing-segment-accepted",
-    /// What the store could not write for lack of room is taken for written.
+    /// What the store could not write for lack of disk space is taken for written.
     FullDiskIgnored = "full-disk-ignored",
-    /// What the log could not write for lack of room is taken for written.
+    /// What the log could not write for lack of disk space is taken for written.
     FullLogIgnored = "full-log-ignored",
     /// A member on a new disk counts its starts from one, as it did on the disk that it lost.
     StartsCountedAnew = "starts-counted-anew",
@@ -79,7 +79,7 @@ mutants! {
     VersionNotReset = "version-not-reset",
     /// Apply uses a member's own identity, so replicas diverge.
     ApplyNotDeterministic = "apply-not-deterministic",
-    /// The revoke of an expired lease is passed on to a new leader, and applied whoever proposed it.
+    /// The revoke of an expired lease is forwarded to a new leader, and applied whichever leader proposed it.
     RevokeWithoutGuard = "revoke-without-guard",
     /// The leader deletes an expired lease from its own state instead of proposing that all do.
     ExpiryAppliedLocally = "expiry-applied-locally",
@@ -105,9 +105,9 @@ mutants! {
     RefusalNotKept = "refusal-not-kept",
     /// A lease ends and its keys stay.
     EndedLeaseLeavesKeys = "ended-lease-leaves-keys",
-    /// A key that is put anew still hangs on its old lease.
+    /// A key that is put again stays attached to its old lease.
     KeyNotDetached = "key-not-detached",
-    /// The end of an expired lease is proposed once only, whatever becomes of it.
+    /// The revoke of an expired lease is proposed once only, even if the proposal is lost.
     RevokeProposedOnce = "revoke-proposed-once",
     /// A revision is read although it was compacted.
     CompactedRead = "compacted-read",
@@ -127,7 +127,7 @@ mutants! {
     PinIgnored = "pin-ignored",
     /// A delete that is compacted leaves nothing in the history.
     DeleteLeavesNoTrace = "delete-leaves-no-trace",
-    /// What the states of other members come to is not looked at.
+    /// The state digests of other members are ignored.
     DigestsUnread = "digests-unread",
     /// The rows of the index keep keys that were deleted.
     IndexKeepsEnded = "index-keeps-ended",
@@ -137,7 +137,7 @@ mutants! {
     UnindexedForgotten = "unindexed-forgotten",
     /// A new store is installed without clearing what the old one had in memory.
     OverlaySurvivesInstall = "overlay-survives-install",
-    /// The leader goes over to a configuration when it proposes it.
+    /// The leader uses a configuration as soon as it proposes it.
     ConfigBeforeCommit = "config-before-commit",
     /// A snapshot is announced with another configuration than it holds.
     ConfigLostInSnapshot = "config-lost-in-snapshot",
@@ -145,15 +145,15 @@ mutants! {
     ConfigLostAtStart = "config-lost-at-start",
     /// While two configurations count, a majority of the later one is enough.
     OneHalfCounts = "one-half-counts",
-    /// Two configurations count until whoever brought that about settles it; nobody else does.
+    /// A joint configuration lasts until the leader that proposed it leaves it; no other leader does.
     SettledByNobody = "settled-by-nobody",
-    /// Who was removed goes before those who may need its vote know of it.
+    /// A removed member stops before the members that may need its vote know of the removal.
     RemovedGoesAtOnce = "removed-goes-at-once",
     /// The only voter speaks as leader before its vote for itself is durable.
     LeadsBeforeItsVote = "leads-before-its-vote",
     /// A member stands for election on a configuration although its log says that the next one is committed.
     StandsOnOldConfig = "stands-on-old-config",
-    /// Who was removed still counts for quorums.
+    /// A removed member still counts for quorums.
     RemovedStillVotes = "removed-still-votes",
     /// A learner counts for quorums.
     LearnerVotes = "learner-votes",
@@ -175,13 +175,13 @@ mutants! {
     WatchFutureEarly = "watch-future-early",
     /// The end of a lease leaves its waiting places in the queues of locks.
     DeadWaiterGranted = "dead-waiter-granted",
-    /// Whoever waits for a lock is forgotten when the leader changes.
+    /// The waiters of a lock are forgotten when the leader changes.
     HandOverLost = "hand-over-lost",
-    /// A fence holds, whatever its token.
+    /// A fence passes with any token.
     StaleFenceAccepted = "stale-fence-accepted",
     /// A fenced write that is sent again is judged by the lock's holder of then.
     FencedRetryJudgedAgain = "fenced-retry-judged-again",
-    /// The second in the queue is told that it holds the lock.
+    /// The second waiter in the queue is told that it holds the lock.
     DoubleGrant = "double-grant",
     /// A call that was cancelled stays in the queue.
     CancelledWaiterStays = "cancelled-waiter-stays",
@@ -213,7 +213,7 @@ mutants! {
     SkewKept = "skew-kept",
     /// A write that was retried elsewhere, and carried out there, is stamped as if it were new.
     RetryStampedAnew = "retry-stamped-anew",
-    /// A write that was passed on is stamped by the replica that carries it out, when it does.
+    /// A forwarded write is stamped by the replica that executes it, when it executes it.
     ForwardStampedLate = "forward-stamped-late",
     /// A write is stamped again after the time of its client is over.
     RestampedAfterDeadline = "restamped-after-deadline",
@@ -233,7 +233,7 @@ mutants! {
     StreamedBeforePersist = "streamed-before-persist",
     /// Entries count as acknowledged although others before them are still on their way.
     HolesAcknowledged = "holes-acknowledged",
-    /// A region that lacks entries which were cut from the log is told that it has them.
+    /// A region that lacks entries which were cut from the log is acknowledged as having them.
     GapVouched = "gap-vouched",
     /// A region acknowledges an entry when one of its replicas has it.
     AdoptedByOne = "adopted-by-one",
@@ -257,21 +257,21 @@ mutants! {
     DeltasAddedUp = "deltas-added-up",
     /// The log of a node is cut when one region has it, and the others are told that they have it too.
     LogCutInSilence = "log-cut-in-silence",
-    /// A region votes for another owner of keys although it has heard of the one they have.
+    /// A region votes for another owner of keys although it knows of the present one.
     HomePromiseForgotten = "home-promise-forgotten",
-    /// A node counts what its region may write from when it hears of that, not from when it asked.
+    /// A node counts the lease of its region from when it hears of it, not from when it asked.
     HomeHeldFromArrival = "home-held-from-arrival",
     /// The owner of keys goes on whether other regions confirm it or not.
     HomeUnconfirmed = "home-unconfirmed",
     /// What was admitted under an older auth revision is carried out nevertheless.
     AuthRevisionUnchecked = "auth-revision-unchecked",
-    /// Whoever may read or write the first key of a range may do so with the whole.
+    /// A user that may read or write the first key of a range may do so with the whole range.
     PermissionByStartKey = "permission-by-start-key",
     /// A role that is deleted stays with the users who had it, with what it permitted.
     DeletedRoleStays = "deleted-role-stays",
-    /// A permission that is taken from a role is still one of those who have the role.
+    /// A permission that is revoked from a role still applies to the users of the role.
     RevokedRangeStays = "revoked-range-stays",
-    /// The tokens of a user whose password changes, or who is deleted, live on.
+    /// The tokens of a user whose password changes, or who is deleted, stay valid.
     TokenOutlivesUser = "token-outlives-user",
     /// A new password does not end the signed tokens of its user.
     EpochNotRaised = "epoch-not-raised",
@@ -279,17 +279,17 @@ mutants! {
     DataPermissionsNotWritten = "data-permissions-not-written",
     /// A flush of the mesh says that it reaches further into the log than it does.
     FlushOverstated = "flush-overstated",
-    /// The life of a node of the mesh is not durable before anything follows from it.
+    /// The incarnation of a mesh node is used before it is durable.
     LifeNotSynced = "life-not-synced",
-    /// A node of the mesh that has lost its disk is taken for what it was.
+    /// A mesh node that has lost its disk counts as the replica that it was.
     LossUnnoticed = "loss-unnoticed",
-    /// The life of a node on a new disk has the name of the one before.
+    /// A node on a new disk reuses the incarnation of the lost disk.
     LifeNameRepeated = "life-name-repeated",
     /// A node of the mesh says to follow a topology that its disk does not have yet.
     TopologyNotDurable = "topology-not-durable",
     /// A node of the mesh gives dots of a block that its disk does not have yet.
     IdentityNotDurable = "identity-not-durable",
-    /// A node of the mesh takes in what its disk has no room for.
+    /// A node of the mesh accepts writes for which its disk has no space.
     RoomIgnored = "room-ignored",
     /// A node of the mesh whose disk is full takes in deletes until the log has to wait.
     DeletesUnbounded = "deletes-unbounded",
@@ -305,7 +305,7 @@ mutants! {
     OneListDecides = "one-list-decides",
     /// What a node holds that has lost its disk counts as what it had acknowledged before.
     LostDiskCounted = "lost-disk-counted",
-    /// A replica that has no room for a record acknowledges it nevertheless.
+    /// A replica that has no space for a record acknowledges it nevertheless.
     FullAcknowledged = "full-acknowledged",
     /// Regions do not tell each other of the documents that they share.
     DocumentsNotExchanged = "documents-not-exchanged",
@@ -317,18 +317,18 @@ mutants! {
     StagedUnchecked = "staged-unchecked",
     /// A leader orders proposals that one member forwards under another's name.
     ForwardUnchecked = "forward-unchecked",
-    /// What one member says of its state pushes out what the others have said.
+    /// The digests of one member evict those of the others.
     DigestsCrowdedOut = "digests-crowded-out",
     /// A node follows a topology of an epoch that no plan can have reached, because one other node says so.
     TopologyOfOne = "topology-of-one",
-    /// What a client says to have seen is believed without asking the replicas.
+    /// The versions that a client claims to have seen are believed without asking the replicas.
     ForgedContextJoined = "forged-context-joined",
 }
 
 impl Mutant {
-    /// Those that the tests of the room itself hunt: a state that goes astray is found by the simulator's judge before the
-    /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once in
-    /// thousands of worlds. Members of the simulator forge nothing.
+    /// Mutants that the unit tests of a crate find: a diverged state is found by the simulator's checker before the
+    /// members notice; simulated stores hardly ever outgrow their file; and two leaders choose the same number once
+    /// in thousands of worlds. Members of the simulator forge nothing.
     pub const OF_ROOMS: &'static [Mutant] = &[
         Mutant::DigestsUnread,
         Mutant::FullDiskIgnored,
@@ -344,7 +344,7 @@ impl Mutant {
         Mutant::DeafLeaderStays,
     ];
 
-    /// Those of the mesh, which the room itself hunts in a world of its own.
+    /// Mutants of the mesh, which the tests of the crate `mesh` find in a simulated cluster of their own.
     pub const OF_MESH: &'static [Mutant] = &[
         Mutant::DotsReused,
         Mutant::EpochSkipped,
@@ -391,7 +391,7 @@ impl Mutant {
         Mutant::ForgedContextJoined,
     ];
 
-    /// Those of the mesh that show only over real files.
+    /// Mutants of the mesh that show only over real files.
     pub const OF_RING: &'static [Mutant] = &[
         Mutant::FlushOverstated,
         Mutant::LifeNotSynced,
@@ -402,7 +402,7 @@ impl Mutant {
         Mutant::FullAcknowledged,
     ];
 
-    /// Those that worlds of several regions over real files must find; some are also told in scenes of the mesh.
+    /// Mutants that worlds of several regions over real files must find; some also have scenario tests in the mesh.
     pub const OF_REGIONS: &'static [Mutant] = &[
         Mutant::RegionsNotCompared,
         Mutant::DeltasAddedUp,
@@ -440,6 +440,9 @@ mod chosen {
 
 #[cfg(feature = "mutants")]
 pub use chosen::{plant, planted};
+
+/// Planted bugs are compiled into this build: it is one for tests.
+pub const COMPILED_IN: bool = cfg!(feature = "mutants");
 
 #[cfg(not(feature = "mutants"))]
 #[inline(always)]

@@ -1,6 +1,6 @@
-//! SHA-256 (FIPS 180-4), for the trailer that etcd's tools expect behind a backup.
-//! Bytes go in by pieces of any size; a digest of 32 bytes comes out. It guards against damage and is not used
-//! for secrets, so it is written for being read.
+//! SHA-256 (FIPS 180-4), for the trailer that etcd's tools expect behind a backup. Bytes go in by pieces of any size;
+//! a digest of 32 bytes comes out. It guards against damage and is not used for secrets, so it is written for
+//! readability.
 
 pub const DIGEST_BYTES: usize = 32;
 

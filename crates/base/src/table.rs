@@ -1,5 +1,5 @@
-//! What the store holds, as seen from pure rooms: a few ordered tables of bytes.
-//! Rooms name rows and read them through a `View`; which engine keeps them is the shell's business.
+//! The tables of the store, as pure crates see them: a few ordered tables of bytes. Crates name rows and read them
+//! through a `View`; the shell chooses the storage engine.
 
 use bytes::Bytes;
 use std::ops::Bound;
@@ -22,7 +22,7 @@ pub enum Table {
     Leases = 5,
     /// lease, number of a request → what was answered; lease → the number below which that is forgotten.
     Sessions = 6,
-    /// key in the queue of a lock → who stands behind it.
+    /// key in the queue of a lock → the client that holds the place.
     Claims = 7,
     /// resource → the highest token that it has seen, and of which lock.
     Fences = 8,
@@ -32,7 +32,7 @@ pub enum Table {
     Clock = 10,
     /// (revision, position in it) → a change whose version was compacted, as it stood in the log.
     History = 11,
-    /// What the first byte says: users, roles, or whether they count → each of them.
+    /// (kind byte, name) → a user, a role, or whether auth is enabled.
     Auth = 12,
 }
 
@@ -69,8 +69,8 @@ pub struct Row {
     pub value: Option<Bytes>,
 }
 
-/// A consistent, synchronous read of the store. A store that cannot be read stops the process, so there is
-/// no error to hand to a pure room.
+/// A consistent, synchronous read of the store. A store that cannot be read stops the process, so pure crates get no
+/// error.
 pub trait View {
     fn get(&self, table: Table, key: &[u8]) -> Option<Bytes>;
 

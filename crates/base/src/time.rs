@@ -1,5 +1,5 @@
-//! Time as a value: microseconds on a monotonic clock that somebody else reads.
-//! Pure rooms receive an `Instant` with each input and compare; they never ask what time it is.
+//! Time as a value: microseconds on a monotonic clock that the shell reads. Pure crates receive an `Instant` with
+//! each input; they never read a clock.
 
 use std::time::Duration;
 

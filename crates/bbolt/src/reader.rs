@@ -1,4 +1,4 @@
-//! The rows of a file, bucket by bucket. Whatever a page says is checked before it is believed: a file comes from outside.
+//! The rows of a file, bucket by bucket. Every field of a page is checked before it is used: a file comes from outside.
 
 use crate::layout::{
     BUCKET_BYTES, ELEMENT_BYTES, META_BYTES, Meta, PAGE_BYTES, PAGE_HEADER_BYTES, PageHeader, flag, get_u32,
@@ -7,7 +7,7 @@ use crate::layout::{
 use std::fmt;
 use std::ops::ControlFlow;
 
-/// Pages of other sizes are not written by anybody.
+/// No program writes pages of other sizes.
 const PAGE_BYTES_RANGE: std::ops::RangeInclusive<u32> = 512..=(1 << 20);
 /// No tree of rows is so deep.
 const DEPTH_MAX: usize = 32;
@@ -21,7 +21,7 @@ pub enum Damage {
     NotBbolt,
     /// The file ends before a page does.
     Short { page: u64 },
-    /// A page says what cannot be.
+    /// A page has invalid fields.
     Page { page: u64 },
     /// Keys are not in order.
     Order { page: u64 },
@@ -65,7 +65,7 @@ enum Bucket {
     Inline(Vec<u8>),
 }
 
-/// A page and what follows it, as far as it belongs to it.
+/// A page with its overflow pages.
 struct Page {
     id: u64,
     header: PageHeader,

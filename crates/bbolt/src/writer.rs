@@ -133,7 +133,7 @@ impl Writer {
         filling.elements.push(element);
     }
 
-    /// Lets the page of a level out, and tells the level above.
+    /// Emits the page of a level, and adds it to the level above.
     fn end_page(&mut self, level: usize) {
         let Level { elements, .. } = std::mem::take(&mut self.levels[level]);
         let first = elements.first().map(|element| element.key.clone());

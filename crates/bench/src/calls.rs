@@ -1,4 +1,4 @@
-//! What the simple loads ask for, one call after the other, and the calls under way on one connection.
+//! The requests of the simple loads, one call after the other, and the calls under way on one connection.
 //! A seed and a shape go in; requests come out, the same for the same seed.
 
 use crate::wire::{StreamId, Wire};
@@ -105,8 +105,7 @@ pub fn key(number: u64, size: usize) -> Bytes {
     Bytes::copy_from_slice(&digits.as_bytes()[digits.len() - size..])
 }
 
-/// The calls under way on one connection, and when each began. Streams are numbered in the order in which they
-/// begin, so they lie in a row.
+/// The calls under way on one connection, and when each began. Streams are numbered in order, so a deque holds them.
 #[derive(Default)]
 pub struct UnderWay {
     row: VecDeque<(StreamId, Option<Instant>)>,

@@ -1,5 +1,5 @@
-//! The load on the data API: each client has a connection of HTTP/1.1 that it keeps, and one request under way on it.
-//! Of an answer only its status and its length are looked at. The same load can be put on Redis, for comparison.
+//! The load on the data API: each client has a kept-alive connection of HTTP/1.1, and one request under way on it.
+//! Of an answer only its status and its length are parsed. The same load can be put on Redis, for comparison.
 
 use crate::calls::Keys;
 use crate::options::{DataKind, Protocol};
@@ -19,7 +19,7 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 pub struct Client {
     stream: Socket,
-    /// And who asks, where that is said.
+    /// And the caller's token, if there is one.
     host: String,
     protocol: Protocol,
     kind: DataKind,
@@ -46,7 +46,7 @@ pub struct Shape {
     pub seed: u64,
     pub nth: u64,
     pub of: u64,
-    /// Of the user that asks.
+    /// The token of the calling user.
     pub token: Option<String>,
 }
 
@@ -76,8 +76,8 @@ impl Client {
         })
     }
 
-    /// Asks again as soon as it is answered or, with an interval, when its time has come; then latency counts from when
-    /// it should have asked.
+    /// Sends the next request as soon as one is answered or, with an interval, when it is due; then latency counts from when
+    /// it was due.
     pub async fn run(mut self, interval: Option<Duration>, stats: Rc<RefCell<Stats>>) {
         let mut due = Instant::now();
         while stats.borrow_mut().begin(Instant::now()) {

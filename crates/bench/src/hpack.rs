@@ -1,10 +1,10 @@
-//! As much of an answer's header fields as a gRPC client looks at.
-//! Blocks go in, in the order in which they came; the outcome of the call comes out, if the block tells it.
+//! As much of an answer's header fields as a gRPC client reads.
+//! Blocks go in, in the order in which they arrived; the outcome of the call comes out, if the block contains it.
 
 use bytes::Bytes;
 use http2::hpack::{self, Field, Malformed};
 
-/// What the fields of one block say about the call.
+/// The outcome of a call in the fields of one block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// `grpc-status`, when it was there.

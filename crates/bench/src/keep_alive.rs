@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
-/// Long enough not to end within a run, short enough not to stay for long behind it.
+/// Long enough not to expire within a run, short enough not to stay for long after it.
 const TTL_SECONDS: i64 = 600;
 
 struct Tenant {

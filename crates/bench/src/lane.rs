@@ -1,5 +1,5 @@
-//! One connection with a number of clients on it, each of which calls again as soon as it is answered, or, when
-//! a rate is given, when its time has come.
+//! One connection with a number of clients on it, each of which calls again as soon as it is answered, or, with a
+//! rate, when its next call is due.
 //! With a rate, latency counts from when the call should have begun: a server that stalls cannot hide it by
 //! slowing its clients down.
 

@@ -1,6 +1,6 @@
 //! `althing bench`: a load generator for servers that speak etcd v3, ours or any other, and for our data API.
-//! A load and its shape go in; throughput, latencies and what the servers spent come out. It is one thread that
-//! spends a fraction of what the servers spend, so that what it measures is them.
+//! A load and its shape go in; throughput, latencies and the servers' costs come out. It is one thread that
+//! spends a fraction of what the servers spend, so that the measurement is theirs.
 
 mod calls;
 mod data;
@@ -39,7 +39,7 @@ use tokio::task::{JoinSet, LocalSet};
 use wire::{Broken, Event, Wire};
 
 const TOTAL_DEFAULT: u64 = 10_000;
-/// How long watchers are waited for after the last put.
+/// How long to wait for events after the last put.
 const EVENTS_WAIT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub enum Error {
     Start(#[from] std::io::Error),
 }
 
-/// Tells how far the run is: from 0 to 1, and operations so far.
+/// Called with the progress of the run: from 0 to 1, and operations so far.
 pub type Progress<'a> = dyn Fn(f64, u64) + 'a;
 
 pub fn run(load: &Load, options: &Options, progress: &'static Progress<'static>) -> Result<Report, Error> {
@@ -95,10 +95,10 @@ async fn run_load(
     teller.abort();
     let took = started.elapsed();
     let after = usage_of(&options.server_pid)?;
-    // The teller is the only other holder, and it has been stopped.
+    // The progress task is the only other holder, and it has been stopped.
     let _ = teller.await;
     drop(run);
-    let stats = Rc::into_inner(stats).expect("nobody else holds the stats any more").into_inner();
+    let stats = Rc::into_inner(stats).expect("all tasks that share the stats have ended").into_inner();
     Ok(Report { load: load.name(), stats, took, usage: before.zip(after), events })
 }
 
@@ -120,11 +120,11 @@ fn usage_of(pids: &[u32]) -> Result<Option<process::Usage>, Error> {
 struct Run<'a> {
     options: &'a Options,
     stats: Rc<RefCell<Stats>>,
-    /// Of the user that the load is from.
+    /// The token of the calling user.
     token: Option<String>,
 }
 
-/// Connections, and on them what must be there before time counts.
+/// Connections, and on them what must exist before time counts.
 struct Prepared {
     wires: Vec<Wire>,
     streams: Vec<(Stream, u64)>,
@@ -184,7 +184,7 @@ impl Run<'_> {
         }
     }
 
-    /// Answers how many events came, if that is what is counted.
+    /// Returns the number of events, for loads that count them.
     async fn perform(&self, load: &Load, prepared: Prepared) -> Result<Option<u64>, Error> {
         let Prepared { mut wires, mut streams, data } = prepared;
         match load {

@@ -1,5 +1,5 @@
-//! Load on locks: each client has a lease, takes one of so many locks by etcd's lock service, and gives it back as soon
-//! as it has it. An operation is both calls; its time is from asking for the lock until it is given back.
+//! Load on locks: each client has a lease, takes one of so many locks by etcd's lock service, and releases it as soon
+//! as it has it. An operation is both calls; its time is from requesting the lock until it is released.
 
 use crate::hpack::Outcome;
 use crate::keep_alive::grant;
@@ -35,7 +35,7 @@ struct Locker {
 }
 
 enum Step {
-    /// With the key, once the server has told it.
+    /// With the key, once the server has returned it.
     Locking(Option<Bytes>),
     Unlocking,
 }
@@ -96,7 +96,7 @@ impl Round {
                 let stream = wire.call(UNLOCK, &UnlockRequest { key });
                 self.lockers.insert(stream, Locker { step: Step::Unlocking, ..locker });
             }
-            // Given back, or refused at either step.
+            // Released, or refused at either step.
             _ => {
                 self.stats.borrow_mut().end(locker.began.elapsed(), outcome);
                 self.begin(wire, locker.lease);

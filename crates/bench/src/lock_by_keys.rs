@@ -1,6 +1,6 @@
-//! Load on locks as etcd's own client takes them, without a lock service: a transaction writes a leased key and looks who
-//! was first, whoever was not waits by a watch for the key before its own to go, and a delete gives the lock back.
-//! It runs on any server that speaks etcd v3 and is what a lock service is to be compared with.
+//! Load on locks as etcd's own client takes them, without a lock service: a transaction writes a leased key and reads the
+//! oldest, a client that is not first watches the key before its own until it is deleted, and a delete releases the lock.
+//! It runs on any server that speaks etcd v3 and is the baseline for a lock service.
 
 use crate::hpack::Outcome;
 use crate::keep_alive::grant;
@@ -81,14 +81,14 @@ impl Seekers {
     }
 }
 
-/// A client on its way to a lock and back.
+/// A client that takes and releases a lock.
 struct Seeker {
     lease: i64,
     began: Instant,
     /// The name of the lock with the slash behind it.
     prefix: Bytes,
     key: Bytes,
-    /// The create revision of its own key, which is its place in the queue.
+    /// The create revision of its own key, which is its position in the queue.
     place: i64,
     step: Step,
 }
@@ -107,7 +107,7 @@ struct Round {
     stats: Rc<RefCell<Stats>>,
     watches: StreamId,
     watch_ids: i64,
-    /// With the answer, once it has come.
+    /// With the answer, once it has arrived.
     calling: BTreeMap<StreamId, (Seeker, Bytes)>,
     /// By the id of the watch on the key before their own.
     waiting: BTreeMap<i64, Seeker>,
@@ -154,7 +154,7 @@ impl Round {
                     None => self.check(wire, seeker),
                 }
             }
-            // The key is still there: the lease has not ended while waiting.
+            // The key still exists: the lease has not expired while waiting.
             Step::Checking => match RangeResponse::decode(answer).unwrap_or_default().kvs.is_empty() {
                 true => self.end(wire, &seeker, &unexpected()),
                 false => self.release(wire, seeker),
@@ -190,7 +190,7 @@ impl Round {
         if !gone && !response.canceled {
             return;
         }
-        // A canceled watch that somebody still waits for was refused; looking again finds out why.
+        // A canceled watch that a client still waits for was refused; another read finds out why.
         if let Some(seeker) = self.waiting.remove(&response.watch_id) {
             if gone {
                 let cancel = WatchCancelRequest { watch_id: response.watch_id };
@@ -223,7 +223,7 @@ fn unexpected() -> Outcome {
     Outcome { status: None, message: Some("the key of the lock is not there".into()) }
 }
 
-/// Writes the key unless it is there, and asks for it and for whoever is first.
+/// Writes the key unless it exists, and reads it and the oldest.
 fn queue(seeker: &Seeker) -> TxnRequest {
     let absent = Compare {
         result: CompareResult::Equal.into(),

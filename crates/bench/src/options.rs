@@ -150,14 +150,14 @@ pub enum LockBy {
     Keys,
 }
 
-/// What the load on data is spoken in.
+/// The protocol of the load on data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     Http,
     Redis,
 }
 
-/// What is asked of the data API.
+/// The requests to the data API.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum DataKind {
     /// Puts

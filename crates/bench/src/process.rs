@@ -27,7 +27,7 @@ pub fn usage(pids: &[u32]) -> Option<Usage> {
 fn of_process(pid: u32) -> Option<Usage> {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let status = read("status")?;
-    // Not readable for everybody; then it counts as nothing.
+    // Not readable for every user; then it counts as nothing.
     let io = read("io").unwrap_or_default();
     Some(Usage {
         cpu: cpu_time(&read("stat")?)?,

@@ -1,6 +1,6 @@
-//! The two commands of Redis that the load on the data API compares itself with, and the answers to them.
+//! The two commands of Redis that the load on the data API is compared with, and the answers to them.
 //! A key and perhaps a value go in, the bytes of a request come out; of an answer only its kind and its length are
-//! looked at.
+//! parsed.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub fn ask(out: &mut Vec<u8>, key: &str, value: Option<&str>) {
     }
 }
 
-/// As a status of HTTP would say it, and the length of the answer, once it can be told.
+/// As an HTTP status, and the length of the answer, once it is complete enough.
 pub fn measure(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     let garbage = || io::Error::other("the answer is not one of Redis");
     let Some(end) = bytes.windows(2).position(|two| two == b"\r\n").map(|at| at + 2) else { return Ok(None) };

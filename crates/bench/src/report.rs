@@ -1,5 +1,5 @@
-//! What a run found, for people and for programs.
-//! Figures go in; a table or one JSON object comes out. What was not measured is left out of the one and null
+//! The result of a run, for people and for programs.
+//! Measurements go in; a table or one JSON object comes out. What was not measured is left out of the one and null
 //! in the other.
 
 use crate::process::Usage;
@@ -88,7 +88,7 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Three digits behind the point are more than any of these figures is worth.
+/// Three digits after the point are more than the precision of any of these numbers.
 fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

@@ -1,5 +1,5 @@
-//! One connection to a server, as the socket has it or inside TLS.
-//! An endpoint goes in (`https://` for TLS); something to read from and to write to comes out.
+//! One connection to a server, plain TCP or TLS.
+//! An endpoint goes in (`https://` for TLS); a stream comes out.
 
 use clap::Args;
 use std::io;
@@ -14,13 +14,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 
-/// What is believed and shown where an endpoint is `https://`.
+/// The authorities and the certificate for endpoints that are `https://`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// Believe servers by these authorities (PEM); the system's if not given
+    /// Trust servers by these authorities (PEM); the system's if not given
     #[arg(long, value_name = "FILE", env = "ALTHING_CACERT", global = true)]
     cacert: Option<PathBuf>,
-    /// Show this certificate (PEM) to servers that ask for one
+    /// Present this certificate (PEM) to servers that ask for one
     #[arg(long, value_name = "FILE", env = "ALTHING_CERT", requires = "key", global = true)]
     cert: Option<PathBuf>,
     /// The private key of --cert

@@ -1,4 +1,4 @@
-//! What a run has seen so far, shared by its connections, and how much of it is still to be done.
+//! The statistics of a run, shared by its connections, and how much of it is left.
 //! Connections report each operation as it ends; progress is read from here while they work.
 
 use crate::histogram::Histogram;
@@ -58,7 +58,7 @@ impl Stats {
         self.latencies.count() + self.errors
     }
 
-    /// How much of the run is behind us, from 0 to 1.
+    /// How much of the run is done, from 0 to 1.
     pub fn progress(&self, started: Instant, now: Instant) -> f64 {
         let by_count = self.goal.total.map(|total| self.done() as f64 / total.max(1) as f64);
         let by_time = self.goal.until.map(|until| {

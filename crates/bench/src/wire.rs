@@ -1,6 +1,6 @@
 //! One connection of a gRPC client, as cheap as the protocol allows: frames are written and read by hand, many
 //! calls to one system call, nothing is spawned and nothing is boxed.
-//! Calls and messages go in and gather until the next `turn`, which sends them and hands out what has come:
+//! Calls and messages go in and gather until the next `turn`, which sends them and hands out what has arrived:
 //! messages, and how calls ended. Flow control is honoured in both directions.
 
 use crate::hpack::{Decoder, Outcome};
@@ -15,7 +15,7 @@ const FRAME_HEAD_BYTES: usize = 9;
 /// What both sides may send in one frame unless they agree otherwise.
 const FRAME_BYTES_MAX: usize = 16_384;
 const MESSAGE_HEAD_BYTES: usize = 5;
-/// What the other side may send unasked, in bytes: as much as can be said.
+/// The window for the other side, in bytes: as large as can be.
 const WINDOW_MAX: u32 = (1 << 31) - 1;
 const WINDOW_DEFAULT: i64 = 65_535;
 /// Received bytes are credited again when so many have come.
@@ -47,7 +47,7 @@ mod setting {
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
 }
 
-/// The connection is of no further use.
+/// The connection is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     #[error("{0}")]
@@ -71,15 +71,15 @@ pub enum Event {
 pub struct Wire {
     socket: Socket,
     authority: String,
-    /// Shown with every call.
+    /// Sent with every call.
     token: Option<String>,
     input: BytesMut,
     output: Vec<u8>,
-    /// How much of the output the socket has taken; what is under way when a `turn` is given up goes on in the next.
+    /// How much of the output the socket has taken; if a `turn` is cancelled, the next continues.
     taken: usize,
     decoder: Decoder,
     next_stream: u32,
-    /// What the other side takes now: on the whole connection, on a fresh stream, and on streams that stay open
+    /// What the other side accepts now: on the whole connection, on a fresh stream, and on streams that stay open
     /// or could not send all of their message.
     window: i64,
     stream_window: i64,
@@ -149,8 +149,8 @@ impl Wire {
         self.put_message(stream.0, message, false);
     }
 
-    /// Sends what has gathered, then waits until something has come and hands it to `take`. May be given up at any
-    /// time and begun again.
+    /// Sends what has gathered, then waits until something has arrived and hands it to `take`. May be cancelled at any
+    /// time and called again.
     pub async fn turn(&mut self, take: &mut impl FnMut(&mut Wire, Event)) -> Result<(), Broken> {
         self.flush().await?;
         self.input.reserve(READ_BYTES);
@@ -329,7 +329,7 @@ impl Wire {
         self.release();
     }
 
-    /// Sends what waited, as far as the windows go now.
+    /// Sends what waited, as far as the windows allow.
     fn release(&mut self) {
         let mut waiting = std::mem::take(&mut self.held);
         while let Some(held) = waiting.pop_front() {
@@ -378,7 +378,7 @@ impl Wire {
         }
     }
 
-    /// The first call on a connection teaches the other side the fields that all calls share.
+    /// The first call on a connection puts the fields that all calls share into the other side's table.
     fn put_headers(&mut self, path: &str) -> u32 {
         let stream = self.next_stream;
         self.next_stream += 2;

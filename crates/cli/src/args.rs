@@ -1,5 +1,5 @@
-//! The command line. Flags of `serve` are made from the table of settings; nothing is decided here but which
-//! verb runs, and whether what it was given can be used.
+//! The command line. The table of settings makes the flags of `serve`; all that is decided here is which
+//! verb runs, and whether its arguments can be used.
 
 use crate::bench::Bench;
 use crate::completion::Completion;
@@ -62,7 +62,7 @@ pub fn run() -> ExitCode {
         _ => {}
     }
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    // Whoever sets the variables of the first design starts a node, as it did.
+    // The variables of the first design start a node, as they did.
     if words.len() == 1 && inherited::is_set(&|name| std::env::var(name).ok()) {
         words.push("serve".into());
     }
@@ -107,7 +107,7 @@ fn command() -> Command {
     Other::augment_subcommands(command).mut_subcommands(switches_with_values)
 }
 
-/// etcdctl's switches may carry a value (`--prefix=true`), so ours may.
+/// etcdctl's switches may have a value (`--prefix=true`), so ours may.
 fn switches_with_values(command: Command) -> Command {
     let command = command.mut_args(|arg| match arg.get_action() {
         ArgAction::SetTrue => arg
@@ -125,7 +125,7 @@ fn switches_with_values(command: Command) -> Command {
     command.mut_subcommands(switches_with_values)
 }
 
-/// What all client verbs take, and may stand before them.
+/// The options of all client verbs, which may stand before them.
 const OPTIONS_WITH_VALUE: [&str; 11] = [
     "--endpoints",
     "--http-endpoints",
@@ -165,7 +165,7 @@ fn options_behind_the_verb(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// For the list of verbs; what stands behind the verb is read elsewhere.
+/// For the list of verbs; its arguments are parsed elsewhere.
 fn etcd_command() -> Command {
     Command::new("etcd")
         .about("Runs a member with etcd's own flags; so does a link called `etcd`")
@@ -241,8 +241,8 @@ fn refuse(Problems(problems): &Problems) -> ExitCode {
     for problem in problems {
         text.push_str(&format!("  - {problem}\n"));
     }
-    text.push_str("`althing serve --help` tells what each setting means.\n");
-    // When standard error is gone, the exit code still tells.
+    text.push_str("`althing serve --help` explains every setting.\n");
+    // When standard error is closed, the exit code is enough.
     let _ = std::io::stderr().write_all(text.as_bytes());
     ExitCode::from(USAGE)
 }

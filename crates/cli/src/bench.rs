@@ -1,4 +1,4 @@
-//! `althing bench`: hands the load to the generator, shows progress while it runs, and prints what it found.
+//! `althing bench`: runs the load generator, shows progress, and prints the report.
 
 use ::bench::{Load, Options};
 use clap::Args;
@@ -45,11 +45,11 @@ impl Bench {
     }
 }
 
-/// One line that is written over, and nothing at all where nobody looks.
+/// One line that is overwritten, and nothing at all where there is no terminal.
 fn show(fraction: f64, operations: u64) {
     let mut err = std::io::stderr();
     if err.is_terminal() {
-        // A terminal that went away takes the progress with it.
+        // The terminal may be gone.
         let _ = write!(err, "\r\x1b[K{:3.0} %  {operations} operations", fraction * 100.0);
         let _ = err.flush();
     }

@@ -1,4 +1,4 @@
-//! `althing completion`: a script that teaches a shell the verbs and flags.
+//! `althing completion`: a completion script for a shell.
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;

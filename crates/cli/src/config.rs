@@ -1,4 +1,4 @@
-//! Configuration: one table of settings, four places a value may come from, one check.
+//! Configuration: one table of settings, four sources of values, one check.
 //! Flags, environment and a file go in; a `server::Config` in which every value is usable comes out, or a list
 //! of everything that is wrong with it.
 

@@ -1,6 +1,6 @@
 //! `althing dev`: a cluster on this machine, every member a process of its own.
 //! A number of members goes in; endpoints and an example come out, then the members' warnings. One that dies is
-//! started again; SIGINT or SIGTERM stops all of them, and none outlives this process by its own will.
+//! started again; SIGINT or SIGTERM stops all of them, and none outlives this process on purpose.
 
 mod member;
 
@@ -57,7 +57,7 @@ impl Dev {
         match self.run_cluster() {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                // When standard error is gone, the exit code still tells.
+                // When standard error is closed, the exit code is enough.
                 let _ = writeln!(std::io::stderr(), "althing dev: {error}");
                 ExitCode::FAILURE
             }
@@ -87,7 +87,7 @@ impl Dev {
     }
 }
 
-/// Members keep their ports with their data: a cluster that is started again must find itself.
+/// Members keep their ports with their data: a cluster that is started again must find its members.
 fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
     let file = root.join("ports");
     let known: Vec<u16> = std::fs::read_to_string(&file)
@@ -117,7 +117,7 @@ fn places(nodes: u8, prefix: &str, root: &Path) -> Result<Vec<Place>, Error> {
     Ok(pairs.chunks(2).enumerate().map(place).collect())
 }
 
-/// A cluster for each region, in a directory of its own; each is told of some nodes of the others.
+/// A cluster for each region, in a directory of its own; each knows some nodes of the others.
 fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, Error> {
     let mut all = Vec::new();
     for name in (1..=regions).map(|n| format!("r{n}")) {
@@ -149,7 +149,7 @@ fn places_of_regions(nodes: u8, regions: u8, root: &Path) -> Result<Vec<Place>, 
     Ok(listed)
 }
 
-/// A secret that is made once and kept with the data.
+/// A secret that is made once and stored with the data.
 fn secret_file(root: &Path, name: &str) -> Result<PathBuf, Error> {
     let path = root.join(name);
     if !path.exists() {
@@ -194,11 +194,11 @@ fn announce(places: &[Place]) {
     for cluster in places.chunk_by(|one, next| one.region_name() == next.region_name()) {
         text.push_str(&endpoints(cluster));
     }
-    // A closed standard output is no reason not to serve.
+    // A closed standard output is no reason to stop.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Where one cluster is served, and how to try it.
+/// The endpoints of one cluster, and how to try it.
 fn endpoints(cluster: &[Place]) -> String {
     let join = |address: fn(&Place) -> &str| cluster.iter().map(address).collect::<Vec<_>>().join(",");
     let (endpoints, rest) = (join(|place| &place.client), join(|place| &place.http));
@@ -211,7 +211,7 @@ fn endpoints(cluster: &[Place]) -> String {
     )
 }
 
-/// A line about the cluster, for the one who looks on.
+/// A line about the cluster, for the user.
 fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "dev: {text}");
 }

@@ -15,15 +15,15 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Serves the data API beside, which etcd has not.
+/// The address of the data API, which etcd does not have.
 const HTTP_ADDR: &str = "ALTHING_HTTP_ADDR";
 
-/// True when the process was started under etcd's name.
+/// True when the process was started under the name `etcd`.
 pub fn is_called(program: &str) -> bool {
     Path::new(program).file_name().is_some_and(|name| name == "etcd")
 }
 
-/// Runs with what stands behind the name.
+/// Runs with the arguments after the name.
 pub fn run(args: Vec<String>) -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let given = match line::read(&args, &variable) {
@@ -73,7 +73,7 @@ fn refuse(Problems(problems): &Problems) -> ExitCode {
         text.push_str(&format!("  - {problem}\n"));
     }
     text.push_str("`althing etcd --help` lists the flags.\n");
-    // When standard error is gone, the exit code still tells.
+    // When standard error is closed, the exit code is enough.
     let _ = std::io::stderr().write_all(text.as_bytes());
     ExitCode::from(crate::args::USAGE)
 }

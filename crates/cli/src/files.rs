@@ -12,7 +12,7 @@ const RESERVED: usize = 512;
 pub fn raise_limit() -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum {
-        // A system that refuses this leaves the limit as it is, and that is what counts.
+        // If the system refuses, the limit stays as it is.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     }
     let now = getrlimit(Resource::Nofile).current;

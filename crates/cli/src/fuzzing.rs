@@ -1,4 +1,4 @@
-//! Entrances for the fuzz targets: the text of a configuration file, and a command line of etcd's.
+//! Entry points for the fuzz targets: the text of a configuration file, and a command line of etcd's.
 
 use crate::config::gather::{self, File, Sources};
 use crate::config::{check, print};

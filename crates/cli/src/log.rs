@@ -1,6 +1,6 @@
-//! Logging, to standard error if not told otherwise, that does not wait for whoever reads it.
+//! Logging, to standard error by default, that does not wait for its reader.
 //! Events go through a bounded queue to a thread of their own; when the reader has stopped, lines are dropped and
-//! counted, and the count is written once there is room again. Only an error waits for a moment until it is out,
+//! counted, and the count is written once the reader continues. Only an error waits for a moment until it is written,
 //! because the process may end with it.
 
 mod output;
@@ -56,7 +56,7 @@ impl<'a> MakeWriter<'a> for Lines {
         self.0.writer()
     }
 
-    /// An error may be the last thing that the process says.
+    /// An error may be the last line of the process.
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> QueueWriter<'a> {
         if *meta.level() == Level::ERROR { self.0.urgent_writer() } else { self.0.writer() }
     }

@@ -2,6 +2,12 @@
 
 use std::process::ExitCode;
 
+// A workspace build turns the simulator's planted bugs on in every crate, also in this binary.
+const _: () = assert!(
+    cfg!(debug_assertions) || !base::mutant::COMPILED_IN,
+    "an optimised `althing` must not hold planted bugs: build it alone, with `cargo build --release`"
+);
+
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
 

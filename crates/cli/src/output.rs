@@ -37,7 +37,7 @@ pub enum Shown {
     Count,
 }
 
-/// What one endpoint said of itself.
+/// The answer of one endpoint about itself.
 pub struct EndpointStatus {
     pub endpoint: String,
     pub status: StatusResponse,
@@ -55,7 +55,7 @@ pub struct EndpointHash {
     pub hash: HashKvResponse,
 }
 
-/// What a backup holds, in the words of etcd's tools.
+/// The content of a backup, as etcd's tools name it.
 pub struct BackupStatus {
     pub hash: u32,
     pub revision: i64,
@@ -77,7 +77,7 @@ impl BackupStatus {
     }
 }
 
-/// As a variable of the environment that the new node takes.
+/// As a variable of the environment for the new node.
 pub fn token_line(token: &str) -> String {
     format!("ALTHING_JOIN_TOKEN=\"{token}\"\n")
 }
@@ -200,7 +200,7 @@ impl Printer {
         text.into_bytes()
     }
 
-    /// With what the new member has to be told to join, in the simple format.
+    /// With the flags that the new member needs, in the simple format.
     /// With the token that the new member is started with, if there is one.
     pub fn member_added(&self, name: &str, response: &MemberAddResponse, token: Option<&str>) -> Vec<u8> {
         let text = match self.format {
@@ -286,7 +286,7 @@ impl Printer {
     }
 }
 
-/// The columns of an endpoint's status, in the order in which etcdctl tells them.
+/// The columns of an endpoint's status, in etcdctl's order.
 fn status_columns(one: &EndpointStatus) -> Vec<String> {
     let status = &one.status;
     let id = status.header.map_or(0, |header| header.member_id);
@@ -304,7 +304,7 @@ fn status_columns(one: &EndpointStatus) -> Vec<String> {
     ]
 }
 
-/// The columns of a member, in the order in which etcdctl tells them.
+/// The columns of a member, in etcdctl's order.
 fn member_columns(member: &Member) -> Vec<String> {
     let status = if member.name.is_empty() { "unstarted" } else { "started" };
     vec![

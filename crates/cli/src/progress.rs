@@ -1,10 +1,10 @@
-//! Progress of long work, told on standard error: a bar on a terminal, a line now and then elsewhere.
-//! Work that takes a moment is not talked about.
+//! Progress of long work, on standard error: a bar on a terminal, a line now and then elsewhere.
+//! Short work prints nothing.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Before this nobody wonders.
+/// No progress is printed before this.
 const SILENCE: Duration = Duration::from_secs(1);
 const ON_TERMINAL: Duration = Duration::from_millis(100);
 const ELSEWHERE: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ impl Progress {
     }
 
     fn write(&self, text: &str) {
-        // Whoever does not listen misses nothing that matters.
+        // Standard error may be closed.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }

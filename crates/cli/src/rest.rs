@@ -1,5 +1,5 @@
-//! What the verbs of the data API share: where it is, how long to wait, how to print, and a client of HTTP that is as
-//! small as one request and one answer. The API itself is served by the room `api`; the two meet on the wire only.
+//! What the verbs of the data API share: endpoints, timeouts, output, and an HTTP client that
+//! makes one request. The crate `api` serves the API; the two share only the wire format.
 
 mod http;
 mod options;

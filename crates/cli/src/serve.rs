@@ -48,7 +48,7 @@ pub fn run(checked: Checked) -> ExitCode {
     let log = match Log::start(&checked.log_filter, checked.log_pretty, &checked.log_outputs) {
         Ok(log) => log,
         Err(error) => {
-            // When standard error is gone as well, the exit code still tells.
+            // When standard error is closed as well, the exit code is enough.
             let _ = writeln!(std::io::stderr(), "althing: cannot log: {error}");
             return ExitCode::FAILURE;
         }
@@ -58,7 +58,7 @@ pub fn run(checked: Checked) -> ExitCode {
     }
     let outcome = run_member(checked);
     if let Err(error) = &outcome {
-        error!(%error, "stopped by trouble");
+        error!(%error, "stopped by an error");
     }
     log.flush();
     if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -67,7 +67,7 @@ pub fn run(checked: Checked) -> ExitCode {
 fn run_member(checked: Checked) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)?;
     let outcome = runtime.block_on(run_until_signal(checked));
-    // What still runs has had its time.
+    // Tasks that still run have had their time.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
@@ -132,7 +132,7 @@ async fn finish(mut clients: JoinSet<Result<(), Error>>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The sockets on which this process is spoken to by others than its peers.
+/// The sockets for clients, the data API and metrics.
 struct Ports {
     clients: Vec<Port>,
     rest: Option<Port>,
@@ -166,7 +166,7 @@ impl Ports {
         })
     }
 
-    /// Where the first one listens, which the kernel may have chosen.
+    /// The address of the first listener, whose port the kernel may have chosen.
     fn client_addr(&self, asked: SocketAddr) -> SocketAddr {
         self.clients.first().and_then(|port| port.listener.local_addr().ok()).unwrap_or(asked)
     }
@@ -200,7 +200,7 @@ impl Ports {
     }
 }
 
-/// What clients may take, below the limit on open files.
+/// The limits for clients, below the limit on open files.
 fn client_limits(checked: &Checked) -> ClientLimits {
     let files = files::raise_limit();
     let connections = files::connections_below(files, checked.connections_max);
@@ -224,7 +224,7 @@ fn open_tls(tls: &ClientTls) -> Result<api::Tls, Error> {
     Ok(api::Tls { server, names_users: tls.names_users })
 }
 
-/// Ends when it is time to stop; a sender that was dropped says the same as one that was used.
+/// Resolves when the process stops; a dropped sender means the same.
 async fn told(mut stopped: watch::Receiver<()>) {
     let _ = stopped.changed().await;
 }
@@ -241,6 +241,6 @@ fn announce(config: &Config, ports: &Ports) {
         config.peer_addr,
         config.data_dir.display(),
     );
-    // A closed standard output is no reason not to serve.
+    // A closed standard output is no reason to stop.
     let _ = std::io::stdout().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! The signals that ask a process to stop, for every verb that runs until it is told.
+//! The signals that stop a process, for every verb that runs until one arrives.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -22,7 +22,7 @@ impl Signals {
         }
     }
 
-    /// From here on a signal means that somebody has lost patience.
+    /// From here on a second signal ends the process at once.
     pub fn exit_on_next(mut self) {
         tokio::spawn(async move {
             self.next().await;

@@ -52,14 +52,14 @@ pub enum Verb {
     Del(With<del::Del>),
     /// Compares and, depending on the outcome, reads and writes, all in one step
     Txn(With<txn::Txn>),
-    /// Tells what happens to a key or a range of keys
+    /// Prints the changes of a key or a range of keys
     Watch(With<watch::Watch>),
     /// Grants leases, keeps them alive, and ends them
     #[command(subcommand)]
     Lease(lease::Lease),
     /// Takes a lock, and runs a command while it is held
     Lock(lock::Lock),
-    /// Takes part in an election, or tells who leads
+    /// Campaigns in an election, or prints its leader
     Elect(With<elect::Elect>),
     /// Asks each endpoint about itself
     #[command(subcommand)]
@@ -72,13 +72,13 @@ pub enum Verb {
     Cluster(cluster::Cluster),
     /// Hands the leadership to another member
     MoveLeader(With<move_leader::MoveLeader>),
-    /// Forgets what was before a revision
+    /// Compacts the revisions before one
     Compaction(With<compaction::Compaction>),
-    /// Tells when a key changed, also when its old values are gone
+    /// Prints the changes of a key, also when its old values are compacted
     History(With<history::History>),
-    /// Tells how much may be stored, and sets it
+    /// Prints the quota, and sets it
     Quota(With<quota::Quota>),
-    /// Gives back space that is free inside the store
+    /// Returns free space inside the store to the file system
     Defrag(defrag::Defrag),
     /// Lists alarms, and ends them
     #[command(subcommand)]
@@ -92,10 +92,10 @@ pub enum Verb {
     /// Manages roles: what may be done with which keys
     #[command(subcommand)]
     Role(role::Role),
-    /// Saves a backup, tells what is in one, and restores one
+    /// Saves a backup, prints its content, and restores one
     #[command(subcommand)]
     Snapshot(snapshot::Snapshot),
-    /// Copies what another store holds into this one
+    /// Copies the keys of another store into this one
     #[command(subcommand)]
     Import(import::Import),
     /// Reads and writes keys of the leaderless store
@@ -103,22 +103,22 @@ pub enum Verb {
     Data(data::Data),
     /// Counts, collects and adds up, in values that merge
     Crdt(crdt::Crdt),
-    /// Shows the ring: its nodes, what each keeps, what moves
+    /// Shows the ring: its nodes, the data of each, and what moves
     Ring(ring::Ring),
-    /// Lists the other regions and how far they are, adds one, evicts one
+    /// Lists the other regions with their lag, adds one, evicts one
     #[command(subcommand)]
     Region(region::Region),
-    /// Lists how custom values merge, registers a script, forgets one
+    /// Lists how custom values merge, registers a script, deletes one
     #[command(subcommand)]
     Handlers(handlers::Handlers),
-    /// Lists writes that lost, and brings one back
+    /// Lists writes that lost, and restores one
     #[command(subcommand)]
     Conflicts(conflicts::Conflicts),
-    /// Tells the version of this binary and of the API it speaks
+    /// Prints the version of this binary and of its API
     Version(version::Version),
 }
 
-/// What a verb has of its own, and what all have.
+/// The arguments of a verb, and the options of all.
 #[derive(Args)]
 pub struct With<T: Args> {
     #[command(flatten)]
@@ -142,7 +142,7 @@ pub fn run(verb: Verb) -> ExitCode {
 
 async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
     let outcome = match verb {
-        // It ends as the command does that it runs.
+        // It exits as the command that it runs.
         Verb::Lock(lock) => return lock.run().await,
         Verb::Elect(elect) => elect.verb.run(&elect.options).await,
         Verb::Get(get) => get.verb.run(&get.options).await,
@@ -177,12 +177,12 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
 }
 
 fn fail(error: &Error) -> ExitCode {
-    // When standard error is gone, the exit code still tells.
+    // When standard error is closed, the exit code is enough.
     let _ = writeln!(std::io::stderr(), "Error: {error}");
     error.exit_code()
 }
 
-/// Writes to standard output. A reader that has seen enough, as `head`, is no trouble.
+/// Writes to standard output. A reader that has closed it, as `head` does, is no error.
 fn print(text: &[u8]) -> Result<(), Error> {
     let mut out = std::io::stdout();
     match out.write_all(text).and_then(|()| out.flush()) {
@@ -200,7 +200,7 @@ fn parse_lease(text: &str) -> Result<i64, String> {
     i64::from_str_radix(text, 16).map_err(|_| format!("bad lease ID ({text}), expecting ID in Hex"))
 }
 
-/// As a duration, or as bare seconds. Leases live for whole seconds, so what is left over counts as one.
+/// As a duration, or as bare seconds. Leases live for whole seconds, so a fraction counts as one.
 fn parse_ttl(text: &str) -> Result<i64, String> {
     if let Ok(seconds @ 1..) = text.parse() {
         return Ok(seconds);
@@ -216,7 +216,7 @@ fn parse_member(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|_| format!("bad member ID ({text}), expecting ID in Hex"))
 }
 
-/// The endpoints that were given, or those of all members that the cluster knows of.
+/// The given endpoints, or those of all members that the cluster knows of.
 async fn each_endpoint(options: &Options, of_cluster: bool) -> Result<Vec<Client>, Error> {
     let client = options.client()?;
     if !of_cluster {

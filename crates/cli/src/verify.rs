@@ -1,5 +1,5 @@
-//! `althing verify`: says of a member's directory what is in it, or what is damaged.
-//! Exit code 0 when everything is sound, 1 when something is not, 2 when it could not be looked at.
+//! `althing verify`: prints the content of a member's directory, or what is damaged.
+//! Exit code 0 when everything is sound, 1 when something is not, 2 when it could not be read.
 
 use crate::args::USAGE;
 use clap::Args;
@@ -41,11 +41,11 @@ impl Verify {
 }
 
 fn tell_stderr(text: &str) {
-    // When standard error is gone, the exit code still tells.
+    // When standard error is closed, the exit code is enough.
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Where a log ends in a frame that is not whole, and what a start will do.
+/// Where a log ends in an incomplete frame, and what a start will do.
 fn describe_torn(file: &str, offset: u64, then: &str) -> String {
     format!(
         "; its end in {file} at byte {offset} was being written when the member died, or was damaged since: a start \

@@ -1,4 +1,4 @@
-//! Users, roles and permissions, and whether they count.
+//! Users, roles and permissions, and whether auth is on.
 
 use crate::{Client, Error, Kind};
 use proto::etcdserverpb as wire;

@@ -1,6 +1,6 @@
-//! The connection: several endpoints, one of which answers and is kept while it does.
+//! The connection: several endpoints, one of which answers and is used while it does.
 //! A call goes in; its answer comes out, or the reason why there is none. A read moves on to the next endpoint
-//! whenever one is unavailable; a write does so only when it is certain that nobody executed it.
+//! whenever one is unavailable; a write does so only when it is certain that no server executed it.
 
 use crate::Error;
 use crate::login::{Desk, Line, Login};
@@ -13,32 +13,32 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
-/// The pause after all endpoints have been tried in vain.
+/// The pause after all endpoints have failed.
 pub(crate) const ROUND_PAUSE: Duration = Duration::from_millis(50);
-/// A connection whose other end is silent is asked so often whether it is there; etcd allows no more than every
+/// How often a silent connection is pinged; etcd allows no more than every
 /// five seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whether a call may be made again when it is not known what became of it.
+/// Whether a call may be repeated when its outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Read,
     Write,
 }
 
-/// Whom to ask, and how long to wait.
+/// Endpoints, timeouts and credentials.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `HOST:PORT`, with or without `http://` or `https://`. Without, TLS is spoken where `tls` says how.
+    /// `HOST:PORT`, with or without `http://` or `https://`. Without, TLS is used if `tls` is set.
     pub endpoints: Vec<String>,
-    /// How long it may take to find one that can be reached.
+    /// How long it may take to find an endpoint that can be reached.
     pub dial_timeout: Duration,
     /// How long an answer may take.
     pub call_timeout: Duration,
-    /// Who asks, where auth is on.
+    /// The user, where auth is on.
     pub login: Option<Login>,
-    /// How TLS is spoken.
+    /// TLS settings.
     pub tls: Option<Tls>,
 }
 
@@ -51,7 +51,7 @@ struct Inner {
     config: Config,
     chosen: Mutex<Chosen>,
     token: Desk,
-    /// What goes on after those who began it are gone.
+    /// Tasks that continue after their owners were dropped.
     afterwards: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -61,7 +61,7 @@ impl Inner {
     }
 }
 
-/// The endpoint that is asked first, and the connection to it if there is one.
+/// The endpoint that is called first, and the connection to it if there is one.
 #[derive(Clone, Debug, Default)]
 struct Chosen {
     nth: usize,
@@ -69,7 +69,7 @@ struct Chosen {
 }
 
 impl Client {
-    /// Connects when it is first asked for something.
+    /// Connects with the first call.
     pub fn new(config: Config) -> Result<Client, Error> {
         if config.endpoints.is_empty() {
             return Err(Error::Unreachable { reason: "no endpoint is given".to_owned() });
@@ -79,7 +79,7 @@ impl Client {
         Ok(Client(Arc::new(Inner::new(config))))
     }
 
-    /// One client for each endpoint, to ask every one of them.
+    /// One client for each endpoint.
     pub fn each(&self) -> Vec<Client> {
         let alone = |endpoint: &String| {
             let config = Config { endpoints: vec![endpoint.clone()], ..self.0.config.clone() };
@@ -101,8 +101,8 @@ impl Client {
         &self.0.token
     }
 
-    /// Makes the call on the first endpoint that can be reached and answers, and once more with a new token if the one
-    /// that it had is not known any more.
+    /// Makes the call on the first endpoint that can be reached and answers, and once more with a new token if the old
+    /// one has expired.
     pub async fn call<T, F>(&self, kind: Kind, call: impl Fn(Line) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -134,7 +134,7 @@ impl Client {
                 let deadline = *deadline.get_or_insert_with(|| Instant::now() + config.call_timeout);
                 let answer = match self.line(chosen.1, deadline).await {
                     Ok(line) => by(deadline, call(line)).await,
-                    // Nothing was asked yet.
+                    // Nothing was sent yet.
                     Err(error) if error.may_be_read_elsewhere() => {
                         self.move_on(chosen.0);
                         trouble = error;
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// For what is dropped and has something left to do. Where no runtime is left, nobody does it.
+    /// For work that is left when a value is dropped. Without a runtime it is not done.
     pub(crate) fn afterwards(&self, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(runtime) = Handle::try_current() else { return };
         let mut afterwards = self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,18 +196,18 @@ impl Client {
         afterwards.push(runtime.spawn(work));
     }
 
-    /// Waits for what goes on on behalf of guards, leaderships and waits that were dropped: after it their locks are
-    /// given back, or will be when their leases run out.
+    /// Waits for the work that is left by dropped guards, leaderships and waits: after it their locks are
+    /// released, or will be when their leases expire.
     pub async fn settle(&self) {
         let afterwards =
             std::mem::take(&mut *self.0.afterwards.lock().unwrap_or_else(PoisonError::into_inner));
         for work in afterwards {
-            // One that panicked has said so.
+            // A task that panicked has reported it.
             let _ = work.await;
         }
     }
 
-    /// A connection for a stream of its own, on the first endpoint that can be reached, with its place for
+    /// A connection for a stream of its own, on the first endpoint that can be reached, with its index for
     /// `move_on`.
     pub(crate) async fn channel(&self) -> Result<(usize, Line), Error> {
         let config = &self.0.config;
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// The endpoint at this place has failed: the next one is asked from now on.
+    /// The endpoint of this index has failed: the next one is called from now on.
     pub(crate) fn move_on(&self, failed: usize) {
         let mut chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner);
         if chosen.nth == failed {
@@ -242,7 +242,7 @@ impl Client {
         }
     }
 
-    /// The connection that is kept, or a new one to the endpoint whose turn it is.
+    /// The current connection, or a new one to the endpoint whose turn it is.
     async fn connected(&self, deadline: Instant) -> Result<(usize, Channel), Error> {
         let chosen = self.0.chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let nth = chosen.nth;
@@ -295,7 +295,7 @@ fn address(endpoint: &str, tls: Option<&Tls>) -> Result<Endpoint, Error> {
         return Ok(address);
     }
     let (Some(tls), Some(host)) = (tls, address.uri().host()) else {
-        return Err(bad("it speaks TLS, and nothing was said about whom to believe".to_owned()));
+        return Err(bad("it uses TLS, and no authority to trust is configured".to_owned()));
     };
     let config = tls.config_for(host);
     address.tls_config(config).map_err(|error| bad(innermost(&error)))
@@ -312,7 +312,7 @@ where
     }
 }
 
-/// An answer leaves it open whether a write happened, unless it says otherwise.
+/// An error leaves it open whether a write happened, unless it says otherwise.
 fn may_repeat(kind: Kind, error: &Error) -> bool {
     match (kind, error) {
         (_, Error::Refused(_)) if error.is_certainly_not_executed() => true,
@@ -321,7 +321,7 @@ fn may_repeat(kind: Kind, error: &Error) -> bool {
     }
 }
 
-/// The error that started it all, which is the one that tells something.
+/// The innermost error, which is the most specific.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {

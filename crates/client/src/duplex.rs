@@ -1,5 +1,5 @@
-//! The client's end of a stream of both directions: requests are fed by hand, responses are read one by one.
-//! etcd opens its direction with its first response, so nobody waits for that before a request was sent.
+//! The client's end of a bidirectional stream: requests are sent one by one, responses are read one by one.
+//! etcd opens its direction with its first response, so nothing waits for that before a request was sent.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,6 +1,6 @@
-//! Elections: whoever holds the lock of an election's name leads, and the value of its key is what it proclaims.
+//! Elections: the holder of the lock of an election's name leads, and the value of its key is what it proclaims.
 //! A candidate goes in; a leadership comes out when it leads, which knows like any hold when it is over. Observers
-//! are told of every leader and of what it proclaims, in order and none twice, also across a broken connection.
+//! receive every leader and what it proclaims, in order and none twice, also across a broken connection.
 
 use crate::connection::ROUND_PAUSE;
 use crate::tenure::{Lease, Tenure};
@@ -15,7 +15,7 @@ use std::ops::Deref;
 use tokio::time::sleep;
 use tonic::Streaming;
 
-/// To lead. It ends by `resign`; when it is dropped, as well as can be done without waiting (`Client::settle` waits
+/// A leadership. It ends by `resign`; dropping it resigns as well as can be done without waiting (`Client::settle` waits
 /// for that).
 #[derive(Debug)]
 pub struct Leadership {
@@ -32,7 +32,7 @@ impl Deref for Leadership {
 }
 
 impl Client {
-    /// Waits until the candidate leads. Whoever drops this future is a candidate no longer.
+    /// Waits until the candidate leads. Dropping this future withdraws the candidate.
     pub async fn campaign(&self, name: &[u8], value: &[u8], lease: Lease) -> Result<Leadership, Error> {
         let tenure = Tenure::begin(self, lease).await?;
         let request = CampaignRequest {
@@ -40,7 +40,7 @@ impl Client {
             lease: tenure.lease(),
             value: value.to_vec().into(),
         };
-        // Under one lease one candidate stands, however often it is told.
+        // Under one lease there is one candidate, however often the call is repeated.
         let call = |channel| {
             let request = request.clone();
             async move { ElectionClient::new(channel).campaign(request).await }
@@ -52,14 +52,14 @@ impl Client {
                 Ok(Leadership { hold: Hold::new(self, tenure, leader.key.to_vec(), fence), leader })
             }
             Err(error) => {
-                // The reason is what matters; the lease would run out.
+                // The reason is what matters; the lease would expire.
                 let _ = tenure.end().await;
                 Err(error)
             }
         }
     }
 
-    /// The key and value of whoever leads, if anybody does.
+    /// The key and value of the leader, if there is one.
     pub async fn leader(&self, name: &[u8]) -> Result<Option<KeyValue>, Error> {
         let call = |channel| {
             let request = LeaderRequest { name: name.to_vec().into() };
@@ -72,14 +72,14 @@ impl Client {
         }
     }
 
-    /// Begins when it is first waited for.
+    /// Connects with the first `next`.
     pub fn observe(&self, name: &[u8]) -> Observer {
         Observer { client: self.clone(), name: name.to_vec(), stream: None, told: 0, begun: false }
     }
 }
 
 impl Leadership {
-    /// Changes the value. Refused when somebody else leads.
+    /// Changes the value. Refused when another candidate leads.
     pub async fn proclaim(&self, value: &[u8]) -> Result<Option<ResponseHeader>, Error> {
         self.check()?;
         let request = ProclaimRequest { leader: Some(self.leader.clone()), value: value.to_vec().into() };
@@ -108,16 +108,16 @@ impl Leadership {
     }
 }
 
-/// Hears of every leader.
+/// Receives every leader.
 #[derive(Debug)]
 pub struct Observer {
     client: Client,
     name: Vec<u8>,
-    /// With the place of the endpoint it leads to.
+    /// With the index of its endpoint.
     stream: Option<(usize, Streaming<LeaderResponse>)>,
     /// The revision of the last value that was handed out: a new stream begins with what is there.
     told: i64,
-    /// A stream was open before, so that trouble is waited out.
+    /// A stream was open before, so errors are retried.
     begun: bool,
 }
 
@@ -158,7 +158,7 @@ impl Observer {
     }
 }
 
-/// What the server may send is bounded by the server.
+/// The server bounds the size of its answers.
 fn service(line: Line) -> ElectionClient<Line> {
     ElectionClient::new(line).max_decoding_message_size(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! Why a call has no answer, or not the one that was hoped for.
+//! Why a call has no answer, or another one than expected.
 
 use tonic::{Code, ConnectError, Status};
 
@@ -12,7 +12,7 @@ pub enum Error {
     TimedOut,
     #[error("{}", .0.message())]
     Refused(Box<Status>),
-    /// The watch needed revisions that are no longer kept; what is there begins with this one.
+    /// The watch needed revisions that are compacted; the oldest one left is this.
     #[error("{}", base::Code::Compacted.message())]
     Compacted { revision: i64 },
     #[error("the watch was cancelled by the server: {reason}")]
@@ -43,7 +43,7 @@ impl Error {
         matches!(self, Error::Refused(status) if status.code() == Code::Unimplemented)
     }
 
-    /// A refusal tells more than a connection that failed after it.
+    /// A refusal is more specific than a connection that failed after it.
     pub(crate) fn or_rather(self, later: Error) -> Error {
         match self {
             Error::Refused(_) => self,
@@ -51,7 +51,7 @@ impl Error {
         }
     }
 
-    /// The call was not executed by anybody: no connection came about, or the server had too much to do.
+    /// No server executed the call: there was no connection, or the server was overloaded.
     pub(crate) fn is_certainly_not_executed(&self) -> bool {
         let Error::Refused(status) = self else { return matches!(self, Error::Unreachable { .. }) };
         let busy = status.code() == Code::ResourceExhausted
@@ -67,7 +67,7 @@ impl Error {
         status.code() == Code::Unavailable || broken || self.is_certainly_not_executed()
     }
 
-    /// It is about what was asked, and would be the same everywhere and later.
+    /// It is about the request, and would be the same everywhere and later.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Error::Refused(status) => matches!(

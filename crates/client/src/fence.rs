@@ -1,6 +1,6 @@
 //! Writes that happen only while a token holds its lock.
 //! A fence, which is a lock's name and a token, goes in with a write; the server checks it at the very moment when
-//! the write is applied. So a holder that slept beyond its lease writes nothing, whatever it believes of itself.
+//! the write is applied. So a holder that slept beyond its lease writes nothing.
 
 use crate::kv::kv;
 use crate::{Client, Error, Kind};
@@ -11,10 +11,10 @@ use std::fmt::Write;
 use tonic::Request;
 use tonic::metadata::{Ascii, MetadataValue};
 
-/// Where a call carries its fence.
+/// The metadata of a call that carries its fence.
 const METADATA: &str = "althing-fence";
 
-/// What a write depends on. It can be handed on to whoever writes for the holder.
+/// What a write depends on. It can be passed to others that write for the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     pub lock: Vec<u8>,

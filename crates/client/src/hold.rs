@@ -1,7 +1,7 @@
-//! What a lock and a leadership have in common: a key that was created before all others below a name, the lease
-//! under which it lives, and the token that proves it.
-//! A hold tells by itself when it is over: when its deadline passes, when its lease is gone, or when its key is. What
-//! is written through it carries its fence, so that the server has the last word.
+//! What a lock and a leadership have in common: a key that was created before all others below a name, its
+//! lease, and the token that proves it.
+//! A hold knows when it is over: when its deadline passes, when its lease is gone, or when its key is. Writes
+//! through it carry its fence, so that the server decides.
 
 use crate::connection::ROUND_PAUSE;
 use crate::tenure::Tenure;
@@ -41,7 +41,7 @@ impl Hold {
         Hold { client: client.clone(), key, fence, tenure: Some(tenure), key_gone, key_watch }
     }
 
-    /// The key of the place, which everybody can read.
+    /// The key of the hold, which every client can read.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
@@ -51,7 +51,7 @@ impl Hold {
         self.fence.token
     }
 
-    /// For whoever writes on behalf of the holder.
+    /// For others that write on behalf of the holder.
     pub fn fence(&self) -> &Fence {
         &self.fence
     }
@@ -60,21 +60,21 @@ impl Hold {
         self.tenure().lease()
     }
 
-    /// Until when the holder may act, if nothing more is heard; none when the lease is lost.
+    /// Until when the holder may act, without another keep-alive; none when the lease is lost.
     pub fn deadline(&self) -> Option<Instant> {
         self.tenure().deadline()
     }
 
-    /// Whether the holder may act now, as far as this side can know. Only a fence is proof.
+    /// Whether the holder may act now, as far as the client can know. Only a fence is proof.
     pub fn is_held(&self) -> bool {
         self.tenure().is_held() && !*self.key_gone.borrow()
     }
 
-    /// Waits until it is lost, and tells why.
+    /// Waits until it is lost, and returns why.
     pub async fn lost(&self) -> Error {
         let mut key_gone = self.key_gone.clone();
         let key_gone = async move {
-            // The task ends only after it has told.
+            // The task ends only after it has sent that.
             let _ = key_gone.wait_for(|gone| *gone).await;
         };
         let reason = tokio::select! {
@@ -99,7 +99,7 @@ impl Hold {
         self.client.txn_fenced(&self.fence, request).await
     }
 
-    /// Who knows that it is over does not ask.
+    /// A hold that is over makes no call.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.is_held() {
             true => Ok(()),
@@ -107,7 +107,7 @@ impl Hold {
         }
     }
 
-    /// The key was given back, or that was tried: ends the lease, if it is the hold's own.
+    /// The key was deleted, or that was tried: ends the lease, if it is the hold's own.
     pub(crate) async fn end(mut self) -> Result<(), Error> {
         let tenure = self.tenure.take().expect("it is taken only here and on drop");
         tenure.end().await
@@ -129,18 +129,18 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         self.key_watch.abort();
-        // The end of its own lease takes the key along; under another's, the key has to go by itself.
+        // The end of its own lease deletes the key; under another lease, the key is deleted by itself.
         if self.tenure.take().is_some_and(|tenure| !tenure.is_own()) {
             let (client, request) = (self.client.clone(), delete_if_same(&self.key, self.fence.token));
             self.client.afterwards(async move {
-                // If it does not arrive, the lease has the last word.
+                // If it does not arrive, the key ends with the lease.
                 let _ = client.txn(request).await;
             });
         }
     }
 }
 
-/// A key of the same name that was created later is somebody else's.
+/// A key of the same name that was created later belongs to another holder.
 fn delete_if_same(key: &[u8], token: i64) -> TxnRequest {
     let same = Compare {
         result: CompareResult::Equal as i32,
@@ -154,7 +154,7 @@ fn delete_if_same(key: &[u8], token: i64) -> TxnRequest {
     TxnRequest { compare: vec![same], success: vec![delete], failure: vec![] }
 }
 
-/// Keeps the key in sight.
+/// Watches the key.
 struct Sight {
     client: Client,
     key: Vec<u8>,
@@ -162,7 +162,7 @@ struct Sight {
 }
 
 impl Sight {
-    /// Trouble is waited out: whether it lasts too long is for the lease to say.
+    /// Errors are retried: the lease decides whether they last too long.
     async fn until_gone(&self) {
         loop {
             match self.look_and_watch().await {
@@ -173,7 +173,7 @@ impl Sight {
         }
     }
 
-    /// Looks first, for the key may be gone already; what comes after that look is watched.
+    /// Reads first, for the key may be gone already; later changes are watched.
     async fn look_and_watch(&self) -> Result<ControlFlow<()>, Error> {
         let request = RangeRequest { key: self.key.clone().into(), ..Default::default() };
         let seen = self.client.range(request).await?;
@@ -187,7 +187,7 @@ impl Sight {
         loop {
             let events = match watcher.next().await {
                 Ok(response) => response.events,
-                // Nothing can be said of what was compacted; a look tells.
+                // Nothing is known of compacted revisions; another read decides.
                 Err(Error::Compacted { .. }) => return Ok(ControlFlow::Continue(())),
                 Err(error) => return Err(error),
             };

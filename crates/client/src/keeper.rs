@@ -1,7 +1,7 @@
 //! Keeps one lease alive, and knows until when its holder may rely on it.
-//! A lease goes in; a standing comes out: held until a deadline, or lost. The deadline is the *send* time of the
+//! A lease goes in; a state comes out: held until a deadline, or lost. The deadline is the *send* time of the
 //! last keep-alive that was acknowledged, plus the TTL, less a margin for clocks that run at different speeds; so
-//! it never lies behind the server's, whatever the network did. What is lost stays lost.
+//! it is never later than the server's, whatever the network did. What is lost stays lost.
 
 use crate::connection::ROUND_PAUSE;
 use crate::lease::{KeepAlives, keep};
@@ -12,22 +12,22 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-/// A lease is kept alive when so much of its TTL has gone: two more attempts fit before it ends.
+/// How many keep-alives are sent in a TTL: two more attempts fit before the lease expires.
 const KEEPS_PER_TTL: u32 = 3;
-/// The part of the TTL by which a holder stops early: far more than clocks drift apart, and a little for the
-/// holder to notice.
+/// The part of the TTL by which a holder stops early: far more than clocks drift apart, and a little time for the
+/// holder to react.
 const DRIFT_PARTS: u32 = 20;
 
-/// What a holder may believe.
+/// What a holder may rely on.
 #[derive(Clone, Debug)]
 pub enum Standing {
-    /// The lease is there at least until the deadline.
+    /// The lease exists at least until the deadline.
     Held { deadline: Instant, kept: LeaseKeepAliveResponse },
-    /// It is gone, or may be: nobody answered in time.
+    /// It is gone, or may be: no server answered in time.
     Lost(Error),
 }
 
-/// Stops keeping the lease alive when it is dropped; the lease then runs out, unless it is revoked.
+/// Dropping it stops the keep-alives; the lease then expires, unless it is revoked.
 #[derive(Debug)]
 pub struct Keeper {
     id: i64,
@@ -43,7 +43,7 @@ impl Keeper {
         Keeper::start(client, kept, granted.asked_at)
     }
 
-    /// Keeps a lease that is known by its id alone.
+    /// Keeps a lease that is known only by its id.
     pub async fn adopt(client: &Client, id: i64) -> Result<Keeper, Error> {
         let sent_at = Instant::now();
         let kept = client.keep_lease_once(id).await?;
@@ -66,12 +66,12 @@ impl Keeper {
         self.id
     }
 
-    /// Whether the holder may act now. A deadline that has passed counts, even if nobody was told yet.
+    /// Whether the holder may act now. A deadline that has passed counts, even before the task has reported it.
     pub fn is_held(&self) -> bool {
         self.deadline().is_some_and(|deadline| Instant::now() < deadline)
     }
 
-    /// Until when the holder may act, if nothing more is heard; none when the lease is lost.
+    /// Until when the holder may act, without another keep-alive; none when the lease is lost.
     pub fn deadline(&self) -> Option<Instant> {
         match &*self.standing.borrow() {
             Standing::Held { deadline, .. } => Some(*deadline),
@@ -81,12 +81,12 @@ impl Keeper {
 
     /// The next change: kept once more, or lost.
     pub async fn changed(&mut self) -> Standing {
-        // A task that ended has said before that the lease is lost.
+        // A task that ended has reported before that the lease is lost.
         let _ = self.standing.changed().await;
         self.standing.borrow_and_update().clone()
     }
 
-    /// Waits until the lease is lost, and tells why.
+    /// Waits until the lease is lost, and returns why.
     pub async fn lost(&self) -> Error {
         let mut told = self.standing.clone();
         loop {
@@ -113,7 +113,7 @@ impl Drop for Keeper {
 struct Task {
     client: Client,
     id: i64,
-    /// With the place of the endpoint it leads to.
+    /// With the index of its endpoint.
     stream: Option<(usize, KeepAlives)>,
     sent_at: Instant,
     ttl: Duration,
@@ -142,7 +142,7 @@ impl Task {
         let deadline = deadline(self.sent_at, self.ttl);
         loop {
             let sent_at = Instant::now();
-            // An endpoint that says nothing is left while there is time for another.
+            // A silent endpoint is left while there is time for another.
             let patience = (sent_at + self.ttl / KEEPS_PER_TTL).min(deadline);
             match self.keep_once(patience).await {
                 Ok(kept) if kept.ttl > 0 => {
@@ -168,7 +168,7 @@ impl Task {
                 self.stream = Some((place, stream));
                 Ok(kept)
             }
-            // An answer that comes late must not be taken for a later one's: the stream is not used again.
+            // A late answer must not be taken for a later one's: the stream is not used again.
             Err(error) => {
                 self.client.move_on(place);
                 Err(error)

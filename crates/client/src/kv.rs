@@ -45,7 +45,7 @@ impl Client {
     }
 }
 
-/// What the server may send is bounded by the server.
+/// The server bounds the size of its answers.
 pub(crate) fn kv(line: Line) -> KvClient<Line> {
     KvClient::new(line).max_decoding_message_size(usize::MAX)
 }

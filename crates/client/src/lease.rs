@@ -1,4 +1,4 @@
-//! Leases: granted, asked about, revoked, and kept alive once. Who keeps one alive for longer is the `Keeper`.
+//! Leases: granted, queried, revoked, and kept alive once. `Keeper` keeps one alive for longer.
 
 use crate::connection::by;
 use crate::duplex::Duplex;
@@ -14,7 +14,7 @@ use tonic::Response;
 
 pub(crate) type KeepAlives = Duplex<LeaseKeepAliveRequest, LeaseKeepAliveResponse>;
 
-/// A lease that was granted, and when it was asked for: its time has not begun earlier.
+/// A granted lease, and when the request was sent: its time has not begun earlier.
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub response: LeaseGrantResponse,
@@ -36,7 +36,7 @@ impl Client {
             .await
     }
 
-    /// The time that is left, -1 when the lease is gone; with the keys that are attached, if they are asked for.
+    /// The time that is left, -1 when the lease is gone; with the attached keys, if requested.
     pub async fn time_to_live(&self, id: i64, keys: bool) -> Result<LeaseTimeToLiveResponse, Error> {
         let request = LeaseTimeToLiveRequest { id, keys };
         let call = |channel| async move {
@@ -54,7 +54,7 @@ impl Client {
         self.call(Kind::Read, call).await
     }
 
-    /// Gives the lease its whole time again. To do so twice harms nobody, so it is asked like a read.
+    /// Renews the lease. A repetition does no harm, so it is retried like a read.
     pub async fn keep_lease_once(&self, id: i64) -> Result<LeaseKeepAliveResponse, Error> {
         let call = |channel| async move {
             let mut client = LeaseClient::new(channel);
@@ -67,7 +67,7 @@ impl Client {
         if kept.ttl > 0 { Ok(kept) } else { Err(Error::LeaseGone { id }) }
     }
 
-    /// A stream of keep-alives, with the place of its endpoint for `move_on`.
+    /// A stream of keep-alives, with the index of its endpoint for `move_on`.
     pub(crate) async fn keep_alives(&self) -> Result<(usize, KeepAlives), Error> {
         let (place, channel) = self.channel().await?;
         let mut client = LeaseClient::new(channel);

@@ -1,8 +1,8 @@
 //! A client of etcd's API, for Althing and for etcd itself: several endpoints, of which one answers; watches that
 //! resume by themselves; leases that are kept alive and know until when they may be relied on; locks and leaderships
 //! that know when they are lost, and whose writes carry the token that proves them.
-//! Messages of the wire go in and out as they are, in the types of `proto`. A read may be asked again elsewhere; a
-//! write is sent again only when it is certain that nobody executed it.
+//! Messages of the wire go in and out as they are, in the types of `proto`. A read may be retried elsewhere; a
+//! write is sent again only when it is certain that no server executed it.
 
 mod auth;
 mod connection;

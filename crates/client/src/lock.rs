@@ -1,5 +1,5 @@
-//! Locks: taken under a lease that is kept alive, guarded by a value that knows when it is over, given back.
-//! A name and options go in; a guard comes out, or who holds the lock instead. At no time does a guard claim more
+//! Locks: taken under a lease that is kept alive, guarded by a value that knows when it is over, released.
+//! A name and options go in; a guard comes out, or the current holder. At no time does a guard claim more
 //! than the server grants: its deadline lies before the end of the lease, and its writes carry its token.
 
 use crate::connection::Kind;
@@ -18,7 +18,7 @@ pub struct LockOptions {
     pub lease: Lease,
     /// How long to wait for the lock; zero does not wait, none waits for ever.
     pub timeout: Option<Duration>,
-    /// What the holder calls itself, for people to read.
+    /// The holder's name, for people to read.
     pub holder_id: String,
     /// The value of the key, for people and tools to read.
     pub metadata: Vec<u8>,
@@ -31,7 +31,7 @@ impl Default for LockOptions {
     }
 }
 
-/// A lock that is held. It is given back by `release`; when it is dropped, as well as can be done without waiting
+/// A lock that is held. It is released by `release`; dropping it releases it as well as can be done without waiting
 /// (`Client::settle` waits for that).
 #[derive(Debug)]
 pub struct Guard(Hold);
@@ -45,7 +45,7 @@ impl Deref for Guard {
 }
 
 impl Client {
-    /// Waits for the lock and takes it. Whoever drops this future leaves the queue.
+    /// Waits for the lock and takes it. Dropping this future leaves the queue.
     pub async fn lock(&self, name: &str, options: LockOptions) -> Result<Guard, Error> {
         let deadline = options.timeout.map(|timeout| Instant::now() + timeout);
         let tenure = Tenure::begin(self, options.lease).await?;
@@ -62,7 +62,7 @@ impl Client {
                 Ok(Guard(Hold::new(self, tenure, held.key.into_bytes(), fence)))
             }
             outcome => {
-                // Whatever comes of it, the reason why there is no lock is what matters; the lease would run out.
+                // The reason why there is no lock is what matters; the lease would expire.
                 let _ = tenure.end().await;
                 let LockResponse { holder_id, holder_token, .. } = outcome?;
                 Err(Error::LockHeld { name: name.to_owned(), holder_id, token: holder_token })
@@ -70,7 +70,7 @@ impl Client {
         }
     }
 
-    /// Asks until there is an answer: under one lease a lock is taken once, however often it is asked for.
+    /// Repeats until there is an answer: under one lease a lock is taken once, however often the call is repeated.
     async fn take(&self, request: LockRequest, deadline: Option<Instant>) -> Result<LockResponse, Error> {
         let call = |channel| {
             let timeout_ms = deadline.map(|deadline| {
@@ -80,12 +80,12 @@ impl Client {
             let request = LockRequest { timeout_ms, ..request.clone() };
             async move { service(channel).lock(request).await }
         };
-        // The server tells when the time is up; that answer has time to come.
+        // The server answers when the time is up; that answer has time to arrive.
         let patience = deadline.map(|deadline| deadline + self.config().call_timeout);
         self.insist(patience, call).await
     }
 
-    /// Who holds a lock, and who waits for it.
+    /// The holder of a lock, and the waiters.
     pub async fn inspect_lock(&self, name: &str) -> Result<InspectResponse, Error> {
         let call = |channel| {
             let request = InspectRequest { name: name.to_owned() };
@@ -118,7 +118,7 @@ impl Client {
 }
 
 impl Guard {
-    /// Gives the lock back, and ends the lease if that is its own. A lock that was lost before is told as such.
+    /// Releases the lock, and ends the lease if that is its own. A lock that was lost before is an error.
     pub async fn release(self) -> Result<(), Error> {
         let given_back = self.0.client().unlock(self.key(), self.token()).await;
         let has_own_lease = self.has_own_lease();
@@ -127,14 +127,14 @@ impl Guard {
             Err(error) if error.is_refusal(base::Code::NotLockHolder) => {
                 Err(Error::LockLost { reason: error.to_string() })
             }
-            // The end of the lease has given it back.
+            // The end of the lease has released it.
             Err(_) if has_own_lease && ended.is_ok() => Ok(()),
             given_back => given_back.and(ended),
         }
     }
 }
 
-/// What the server may send is bounded by the server.
+/// The server bounds the size of its answers.
 fn service(line: Line) -> LockServiceClient<Line> {
     LockServiceClient::new(line).max_decoding_message_size(usize::MAX)
 }

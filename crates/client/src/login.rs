@@ -1,5 +1,5 @@
-//! Who the client is: a name and a password, and the token that it got for them.
-//! A connection goes in and a line comes out that says with every call who asks. A token is fetched when it is first
+//! Authentication: a name and a password, and the token that a login returned.
+//! A connection goes in and one comes out that sends the token with every call. A token is fetched when it is first
 //! needed, and again when the server does not know it any more; where auth is off, calls go without one.
 
 use crate::{Client, Error};
@@ -14,7 +14,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// A connection that says who asks.
+/// A connection that sends the token.
 pub type Line = InterceptedService<Channel, Badge>;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Login {
     }
 }
 
-/// What is shown with every call.
+/// The token that is sent with every call.
 #[derive(Clone, Debug, Default)]
 pub struct Badge(Option<MetadataValue<Ascii>>);
 
@@ -42,7 +42,7 @@ impl Interceptor for Badge {
     }
 }
 
-/// The token of a client, once it was asked for.
+/// The token of a client, once it was fetched.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     badge: Mutex<Option<Badge>>,
@@ -59,7 +59,7 @@ impl Desk {
 }
 
 impl Client {
-    /// The connection with the token of whoever this client is.
+    /// The connection with the token of this client's user.
     pub(crate) async fn line(&self, channel: Channel, deadline: Instant) -> Result<Line, Error> {
         let Some(login) = self.config().login.clone() else {
             return Ok(InterceptedService::new(channel, Badge::default()));
@@ -80,7 +80,7 @@ impl Client {
         Ok(InterceptedService::new(channel, badge))
     }
 
-    /// The token of this client's user, for callers that speak to the server in other ways.
+    /// The token of this client's user, for callers that use another protocol.
     pub async fn log_in(&self) -> Result<String, Error> {
         // Any call fetches it.
         self.auth_status(AuthStatusRequest {}).await?;
@@ -92,7 +92,7 @@ impl Client {
         })
     }
 
-    /// Whether a call that ended so is worth another attempt with a new token. It was not carried out.
+    /// Whether a call that failed so must be retried with a new token. It was not executed.
     pub(crate) fn forgets_token(&self, error: &Error) -> bool {
         let stale = [Code::InvalidAuthToken, Code::UserEmpty, Code::AuthOldRevision];
         let worth_it = self.config().login.is_some() && stale.iter().any(|code| error.is_refusal(*code));

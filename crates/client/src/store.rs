@@ -1,4 +1,4 @@
-//! What a store keeps of the past, how much it may hold, and who keeps it instead of another.
+//! The history of keys, the quota, member replacement, join tokens and the peer port.
 
 use crate::{Client, Error, Kind};
 use proto::althing::store::v1::store_service_client::StoreServiceClient;
@@ -9,20 +9,20 @@ use proto::althing::store::v1::{
 };
 
 impl Client {
-    /// The changes of a key that are still known, also those whose values are gone.
+    /// The known changes of a key, also those whose values are compacted.
     pub async fn history(&self, request: HistoryRequest) -> Result<HistoryResponse, Error> {
         let request = &request;
         let call = |channel| async move { StoreServiceClient::new(channel).history(request.clone()).await };
         self.call(Kind::Read, call).await
     }
 
-    /// Tells the quota of all members, or sets it. Setting it twice does no harm.
+    /// Returns the quota of all members, or sets it. Setting it twice does no harm.
     pub async fn quota(&self, request: QuotaRequest) -> Result<QuotaResponse, Error> {
         let call = |channel| async move { StoreServiceClient::new(channel).quota(request).await };
         self.call(Kind::Read, call).await
     }
 
-    /// Puts a new member in the place of another in one step. Never asked twice: the second would find the old one gone.
+    /// Replaces a member by a new one in one step. Never repeated: the second call would find the old one gone.
     pub async fn replace_member(
         &self,
         request: ReplaceMemberRequest,
@@ -33,7 +33,7 @@ impl Client {
         self.call(Kind::Write, call).await
     }
 
-    /// A token for one node to join with. Asking twice makes two; the first one expires unused.
+    /// A token for one node to join with. A repetition makes two; the first one expires unused.
     pub async fn create_join_token(
         &self,
         request: CreateJoinTokenRequest,
@@ -45,7 +45,7 @@ impl Client {
         self.call(Kind::Read, call).await
     }
 
-    /// Tells how the peer port of a member is guarded, or takes a step to close it. To take it twice does no harm.
+    /// Returns how the peer port of a member authenticates, or takes a step to close it. A repetition does no harm.
     pub async fn secure_peers(&self, request: SecurePeersRequest) -> Result<SecurePeersResponse, Error> {
         let request = &request;
         let call =
@@ -53,7 +53,7 @@ impl Client {
         self.call(Kind::Read, call).await
     }
 
-    /// Tells a member that is in doubt of its log to go on without another. To say it twice does no harm.
+    /// Makes a member that is in doubt of its log continue without another. A repetition does no harm.
     pub async fn accept_loss(&self, request: AcceptLossRequest) -> Result<AcceptLossResponse, Error> {
         let call = |channel| async move { StoreServiceClient::new(channel).accept_loss(request).await };
         self.call(Kind::Read, call).await

@@ -1,16 +1,16 @@
 //! A lease for as long as something is held under it: granted for the purpose, or given by the caller.
 //! It is kept alive from the first moment. One that was granted for the purpose is revoked in the end, also when
-//! the tenure is merely dropped; one that was given outlives it.
+//! the tenure is dropped; a given one outlives it.
 
 use crate::{Client, Error, Keeper};
 use tokio::time::Instant;
 
-/// Under which lease something is to be held.
+/// The lease under which something is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease {
     /// One of its own, which lives for so many seconds after the last keep-alive.
     Own { ttl_seconds: i64 },
-    /// One that exists, and goes on existing.
+    /// One that exists, and is not revoked.
     Given(i64),
 }
 
@@ -52,7 +52,7 @@ impl Tenure {
         self.keeper.lost().await
     }
 
-    /// What is waited for under the lease is not waited for longer than the lease lives.
+    /// Waits no longer than the lease lives.
     pub async fn unless_lost<T>(&self, wait: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         tokio::select! {
             outcome = wait => outcome,
@@ -60,7 +60,7 @@ impl Tenure {
         }
     }
 
-    /// Revokes the lease if it is its own. Gone is gone: that somebody else ended it is no trouble.
+    /// Revokes the lease if it is its own. It may be gone already.
     pub async fn end(mut self) -> Result<(), Error> {
         self.has_ended = true;
         if !self.is_own {
@@ -78,7 +78,7 @@ impl Drop for Tenure {
         if self.is_own && !self.has_ended {
             let (client, id) = (self.client.clone(), self.lease());
             self.client.afterwards(async move {
-                // If it does not arrive, the lease runs out.
+                // If it does not arrive, the lease expires.
                 let _ = client.revoke_lease(id).await;
             });
         }

@@ -1,12 +1,12 @@
-//! TLS as a client speaks it: whom it believes, and what it shows of itself.
-//! PEM goes in; what the transport needs for one endpoint comes out. Servers are always verified, by the host under
-//! which they are asked.
+//! TLS of a client: the authorities that it trusts, and its own certificate.
+//! PEM goes in; what the transport needs for one endpoint comes out. Servers are always verified, by the host of
+//! their endpoint.
 
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The authorities that servers are believed by.
+    /// The authorities that servers are verified by.
     pub roots: Vec<u8>,
     /// A certificate and its private key, for servers that ask for one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,

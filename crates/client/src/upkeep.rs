@@ -1,4 +1,4 @@
-//! What operators ask of single members: status, hashes, alarms, defragmentation, who leads.
+//! Calls of operators to single members: status, hashes, alarms, defragmentation, leadership.
 
 use crate::{Client, Error, Kind};
 use proto::etcdserverpb::maintenance_client::MaintenanceClient;
@@ -35,7 +35,7 @@ impl Client {
             .await
     }
 
-    /// The pieces of a backup of the member that is asked.
+    /// The pieces of a backup of the called member.
     pub async fn snapshot(&self) -> Result<Streaming<SnapshotResponse>, Error> {
         let (_, channel) = self.channel().await?;
         let mut client = MaintenanceClient::new(channel).max_decoding_message_size(SNAPSHOT_PIECE_BYTES_MAX);

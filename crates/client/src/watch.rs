@@ -1,6 +1,6 @@
-//! A watch that resumes by itself: when its stream breaks, it asks the next endpoint for what comes after the last
-//! revision it has handed out. No event comes twice and none is left out; if the server no longer has what comes
-//! next, that is told, and the watch is over.
+//! A watch that resumes by itself: when its stream breaks, it requests from the next endpoint what comes after the last
+//! revision it has handed out. No event comes twice and none is left out; if the server has compacted what comes
+//! next, that is an error, and the watch is over.
 
 use crate::connection::ROUND_PAUSE;
 use crate::duplex::Duplex;
@@ -18,25 +18,25 @@ type Stream = Duplex<WatchRequest, WatchResponse>;
 #[derive(Debug)]
 pub struct Watcher {
     client: Client,
-    /// What is asked for; its start is what comes next.
+    /// The request; its start revision is what comes next.
     create: WatchCreateRequest,
-    /// With the place of the endpoint it leads to.
+    /// With the index of its endpoint.
     stream: Option<(usize, Stream)>,
     /// Events of a response whose other parts are still to come.
     fragments: Vec<Event>,
-    /// Somebody has waited for it before, so that trouble is waited out.
+    /// It was connected before, so errors are retried.
     begun: bool,
 }
 
 impl Client {
-    /// Begins when it is first waited for.
+    /// Connects with the first `next`.
     pub fn watch(&self, create: WatchCreateRequest) -> Watcher {
         Watcher { client: self.clone(), create, stream: None, fragments: vec![], begun: false }
     }
 }
 
 impl Watcher {
-    /// The next events, or how far everything is. Waits as long as there are none; once the watch has begun, also
+    /// The next events, or progress. Waits as long as there are none; once the watch has begun, also
     /// for a cluster that is gone to come back. May be cancelled and called again.
     pub async fn next(&mut self) -> Result<WatchResponse, Error> {
         loop {
@@ -58,7 +58,7 @@ impl Watcher {
         }
     }
 
-    /// Asks how far the watch is; the answer comes with `next`, when all events before it have come.
+    /// Requests progress; the answer comes with `next`, when all events before it have come.
     pub async fn request_progress(&mut self) -> Result<(), Error> {
         let union = RequestUnion::ProgressRequest(WatchProgressRequest {});
         match &self.stream {
@@ -80,7 +80,7 @@ impl Watcher {
         let mut client = WatchClient::new(channel).max_decoding_message_size(usize::MAX);
         let stream = Duplex::open(|requests| async move {
             let mut request = Request::new(requests);
-            // A member that has lost its leader ends the stream, so that another is asked.
+            // A member that has lost its leader ends the stream, so that the watch moves to another.
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
             client.watch(request).await
         });
@@ -89,7 +89,7 @@ impl Watcher {
         Ok((place, stream))
     }
 
-    /// Notes what comes next. None for what concerns the watch itself and for parts of a response.
+    /// Records what comes next. None for responses about the watch itself and for fragments.
     fn accept(&mut self, mut response: WatchResponse) -> Result<Option<WatchResponse>, Error> {
         if response.canceled {
             return Err(match response.compact_revision {
@@ -100,7 +100,7 @@ impl Watcher {
         let told = response.header.map_or(0, |header| header.revision);
         if response.created {
             self.begun = true;
-            // What happens from now on is asked for again if the stream breaks before anything was told.
+            // What happens from now on is requested again if the stream breaks before anything arrived.
             if self.create.start_revision == 0 {
                 self.create.start_revision = told + 1;
             }
@@ -113,7 +113,7 @@ impl Watcher {
         response.events = std::mem::take(&mut self.fragments);
         let last =
             response.events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.mod_revision).max();
-        // Progress says as well that everything up to there was told.
+        // Progress says as well that everything up to there was sent.
         let done = last.unwrap_or(told);
         self.create.start_revision = self.create.start_revision.max(done + 1);
         Ok(Some(response))

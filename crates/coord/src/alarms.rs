@@ -1,6 +1,6 @@
-//! Alarms: what all members know to be wrong, because it went through the log.
-//! A command raises, clears or lists them; while there is no space, commands that would make the store grow are
-//! refused by every member alike, and those that make it smaller pass. Rows in docs/formats/rows.md.
+//! Alarms: problems that all members know, because they went through the log. A command raises, clears or lists them;
+//! while there is no space, commands that would make the store grow are refused by every member alike, and those that
+//! make it smaller pass. Rows in docs/formats/rows.md.
 
 use crate::command::Command;
 use crate::draft::{Draft, Effect};
@@ -19,16 +19,17 @@ pub(crate) const ALARMS_KEY: &[u8] = b"alarms";
 #[repr(u8)]
 pub enum AlarmKind {
     NoSpace = 1,
-    /// The state of the member is not that of the others.
+    /// The state of the member has diverged from the others.
     Corrupt = 2,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alarm {
     pub kind: AlarmKind,
-    /// Whose store it is about.
+    /// The member whose store it is about.
     pub member: NodeId,
-    /// Raised by the leader, who clears it when its reason is gone; others are cleared by whoever raised them.
+    /// Raised by the leader, which clears it when its cause is gone; an operator clears the alarms that an operator
+    /// raised.
     pub automatic: bool,
 }
 
@@ -36,7 +37,7 @@ pub struct Alarm {
 pub enum AlarmCommand {
     List,
     Raise(Alarm),
-    /// Also one that was not raised in the same way.
+    /// Also clears an alarm that was raised in another way.
     Clear(Alarm),
 }
 
@@ -86,7 +87,7 @@ impl AlarmCommand {
     }
 }
 
-/// Answers with the alarms that were asked for, raised, or cleared.
+/// Returns the alarms that were asked for, raised, or cleared.
 pub(crate) fn run(draft: &mut Draft<'_>, command: AlarmCommand) -> Body {
     let told = match command {
         AlarmCommand::List => draft.alarms().iter().collect(),
@@ -129,14 +130,15 @@ impl Alarms {
 
     pub fn set(&mut self, alarm: Alarm, raised: bool) {
         let key = (alarm.kind, alarm.member);
-        match raised {
-            true => drop(self.raised.insert(key, alarm.automatic)),
-            false => drop(self.raised.remove(&key)),
+        if raised {
+            drop(self.raised.insert(key, alarm.automatic))
+        } else {
+            drop(self.raised.remove(&key))
         }
         self.changed = true;
     }
 
-    /// Why a command is not carried out at all.
+    /// Why a command is refused.
     pub fn refusal(&self, command: &Command) -> Option<Code> {
         let full = self.raised.keys().any(|(kind, _)| *kind == AlarmKind::NoSpace);
         (full && command.grows()).then_some(Code::NoSpace)

@@ -1,7 +1,7 @@
-//! Who may do what: users, roles and their permissions, replicated like the keys and no keys themselves.
-//! Commands change them or ask for them, and every change raises the auth revision; a caller goes in and comes out as
-//! the rights that it has now. A request that was admitted under an older auth revision has none, so what was revoked
-//! is revoked for everything that comes later in the log. Rows in docs/formats/rows.md.
+//! Users, roles and permissions, replicated like the keys but not stored as keys. Commands change or list them, and
+//! every change raises the auth revision; `rights` returns what a caller may do now. A request that was admitted
+//! under an older auth revision has none, so a revocation applies to everything that comes later in the log. Rows in
+//! docs/formats/rows.md.
 
 mod command;
 mod data;
@@ -34,10 +34,10 @@ use std::sync::Arc;
 /// The user that must exist before auth is enabled, and the role that may do everything.
 pub const ROOT: &str = "root";
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Caller {
-    /// A client that has not said who it is.
+    /// A client without a user.
     #[default]
     Nobody,
     /// A client that a token stands for, admitted when the auth revision was this.
@@ -46,7 +46,7 @@ pub enum Caller {
     Member,
 }
 
-/// What becomes of a command about auth.
+/// The reply to a command about auth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthReply {
     Done,
@@ -64,7 +64,8 @@ pub struct Auth {
     revision: u64,
     users: BTreeMap<Arc<str>, User>,
     roles: BTreeMap<Arc<str>, Arc<Role>>,
-    /// What the roles of each user come to; made of the two above whenever they change. Copies share what is the same.
+    /// The combined permissions of each user's roles; derived from the two above whenever they change. Copies share
+    /// what is the same.
     grants: BTreeMap<Arc<str>, Grants>,
     /// Not written yet.
     changed: BTreeSet<rows::RowId>,
@@ -72,7 +73,7 @@ pub struct Auth {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct User {
-    /// A bcrypt hash; whoever has none cannot log in with a password.
+    /// A bcrypt hash; a user without one cannot log in with a password.
     password: Option<Bytes>,
     roles: BTreeSet<Arc<str>>,
     /// The auth revision at which it was added or given its password; unknown in a row of an older version.
@@ -198,7 +199,7 @@ impl Auth {
         Ok(AuthReply::Done)
     }
 
-    /// The password was compared by whoever proposed this, with what it was at this revision.
+    /// The proposer compared the password with the hash at this revision.
     fn authenticate(&self, at: Index, user: &str, revision: u64, secret: &str) -> Result<AuthReply, Code> {
         self.password_of(user).map_err(|code| match code {
             Code::NoPasswordUser => Code::AuthFailed,
@@ -264,10 +265,7 @@ impl Auth {
             return Err(Code::InvalidAuthManagement);
         }
         let user = self.users.get_mut(name).ok_or(Code::UserNotFound)?;
-        match user.roles.remove(role) {
-            true => self.user_changed(name),
-            false => Err(Code::RoleNotGranted),
-        }
+        if user.roles.remove(role) { self.user_changed(name) } else { Err(Code::RoleNotGranted) }
     }
 
     fn add_role(&mut self, name: &str) -> Result<AuthReply, Code> {
@@ -282,7 +280,7 @@ impl Auth {
         self.role_changed(name)
     }
 
-    /// Nobody has the role any more, so that one which is added later under its name is another.
+    /// No user has the role any more, so that a role added later under its name starts without users.
     fn delete_role(&mut self, name: &str) -> Result<AuthReply, Code> {
         if self.enabled && name == ROOT {
             return Err(Code::InvalidAuthManagement);
@@ -342,7 +340,7 @@ impl Auth {
         Ok(AuthReply::Done)
     }
 
-    /// Only what hangs on these keys is worked out again: users may have millions of others.
+    /// Only the grants on these keys are computed again: users may have millions of others.
     fn permission_changed(
         &mut self,
         name: &str,
@@ -371,7 +369,7 @@ impl Auth {
         self.changed.insert(rows::RowId::Head);
     }
 
-    /// Works out anew what a user may do.
+    /// Computes the grants of a user again.
     fn regrant(&mut self, name: &str) {
         let Some((name, user)) = self.users.get_key_value(name) else {
             self.grants.remove(name);
@@ -385,10 +383,7 @@ impl Auth {
 
 /// Names are part of every row and of every answer that lists them.
 fn check_room(name: &str, count: usize) -> Result<(), Code> {
-    match name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX {
-        true => Ok(()),
-        false => Err(Code::AuthFull),
-    }
+    if name.len() <= AUTH_NAME_BYTES_MAX && count < AUTH_NAMES_MAX { Ok(()) } else { Err(Code::AuthFull) }
 }
 
 impl Rights<'_> {
@@ -406,9 +401,6 @@ impl Rights<'_> {
     }
 
     fn check(&self, holds: impl FnOnce(&Grants) -> bool) -> Result<(), Code> {
-        match self.grants.is_none_or(holds) {
-            true => Ok(()),
-            false => Err(Code::PermissionDenied),
-        }
+        if self.grants.is_none_or(holds) { Ok(()) } else { Err(Code::PermissionDenied) }
     }
 }

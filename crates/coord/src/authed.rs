@@ -1,5 +1,5 @@
-//! A client's command together with who asked for it: what it may do is decided where it is applied, and not before.
-//! A command without a caller that a client can have given is nobody's: it is carried out as long as auth is off.
+//! A client's command with its caller: permissions are checked where the command is applied, and not before. A client
+//! command without a caller is anonymous: it runs while auth is off.
 
 use crate::auth::Caller;
 use crate::command::{AUTHED, Command, FORMAT};
@@ -25,7 +25,7 @@ impl Authed {
         self.command.encode(out);
     }
 
-    /// The command within is none of its kind: there is one caller.
+    /// The inner command has no caller of its own.
     pub(crate) fn decode(reader: &mut Reader) -> Option<Authed> {
         let name = reader.bytes().filter(|name| name.len() <= AUTH_NAME_BYTES_MAX)?;
         let name = std::str::from_utf8(&name).ok()?.into();
@@ -41,8 +41,8 @@ fn encode_caller(name: &str, revision: u64, out: &mut Vec<u8>) {
 }
 
 impl Command {
-    /// The bytes of the command as it is proposed for this caller. Only what a client may ask for carries its user;
-    /// nobody's goes as it is, and so does what members propose.
+    /// The bytes of the command as it is proposed for this caller. Only client commands carry their user; anonymous
+    /// commands and those of members are encoded as they are.
     pub fn encode_for(&self, caller: &Caller, out: &mut Vec<u8>) {
         if let Caller::User { name, revision } = caller
             && self.is_judged()
@@ -53,7 +53,7 @@ impl Command {
         self.encode(out);
     }
 
-    /// Whether it depends on who asked for it.
+    /// Whether it needs a permission of its caller.
     pub fn is_judged(&self) -> bool {
         match self {
             Command::Put(_) | Command::Delete(_) | Command::Txn(_) | Command::Fenced(_) => true,
@@ -64,7 +64,7 @@ impl Command {
         }
     }
 
-    /// Who asked for it, and for what.
+    /// The caller and the inner command.
     pub fn asked(&self) -> (&Caller, &Command) {
         match self {
             Command::Authed(authed) => (&authed.caller, &authed.command),

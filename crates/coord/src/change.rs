@@ -1,6 +1,6 @@
-//! What applying a command changes: one version of one key at a time.
-//! A change holds everything that its rows and its watch event need, so that nobody asks the state again.
-//! A key changes at most once in a revision; the pair (key, revision) therefore names one version for ever.
+//! What applying a command changes: one version of one key at a time. A change holds everything that its rows and its
+//! watch event need, so that the state need not be read again. A key changes at most once in a revision; the pair
+//! (key, revision) therefore names one version for ever.
 
 use base::{LeaseId, Revision};
 use bytes::Bytes;

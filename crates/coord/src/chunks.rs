@@ -8,11 +8,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Enough that counting chunks is cheap beside counting keys, few enough that making room for a key in the
-/// middle of one is cheap too.
+/// Enough that counting chunks is cheap beside counting keys, few enough that inserting a key in the middle of one is
+/// cheap too.
 const SLOTS_MAX: usize = 128;
 
-/// Room is made for so many more keys at once. Doubling would leave a third of the memory unused when keys come in any
+/// Capacity grows by so many keys at once. Doubling would leave a third of the memory unused when keys come in any
 /// order.
 const SLOTS_STEP: usize = 16;
 

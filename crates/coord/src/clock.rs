@@ -1,6 +1,6 @@
-//! When revisions came about: marks that say which revision was the newest at which time of day.
-//! The leader proposes one now and then while something changes, with the time in the command, so that all members keep
-//! the same; between two marks nobody knows better. Times never go back, whatever the clocks of leaders do. Marks are
+//! The time of revisions: marks that say which revision was the newest at which time of day. The leader proposes one
+//! now and then while something changes, with the time in the command, so that all members keep the same; between two
+//! marks the time is not known more precisely. Times never go back, whatever the clocks of leaders do. Marks are
 //! rows, and memory holds the last one only. Rows in docs/formats/rows.md.
 
 use crate::rows::{Corrupt, Emit, FORMAT, formatted};
@@ -65,7 +65,7 @@ impl Clock {
     }
 }
 
-/// By when a revision had come about; `None` for the newest, and for what is too long ago.
+/// The time by which a revision existed; `None` for the newest, and for what is too long ago.
 pub(crate) fn millis_of(view: &dyn View, revision: Revision) -> Result<Option<i64>, Corrupt> {
     let mut found = Ok(None);
     view.scan(Table::Clock, Included(&row_key(revision)), Unbounded, &mut |key, value| {

@@ -1,7 +1,7 @@
-//! What is replicated, and its bytes.
-//! A command is a validated request that may change the state; it goes into the log encoded and comes out on
-//! every member. Decoding refuses what this version does not know, never panics, and slices keys and values
-//! out of the given bytes without copying. The layout is drawn in docs/formats/command.md.
+//! Commands, which the log replicates, and their bytes. A command is a validated request that may change the state;
+//! it goes into the log encoded and comes out on every member. Decoding refuses what this version does not know,
+//! never panics, and slices keys and values out of the given bytes without copying. The layout is drawn in
+//! docs/formats/command.md.
 
 use crate::alarms::AlarmCommand;
 use crate::auth::AuthCommand;
@@ -55,26 +55,26 @@ pub enum Command {
     LeaseCheckpoint(Vec<Checkpoint>),
     Compact(Compact),
     Alarm(AlarmCommand),
-    /// What time of day it is, by whoever leads; in milliseconds since 1970.
+    /// The time of day by the leader's clock, in milliseconds since 1970.
     Mark {
         millis: i64,
     },
-    /// The quota of all members from now on; nothing leaves each to its own.
+    /// The quota of all members from now on; `None` leaves each member to its own setting.
     Quota(Option<u64>),
     LockAcquire(Acquire),
     LockRelease(Release),
     LockLeave(Leave),
     Fenced(Fenced),
     FenceCheck(CheckFence),
-    /// Who belongs to the cluster.
+    /// A change of the table of members.
     Members(MemberChange),
-    /// Something small that the cluster agrees on beside the keys.
+    /// Replaces a document of the cluster.
     Document(SetDocument),
-    /// One of a client's, with an identity by which a repetition is known.
+    /// A client's command with an identity that detects a repetition.
     Once(Once),
-    /// One of a client's, with the user that it is.
+    /// A client's command with its user.
     Authed(Authed),
-    /// Who may do what.
+    /// A command about users, roles and permissions.
     Auth(AuthCommand),
 }
 
@@ -82,7 +82,7 @@ pub enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compact {
     pub revision: Revision,
-    /// Whoever asked waits until the store is rid of it, too.
+    /// The caller waits until the store has removed the rows, too.
     pub physical: bool,
 }
 
@@ -190,7 +190,7 @@ impl Command {
         Authed::decode(&mut reader).map(Command::Authed)
     }
 
-    /// A command that does not say whose it is.
+    /// A command without a caller.
     pub(crate) fn decode_unauthed(bytes: Bytes) -> Option<Command> {
         if bytes.get(1) != Some(&ONCE) {
             return Command::decode_plain(bytes);
@@ -465,9 +465,10 @@ fn decode_range(reader: &mut Reader) -> Option<Range> {
         false if has(range_flag::DESCENDING) || has(range_flag::UNASKED) => return None,
         false => None,
     };
-    let (mod_revisions, create_revisions) = match has(range_flag::BOUNDED) {
-        true => (decode_bounds(reader)?, decode_bounds(reader)?),
-        false => (Bounds::default(), Bounds::default()),
+    let (mod_revisions, create_revisions) = if has(range_flag::BOUNDED) {
+        (decode_bounds(reader)?, decode_bounds(reader)?)
+    } else {
+        (Bounds::default(), Bounds::default())
     };
     Some(Range {
         keys,

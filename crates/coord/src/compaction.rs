@@ -1,10 +1,10 @@
-//! Forgetting the past: what a compaction hides at once, and the sweep that removes it from memory and store.
-//! The command only moves the floor below which nothing is read; it takes no time however much lies there. The
-//! sweep follows line by line through the log of changes from the old floor to the new one, a bounded piece with each
-//! flush. The index says which lines the new floor still shows; the others go as they are met, neighbours together, which
-//! is what the store takes cheaply. What an earlier sweep left goes with the line that replaced it. The place is part of
-//! the flush, so a crash loses none of it and repeats none of it. Of each key the newest version at or below the floor
-//! stays, if the key was there, and so does every change at the floor itself.
+//! Compaction: the floor that hides the past at once, and the sweep that removes it from memory and store. The
+//! command only moves the floor below which nothing is read; it takes no time however much lies there. The sweep
+//! follows line by line through the log of changes from the old floor to the new one, a bounded piece with each
+//! flush. The index says which lines the new floor still shows; the others go as they are met, neighbours together,
+//! which is what the store takes cheaply. What an earlier sweep left goes with the line that replaced it. The place
+//! is part of the flush, so a crash loses none of it and repeats none of it. Of each key the newest version at or
+//! below the floor stays, if the key was there, and so does every change at the floor itself.
 
 use crate::command::Compact;
 use crate::draft::{Draft, Effect};
@@ -165,7 +165,7 @@ impl State {
         outcome.map(|()| lines)
     }
 
-    /// A version stays if the floor shows it, a delete if it lies at the floor: a watch from there must hear of it.
+    /// A version stays if the floor shows it, a delete if it lies at the floor: a watch from there must get it.
     fn is_kept(&self, place: Place, line: &Logged, shown: Option<Revision>) -> bool {
         match line.put {
             Some(_) if planted(Mutant::CompactionDropsLive) => place.0 >= self.compacted,

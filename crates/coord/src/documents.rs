@@ -1,6 +1,6 @@
-//! Documents: small named texts that the cluster agrees on and that are no keys: namespaces, the topology of the
-//! mesh. The state machine does not read them. A command replaces one whole, if it still has the version that the
-//! writer saw; versions count from one and never go back. No revision is used, and nobody watches.
+//! Documents: small named texts that the cluster agrees on beside the keys: namespaces, the topology of the mesh. The
+//! state machine does not read them. A command replaces one whole, if it still has the version that the writer saw;
+//! versions count from one and never go back. They use no revision and cannot be watched.
 
 use crate::rows::{Corrupt, Emit, FORMAT, formatted};
 use base::codec::{Reader, put_bytes, put_varint};
@@ -44,10 +44,7 @@ impl SetDocument {
     /// What can be refused without the state.
     pub fn validate(&self) -> Result<(), Code> {
         let lawful_name = (1..=DOCUMENT_NAME_BYTES_MAX).contains(&self.name.len());
-        match lawful_name && self.bytes.len() <= DOCUMENT_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Code::BadDocument),
-        }
+        if lawful_name && self.bytes.len() <= DOCUMENT_BYTES_MAX { Ok(()) } else { Err(Code::BadDocument) }
     }
 }
 
@@ -67,7 +64,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// As another holds them.
+    /// A copy of another table of documents.
     pub fn of(list: BTreeMap<String, Document>) -> Documents {
         let bytes = list.values().map(|document| document.bytes.len()).sum();
         Documents { list, bytes, changed: BTreeSet::new() }
@@ -82,7 +79,7 @@ impl Documents {
         self.list.iter().map(|(name, document)| (name.as_str(), document))
     }
 
-    /// Answers the version that the document has now.
+    /// Returns the version that the document has now.
     pub(crate) fn set(&mut self, set: &SetDocument) -> Result<u64, Code> {
         set.validate()?;
         let before = self.list.get(&set.name);

@@ -47,13 +47,13 @@ pub enum Effect {
     Mark {
         millis: i64,
     },
-    /// Nothing takes back what was set.
+    /// `None` removes the quota that was set.
     Quota(Option<u64>),
     Alarm {
         alarm: Alarm,
         raised: bool,
     },
-    /// Who stands behind a key from now on.
+    /// The client behind a place in a lock's queue from now on.
     Claim {
         key: Bytes,
         claim: Claim,

@@ -1,6 +1,6 @@
-//! What the index keeps of one key: its current version, or when it ended, and its past.
-//! A key with a single version and without a lease costs 32 bytes here and no allocation. Changes come by rising
-//! revision and at most once in a revision.
+//! The index entry of one key: its current version, or when it ended, and its past. A key with a single version and
+//! without a lease costs 32 bytes here and no allocation. Changes come by rising revision and at most once in a
+//! revision.
 
 use crate::history::History;
 use base::limits::REQUEST_BYTES_MAX;
@@ -146,7 +146,7 @@ impl Entry {
         self.drop_nothing();
     }
 
-    /// Nothing more costs nothing.
+    /// Drops an empty extra, which needs no allocation.
     fn drop_nothing(&mut self) {
         if self.more.as_deref().is_some_and(More::is_nothing) {
             self.more = None;
@@ -159,10 +159,7 @@ impl Entry {
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        match self.modified <= revision {
-            true => self.latest(),
-            false => self.past()?.at(revision),
-        }
+        if self.modified <= revision { self.latest() } else { self.past()?.at(revision) }
     }
 
     /// The same, with what is known of its content.
@@ -204,7 +201,7 @@ impl Entry {
         !self.is_live() && self.modified < floor
     }
 
-    /// The version count that the key had reached before its current life.
+    /// The version count that the key had reached before its current generation.
     pub fn version_before(&self) -> i64 {
         self.past().map_or(0, |past| past.newest().version)
     }
@@ -257,7 +254,7 @@ impl Entry {
         Ok(())
     }
 
-    /// A put goes on counting where the last one stopped, or begins a life.
+    /// A put continues the version count, or begins a generation.
     fn continues_with(&self, next: Version) -> bool {
         match self.open_version() {
             Some(last) => next.create == last.create && last.version.checked_add(1) == Some(next.version),
@@ -269,7 +266,7 @@ impl Entry {
         self.open_version().map_or(Revision::ZERO, |version| version.modified)
     }
 
-    /// The last version in the past, if its life has not ended there.
+    /// The last version in the past, if its generation has not ended there.
     fn open_version(&self) -> Option<Version> {
         self.past().filter(|past| past.is_open()).map(History::newest)
     }

@@ -1,12 +1,12 @@
-//! The past of one key: its lives, each from a put to a delete, with the revisions at which it changed.
-//! Versions go in by rising revision; the version that was current at a revision comes out. A life's versions
-//! count up by one, so one number and a list of revisions say everything about them.
+//! The past of one key: its generations, each from a put to a delete, with the revisions at which it changed.
+//! Versions go in by rising revision; the version that was current at a revision comes out. The versions of a
+//! generation count up by one, so one number and a list of revisions describe them.
 
 use crate::entry::Version;
 use base::Revision;
 
-/// Most keys that were ever changed have one life and few versions, so these lie in the history itself: it costs one
-/// allocation, and 88 bytes.
+/// Most keys that were ever changed have one generation and few versions, so these lie in the history itself: it
+/// costs one allocation, and 88 bytes.
 #[derive(Debug)]
 pub struct History {
     earlier: Vec<Life>,
@@ -23,7 +23,8 @@ struct Life {
     end: Revision,
 }
 
-/// When the key was put in one life, at least once. The current version of a key is not among them.
+/// The revisions at which the key was put in one generation, at least one. The current version of a key is not among
+/// them.
 #[derive(Debug)]
 struct Puts {
     first: Revision,
@@ -39,12 +40,11 @@ impl History {
 
     pub fn push(&mut self, version: Version) {
         let last = &mut self.last;
-        match last.is_open() && last.create == version.create {
-            true => last.puts.later.push(version.modified),
-            false => {
-                let ended = std::mem::replace(last, Life::new(version));
-                self.earlier.push(ended);
-            }
+        if last.is_open() && last.create == version.create {
+            last.puts.later.push(version.modified)
+        } else {
+            let ended = std::mem::replace(last, Life::new(version));
+            self.earlier.push(ended);
         }
     }
 
@@ -66,7 +66,7 @@ impl History {
         true
     }
 
-    /// The last life has not ended.
+    /// The last generation has not ended.
     pub fn is_open(&self) -> bool {
         self.last.is_open()
     }
@@ -77,12 +77,11 @@ impl History {
     }
 
     pub fn at(&self, revision: Revision) -> Option<Version> {
-        let life = match self.last.puts.first <= revision {
-            true => &self.last,
-            false => {
-                let begun = self.earlier.partition_point(|life| life.puts.first <= revision);
-                &self.earlier[begun.checked_sub(1)?]
-            }
+        let life = if self.last.puts.first <= revision {
+            &self.last
+        } else {
+            let begun = self.earlier.partition_point(|life| life.puts.first <= revision);
+            &self.earlier[begun.checked_sub(1)?]
         };
         if !life.is_open() && life.end <= revision {
             return None;
@@ -127,10 +126,7 @@ impl Puts {
 
     /// How many are not above a revision.
     fn upto(&self, revision: Revision) -> usize {
-        match self.first <= revision {
-            true => 1 + self.later.partition_point(|put| *put <= revision),
-            false => 0,
-        }
+        if self.first <= revision { 1 + self.later.partition_point(|put| *put <= revision) } else { 0 }
     }
 
     /// Forgets the first so many, which are not all.

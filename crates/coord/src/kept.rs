@@ -1,6 +1,6 @@
-//! An answer as it is kept for a client that may ask again.
-//! A reply or a refusal goes in, few bytes come out, and the same answer when they are read. What would take too
-//! many is kept by its revision alone: the client then learns that its request was carried out, and when.
+//! Cached replies: an answer as it is kept for a client that may repeat its request. A reply or a refusal goes in,
+//! few bytes come out, and the same answer when they are read. What would take too many is kept by its revision
+//! alone: the client then learns that its request was applied, and at which revision.
 
 use crate::reply::{Body, DeleteReply, FenceRefusal, KeyValue, PutReply, RangeReply, Reply, TxnReply};
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
@@ -25,7 +25,7 @@ const LEASE_REVOKED: u8 = 5;
 /// A write that its fence kept from happening.
 const FENCED: u8 = 6;
 
-/// `bytes_max` may be less than what one answer is allowed, when little room is left for all.
+/// `bytes_max` may be less than the limit of one answer, when little space is left for all.
 pub fn encode(answer: &Answer, bytes_max: usize) -> Bytes {
     let mut out = Vec::new();
     match answer {
@@ -43,7 +43,7 @@ pub fn encode(answer: &Answer, bytes_max: usize) -> Bytes {
     out.into()
 }
 
-/// What is left of an answer for which there is no room. A write that did not happen stays one that did not.
+/// The short form of an answer that does not fit. A write that did not happen stays one that did not.
 fn encode_short(reply: &Reply) -> Bytes {
     if let Body::Fenced(_) = reply.body {
         return encode(&Err(Code::Fenced), 0);
@@ -64,7 +64,7 @@ pub fn decode(bytes: Bytes) -> Option<Answer> {
     reader.is_empty().then_some(answer)
 }
 
-/// Bytes that may not become too many: whatever does not fit ends the writing.
+/// A buffer with a size limit: a value that does not fit ends the encoding.
 struct Room {
     out: Vec<u8>,
     bytes_max: usize,

@@ -1,6 +1,6 @@
-//! The commands that grant, end and checkpoint leases: their bytes, and what they do to a draft.
-//! The state machine counts no time: a client or the leader says that a lease ends. What the leader says is
-//! believed only in the term in which it said so, for by the next one somebody else may have renewed the lease.
+//! The commands that grant, end and checkpoint leases: their bytes, and what they do to a draft. The state machine
+//! counts no time: a client or the leader says that a lease ends. What the leader says is believed only in the term
+//! in which it said so, because in the next term another leader may have renewed the lease.
 
 use crate::change::ChangeKind;
 use crate::draft::{Draft, Effect};
@@ -70,9 +70,10 @@ impl Revoke {
 
     pub(crate) fn decode(reader: &mut Reader) -> Option<Revoke> {
         let id = LeaseId(reader.signed()?);
-        let guard = match reader.bool()? {
-            false => None,
-            true => Some(Guard { term: Term(reader.varint()?), granted: Index(reader.varint()?) }),
+        let guard = if reader.bool()? {
+            Some(Guard { term: Term(reader.varint()?), granted: Index(reader.varint()?) })
+        } else {
+            None
         };
         Some(Revoke { id, guard })
     }

@@ -1,7 +1,6 @@
-//! Which leases there are, and which keys hang on each.
-//! Grants, revokes and checkpoints come in by log order, and every change of a key that moves it from one lease
-//! to another. Nobody counts time here: a lease lives until a command ends it. Leases touched since the last
-//! flush are remembered, so that a flush writes those alone.
+//! The leases, and the keys attached to each. Grants, revokes and checkpoints come in by log order, and every change
+//! of a key that moves it from one lease to another. No time is counted here: a lease lives until a command ends it.
+//! Leases touched since the last flush are remembered, so that a flush writes those alone.
 
 use crate::rows::{Emit, FORMAT, formatted};
 use base::codec::{put_signed, put_varint};

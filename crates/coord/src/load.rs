@@ -143,10 +143,7 @@ fn load_current(view: &dyn View, leases: &mut Leases) -> Result<Index, Corrupt> 
         if current.modified <= Revision::EMPTY_STORE || current.modified > indexed {
             return Err(corrupt("outside the state's revisions"));
         }
-        match unindexed.contains(key) {
-            true => Ok(()),
-            false => take_up(Table::Index, key, current),
-        }
+        if unindexed.contains(key) { Ok(()) } else { take_up(Table::Index, key, current) }
     })?;
     for (key, current) in unindexed.iter() {
         if let Some(current) = current {
@@ -198,9 +195,10 @@ fn check_place(last: (Revision, u32), place: (Revision, u32), meta: &Meta) -> Re
     }
     let same_revision = place.0 == last.0 && last.1.checked_add(1) == Some(place.1);
     let follows = same_revision || place == (last.0.next(), 0);
-    match follows || place.0 <= meta.compacted.next() {
-        true => Ok(()),
-        false => Err("the row before this one is missing from the log"),
+    if follows || place.0 <= meta.compacted.next() {
+        Ok(())
+    } else {
+        Err("the row before this one is missing from the log")
     }
 }
 

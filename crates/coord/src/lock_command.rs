@@ -27,9 +27,9 @@ pub struct Acquire {
     pub holder: Bytes,
     /// The proposer's clock, in milliseconds.
     pub since: i64,
-    /// The call that asks; no other has its number.
+    /// The number of the call; no other call has it.
     pub call: u64,
-    /// Do not join the queue if somebody else holds the lock.
+    /// Do not join the queue if another client holds the lock.
     pub is_try: bool,
     /// A place that is there already gets this value, as etcd's elections do.
     pub replaces_value: bool,
@@ -48,7 +48,7 @@ pub struct Release {
 pub struct Leave {
     pub key: Bytes,
     pub call: u64,
-    /// Whoever left would still like to hear that the lock is theirs.
+    /// The caller keeps the lock if it holds it by now.
     pub keeps_held: bool,
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn run_acquire(draft: &mut Draft<'_>, acquire: &Acquire) -> Result<Bo
     Ok(Body::Lock(reply))
 }
 
-/// A place that a plain put has made belongs to nobody who could leave.
+/// A place made by a plain put belongs to no call.
 fn join(draft: &mut Draft<'_>, acquire: &Acquire, key: Bytes, is_new: bool, is_held: bool) {
     let claim = match draft.locks().claim(&key) {
         Some(claim) if !is_new => {
@@ -226,9 +226,10 @@ pub(crate) fn run_leave(draft: &mut Draft<'_>, leave: &Leave) -> Result<Body, Co
         return Ok(Body::Left { holding: Some(place.create) });
     }
     let mut claim = claim.clone();
-    match claim.calls.leave(*call) {
-        true => draft.change(key.clone(), place.modified, ChangeKind::Delete)?,
-        false => draft.add_effect(Effect::Claim { key: key.clone(), claim }),
+    if claim.calls.leave(*call) {
+        draft.change(key.clone(), place.modified, ChangeKind::Delete)?
+    } else {
+        draft.add_effect(Effect::Claim { key: key.clone(), claim })
     }
     Ok(gone)
 }
@@ -242,8 +243,8 @@ pub(crate) fn fence_refusal(draft: &Draft<'_>, fence: &FencedBy) -> Option<Body>
     Some(Body::Fenced(FenceRefusal { lock: fence.lock.clone(), given: fence.token, last }))
 }
 
-/// The same token again is the lawful holder's next write, or a retry of its last. A token that no lock can have
-/// been given yet would shut everybody out for ever.
+/// The same token again is the next write of the holder, or a retry of its last. A token that no lock can have yet
+/// would lock out all holders for ever.
 pub(crate) fn run_check(draft: &mut Draft<'_>, check: &CheckFence) -> Result<Body, Code> {
     let FencedBy { lock, token } = check.fence.clone();
     if token <= Revision::ZERO || token > draft.revisions().current {

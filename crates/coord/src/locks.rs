@@ -1,7 +1,6 @@
-//! What the lock machine knows beside the keys of its queues: who stands behind a place, and the highest token
-//! that each foreign resource has seen.
-//! Commands set both by log order; a claim goes with its key, whoever deletes it. What was touched since the last
-//! flush is remembered, so that a flush writes that alone.
+//! The lock state beside the keys of the queues: the client behind each place, and the highest token that each
+//! external resource has seen. Commands set both by log order; a claim is removed with its key, whatever deletes it.
+//! What was touched since the last flush is remembered, so that a flush writes that alone.
 
 use crate::rows::{Emit, FORMAT, formatted};
 use base::codec::{put_bytes, put_signed, put_varint};
@@ -23,7 +22,7 @@ struct Kept<T> {
     touched: BTreeSet<Bytes>,
 }
 
-/// Who stands behind a place in a queue.
+/// The client behind a place in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// What the client calls itself.
@@ -34,11 +33,11 @@ pub struct Claim {
 }
 
 /// The calls that a place belongs to: while it waits, the one that asked last; while it holds the lock, also those
-/// that ask again, for any of them may have been told. The last one to leave takes the place along.
+/// that ask again, because any of them may have been answered. The last call to leave removes the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Calls {
     Few(Vec<u64>),
-    /// So many have joined that nobody counts any more: only a release or the end of the lease removes it.
+    /// So many have joined that they are no longer counted: only a release or the end of the lease removes the place.
     Many,
 }
 
@@ -70,7 +69,7 @@ impl Calls {
         }
     }
 
-    /// Whether nobody is left.
+    /// Whether no call is left.
     pub(crate) fn leave(&mut self, call: u64) -> bool {
         match self {
             Calls::Many => false,

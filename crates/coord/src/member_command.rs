@@ -1,6 +1,5 @@
-//! The bytes of changes to the table of members, inside a command.
-//! Each kind of command has a number; those that change who votes share one, so that whoever orders proposals can
-//! tell them from the first bytes alone.
+//! The bytes of changes to the table of members, inside a command. Each kind of command has a number; those that
+//! change who votes share one, so that the leader can recognise them by the first bytes alone.
 
 use crate::members::{Member, MemberChange, put_texts, take_members, take_text, take_texts};
 use base::NodeId;

@@ -1,6 +1,6 @@
-//! Who belongs to the cluster: the replicated table of members, beside the keys and without a revision.
-//! Changes go in by log order, the table or a refusal in etcd's words comes out, and the row in which the table is
-//! kept. An id that was removed never comes back, so that nobody speaks for a member that is gone.
+//! The replicated table of members, beside the keys and without a revision. Changes go in by log order, the table or
+//! a refusal in etcd's words comes out, and the row in which the table is kept. An id that was removed never comes
+//! back, so that no process can act for a removed member.
 
 use crate::rows::{Corrupt, FORMAT};
 use base::codec::{Reader, put_bytes, put_varint};
@@ -16,7 +16,7 @@ pub const MEMBERS_KEY: &[u8] = b"members";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     pub id: NodeId,
-    /// Empty until the member has started once and told it.
+    /// Empty until the member has started once and published it.
     pub name: String,
     pub peer_urls: Vec<String>,
     pub client_urls: Vec<String>,
@@ -48,14 +48,14 @@ impl Member {
     }
 }
 
-/// What can happen to the table.
+/// A change of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberChange {
-    /// The first members of a cluster, as they were configured. Means nothing once there is a table.
+    /// The first members of a cluster, as they were configured. Has no effect once there is a table.
     Found(Vec<Member>),
     Add(Member),
     Remove(NodeId),
-    /// Puts a new member in the place of one with a vote, in one step: until it is settled, majorities of the voters
+    /// Puts a new member in the place of one with a vote, in one step: until it is finished, majorities of the voters
     /// before and after it are both needed.
     Replace {
         old: NodeId,
@@ -65,7 +65,7 @@ pub enum MemberChange {
     Settle {
         new: NodeId,
     },
-    /// Gives a learner its vote. Whoever leads says whether it has caught up, when it puts this into the log.
+    /// Gives a learner its vote. The leader sets whether it has caught up when it orders the change.
     Promote {
         id: NodeId,
         caught_up: bool,
@@ -97,7 +97,7 @@ impl MemberChange {
 pub struct Members {
     list: BTreeMap<NodeId, Member>,
     removed: BTreeSet<NodeId>,
-    /// A replacement that is not settled yet. Both are in the list: whoever goes still has a vote in the one half.
+    /// An unfinished replacement. Both members are in the list: the old one still has a vote in the outgoing half.
     replacement: Option<Replacement>,
 }
 
@@ -108,7 +108,7 @@ pub struct Replacement {
 }
 
 impl Members {
-    /// Nothing was founded yet: who belongs to the cluster is what its first members were told.
+    /// The cluster is not bootstrapped yet: its members are those that were configured.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -130,12 +130,12 @@ impl Members {
         &self.removed
     }
 
-    /// Those who vote, or will when a replacement is settled.
+    /// The voters, or those after an unfinished replacement.
     pub fn voters(&self) -> Vec<NodeId> {
         self.with_vote_but(self.replacement.map(|replacement| replacement.old))
     }
 
-    /// Those who voted before a replacement that is not settled yet; nobody when there is none.
+    /// The voters before an unfinished replacement; empty when there is none.
     pub fn outgoing(&self) -> Vec<NodeId> {
         self.replacement.map_or(Vec::new(), |replacement| self.with_vote_but(Some(replacement.new)))
     }
@@ -149,8 +149,9 @@ impl Members {
         voters.map(|member| member.id).collect()
     }
 
-    /// Whether a member that was removed may go, once these know of it for good. Those who do not know it count its vote
-    /// as before and may need it: only when a majority of the voters knows can any majority elect one who knows.
+    /// Whether a removed member may stop, once these members have applied its removal durably. Members that have not
+    /// applied it still count its vote and may need it: only when a majority of the voters has applied it does every
+    /// majority contain such a member.
     pub fn can_do_without(&self, gone: NodeId, know: &BTreeSet<NodeId>) -> bool {
         let voters: Vec<NodeId> = self.voters().into_iter().filter(|voter| *voter != gone).collect();
         let knowing = voters.iter().filter(|voter| know.contains(voter)).count();
@@ -161,11 +162,11 @@ impl Members {
         self.list.values().filter(|member| member.learner).map(|member| member.id).collect()
     }
 
-    /// Carries out a change whole, or refuses it and changes nothing.
+    /// Applies a change whole, or refuses it and changes nothing.
     pub fn change(&mut self, change: &MemberChange) -> Result<(), Code> {
         let settles = matches!(change, MemberChange::Settle { .. });
         if change.reconfigures() && !settles && self.replacement.is_some() {
-            // It passes by itself.
+            // The refusal is temporary.
             return Err(Code::UnhealthyCluster);
         }
         match change {
@@ -217,7 +218,7 @@ impl Members {
     }
 
     fn check_add(&self, member: &Member) -> Result<(), Code> {
-        // Before it is founded there is nothing to add to; that passes with the first leader.
+        // Before the bootstrap there is nothing to add to; the first leader ends that.
         if self.is_empty() || self.list.len() >= MEMBERS_MAX {
             return Err(Code::UnhealthyCluster);
         }
@@ -226,10 +227,7 @@ impl Members {
         }
         self.check_urls(member.id, &member.peer_urls)?;
         if member.learner {
-            return match self.learners().len() < LEARNERS_MAX {
-                true => Ok(()),
-                false => Err(Code::TooManyLearners),
-            };
+            return if self.learners().len() < LEARNERS_MAX { Ok(()) } else { Err(Code::TooManyLearners) };
         }
         // One member must be able to become two, although the second cannot have started before.
         let (voters, started) = self.count_voters(None);
@@ -243,7 +241,7 @@ impl Members {
         enough(member.learner || started >= quorum(voters))
     }
 
-    /// Whoever comes has not started, so both majorities must be found among those who stay.
+    /// The new member has not started, so both majorities must be found among the members that stay.
     fn check_replace(&self, old: NodeId, new: &Member) -> Result<(), Code> {
         let leaving = self.list.get(&old).ok_or(Code::MemberNotFound)?;
         if self.list.contains_key(&new.id) || self.is_removed(new.id) {
@@ -271,13 +269,10 @@ impl Members {
 
     fn check_urls(&self, id: NodeId, urls: &[String]) -> Result<(), Code> {
         let of_others = |url| self.list.values().any(|other| other.id != id && other.peer_urls.contains(url));
-        match urls.iter().any(of_others) {
-            true => Err(Code::PeerUrlExists),
-            false => Ok(()),
-        }
+        if urls.iter().any(of_others) { Err(Code::PeerUrlExists) } else { Ok(()) }
     }
 
-    /// How many vote, and how many of them have started, without one.
+    /// The number of voters, and of those that have started, without one member.
     fn count_voters(&self, without: Option<NodeId>) -> (usize, usize) {
         let voters = self.list.values().filter(|member| !member.learner && Some(member.id) != without);
         voters.fold((0, 0), |(all, started), member| (all + 1, started + usize::from(member.has_started())))
@@ -311,9 +306,10 @@ impl Members {
             take_members(&mut reader)?.into_iter().map(|member| (member.id, member)).collect();
         let count = reader.count()?;
         let removed = (0..count).map(|_| reader.varint().map(NodeId)).collect::<Option<_>>()?;
-        let replacement = match reader.is_empty() {
-            true => None,
-            false => Some(Replacement { old: NodeId(reader.varint()?), new: NodeId(reader.varint()?) }),
+        let replacement = if reader.is_empty() {
+            None
+        } else {
+            Some(Replacement { old: NodeId(reader.varint()?), new: NodeId(reader.varint()?) })
         };
         let known = |replacement: &Replacement| {
             list.contains_key(&replacement.old) && list.contains_key(&replacement.new)

@@ -1,7 +1,7 @@
-//! Requests that their clients may repeat: a command with an identity of the client's own choosing.
-//! The session is a lease, the number counts the session's requests; however often the same request is sent, and
-//! through whichever member, it is carried out once and every answer to it is the first one. This is another level
-//! than the identity of proposals: that one outlives no member's start and no client ever sees it.
+//! Requests that their clients may repeat: a command with an identity of the client's own choosing. The session is a
+//! lease, the number counts the session's requests; however often the same request is sent, and through whichever
+//! member, it is applied once and every answer is the first one. This is another level than the identity of
+//! proposals: which ends with a member's boot and is never visible to clients.
 
 use crate::command::Command;
 use crate::draft::Draft;
@@ -32,7 +32,7 @@ pub struct Once {
 }
 
 impl Once {
-    /// `None` for a command that no client gives.
+    /// `None` for a command that no client sends.
     pub fn new(id: RequestId, command: Command) -> Option<Once> {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);

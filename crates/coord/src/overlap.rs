@@ -104,13 +104,10 @@ fn txn_writes(txn: &Txn) -> Result<Writes<'_>, Code> {
 
 fn branch_writes(branch: &[Request]) -> Result<Writes<'_>, Code> {
     let operations = branch.iter().map(Writes::of).collect::<Result<Vec<_>, Code>>()?;
-    match clash(&operations) {
-        true => Err(Code::DuplicateKey),
-        false => Ok(Writes::union(operations)),
-    }
+    if clash(&operations) { Err(Code::DuplicateKey) } else { Ok(Writes::union(operations)) }
 }
 
-/// At one border, what ends is told before what starts, and both before a put that lies behind them.
+/// At one border, what ends is reported before what starts, and both before a put that lies behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     DeleteEnds,

@@ -1,7 +1,6 @@
-//! Large ranges: told apart from small ones, and walked piece by piece at one revision.
-//! A range and a place in it go in, the next keys that it selects come out, as far as the index knows them. All
-//! pieces of a revision fit together, whatever is written between two of them; whoever reads them sees to it
-//! that what the revision shows is not swept away meanwhile.
+//! Large ranges: told apart from small ones, and walked piece by piece at one revision. A range and a place in it go
+//! in, the next keys that it selects come out, as far as the index knows them. All pieces of a revision fit together,
+//! whatever is written between two of them; the reader holds the revision so that it is not swept meanwhile.
 
 use crate::change::Records;
 use crate::draft::At;

@@ -1,6 +1,6 @@
-//! The queue of a lock as it lies in the keys: everything below `name/`, in the order of creation.
-//! A name and the state go in; who holds the lock and how many stand before a place come out. Nothing is kept
-//! beside the keys, so a lock that plain puts and deletes take part in is the same lock.
+//! The queue of a lock as it lies in the keys: everything below `name/`, in the order of creation. A name and the
+//! state go in; the holder of the lock and the number of places ahead come out. Nothing is kept beside the keys, so a
+//! lock that plain puts and deletes take part in is the same lock.
 
 use crate::draft::{At, Draft};
 use crate::reply::Holder;
@@ -36,14 +36,14 @@ pub fn keys_of(name: &[u8]) -> KeyRange {
     KeyRange::from_wire(Bytes::from(prefix), end)
 }
 
-/// How things stand for one place in a queue.
+/// The position of one place in a queue.
 pub(crate) struct Standing {
     pub ahead: u64,
     pub holder: Option<Holder>,
 }
 
-/// Who holds the lock, and how many were created before `token`. As everywhere in a queue, keys of one revision
-/// stand in key order.
+/// The holder of the lock, and the number of places created before `token`. As everywhere in a queue, keys of one
+/// revision stand in key order.
 pub(crate) fn standing(draft: &Draft<'_>, name: &[u8], token: Revision) -> Standing {
     let keys = keys_of(name);
     let mut ahead = 0;
@@ -58,13 +58,13 @@ fn first<'k>(places: impl Iterator<Item = (&'k [u8], Revision)>) -> Option<Holde
     Some(Holder { key: Bytes::copy_from_slice(key), token })
 }
 
-/// The token that holds a lock; zero when nobody does.
+/// The token that holds a lock; zero when it is free.
 pub(crate) fn holding_token(draft: &Draft<'_>, name: &[u8]) -> Revision {
     standing(draft, name, Revision::ZERO).holder.map_or(Revision::ZERO, |holder| holder.token)
 }
 
 impl State {
-    /// Who holds a lock.
+    /// The holder of a lock.
     pub fn lock_holder(&self, name: &[u8]) -> Option<Holder> {
         first(self.index.iter(&keys_of(name)).map(|(key, current)| (key, current.create)))
     }

@@ -1,5 +1,5 @@
-//! The quota that was set at run time, which all members then go by instead of the one they were started with.
-//! A command sets it or takes it back; the row is missing while none was set. Rows in docs/formats/rows.md.
+//! The quota that was set at run time, which then replaces the configured quota on all members. A command sets it or
+//! takes it back; the row is missing while none was set. Rows in docs/formats/rows.md.
 
 use crate::rows::{Corrupt, Emit, FORMAT, formatted};
 use base::codec::put_varint;

@@ -1,7 +1,7 @@
-//! A state that begins anew from a backup: which of its rows go along, and how its revision is raised.
-//! What clients saw after the backup was taken may have had any later revision, so a restored state goes on
-//! far above them and calls everything below compacted: a watcher is told to read again instead of seeing time
-//! go back. The log then ends below the state's revision, which the row `raised` explains.
+//! A state that is restored from a backup: which rows it keeps, and how its revision is raised. What clients saw
+//! after the backup was taken may have had any later revision, so a restored state goes on far above them and calls
+//! everything below compacted: a watch is cancelled as compacted instead of seeing revisions go back. The log then
+//! ends below the state's revision, which the row `raised` explains.
 
 use crate::compaction::sweep_row;
 use crate::documents;
@@ -39,7 +39,7 @@ impl Raised {
     }
 }
 
-/// Whether a row goes along and is not made of etcd's rows of the keys.
+/// Whether a row is kept and is not derived from etcd's rows of the keys.
 pub fn is_beside_keys(table: Table, key: &[u8]) -> bool {
     let of_keys = matches!(table, Table::Versions | Table::Log | Table::Index);
     goes_along(table, key) && !of_keys && (table, key) != (Table::Meta, INDEXED_KEY)
@@ -53,7 +53,7 @@ pub fn goes_along(table: Table, key: &[u8]) -> bool {
             let own = [META_KEY, INDEXED_KEY, RAISED_KEY, crate::compaction::SWEEP_KEY].contains(&key);
             own || documents::goes_along(key)
         }
-        // The revision is raised by a leap, and nobody knows when.
+        // The revision jumps, and the time of the jump is not known.
         Table::Clock | Table::History => false,
         Table::Origins => false,
         Table::Versions | Table::Log | Table::Index => true,

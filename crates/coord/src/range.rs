@@ -25,9 +25,10 @@ pub fn answer_at(draft: &Draft<'_>, range: &Range, at: At, bytes_max: usize) -> 
         let count = draft.count(&range.keys, at) as u64;
         return Some(RangeReply { count, ..RangeReply::default() });
     }
-    match range.sort.is_some() || range.is_filtered() {
-        true => answer_selected(draft, range, at, bytes_max),
-        false => answer_plain(draft, range, at, bytes_max),
+    if range.sort.is_some() || range.is_filtered() {
+        answer_selected(draft, range, at, bytes_max)
+    } else {
+        answer_plain(draft, range, at, bytes_max)
     }
 }
 
@@ -127,12 +128,11 @@ fn is_sort_unasked(range: &Range) -> bool {
 
 /// As etcd since 3.7, keys alone come from the index and without their lease.
 fn key_value(draft: &Draft<'_>, key: &[u8], version: Version, keys_only: bool) -> KeyValue {
-    let (lease, value) = match keys_only {
-        true => (LeaseId::NONE, Bytes::new()),
-        false => {
-            let record = draft.record(key, version.modified);
-            (record.lease, record.value)
-        }
+    let (lease, value) = if keys_only {
+        (LeaseId::NONE, Bytes::new())
+    } else {
+        let record = draft.record(key, version.modified);
+        (record.lease, record.value)
     };
     KeyValue {
         key: Bytes::copy_from_slice(key),

@@ -1,5 +1,5 @@
-//! What the coordination store answers. The header's cluster, member and term are added by the api room;
-//! the revision is the state machine's own and is part of the answer.
+//! What the coordination store answers. The crate `api` adds the header's cluster, member and term; the revision is
+//! the state machine's own and is part of the answer.
 
 use crate::alarms::Alarm;
 use crate::auth::AuthReply;
@@ -32,10 +32,10 @@ pub enum Body {
     Alarms(Vec<Alarm>),
     LeaseCheckpointed,
     Compacted,
-    /// Done, and there is nothing to say of it.
+    /// Done, without further data.
     Noted,
     Auth(AuthReply),
-    /// Who belongs to the cluster after the change, ordered by id.
+    /// The members after the change, ordered by id.
     Members(Vec<Member>),
     /// The version that the document has now.
     Document {
@@ -66,17 +66,17 @@ pub enum Body {
     CarriedOut,
 }
 
-/// How things stand in the queue of a lock.
+/// The state of a lock's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockReply {
-    /// The place of whoever asked.
+    /// The place of the caller.
     pub key: Bytes,
     /// Its token; zero when it was only tried and not taken.
     pub token: Revision,
     pub acquired: bool,
     /// Places before it.
     pub ahead: u64,
-    /// Who held the lock before this; nobody if it was free.
+    /// The holder before this call; `None` if the lock was free.
     pub holder: Option<Holder>,
 }
 

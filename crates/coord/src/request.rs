@@ -1,12 +1,12 @@
-//! What a client may ask of the coordination store, after the api room has read it from the wire.
-//! These are domain values: no protobuf, no HTTP. What can be refused without looking at the state is
-//! refused by `validate`, before anything is proposed.
+//! What a client may ask of the coordination store, after the crate `api` has decoded it. These are domain values: no
+//! protobuf, no HTTP. What can be refused without looking at the state is refused by `validate`, before anything is
+//! proposed.
 
 use crate::entry::Version;
 use base::{Code, KeyRange, LeaseId, Revision};
 use bytes::Bytes;
 
-/// The bounds that settings may lower; the defaults are the named limits of the house.
+/// The bounds that settings may lower; the defaults are those of `base::limits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Compares, successes or failures of one transaction.
@@ -66,7 +66,7 @@ pub struct Range {
     /// Applied after fetching; zero sets no bound.
     pub mod_revisions: Bounds,
     pub create_revisions: Bounds,
-    /// Whoever asks can read a large answer in pieces, and rather hears that it is large (`Body::Large`).
+    /// The caller can read a large answer in pieces, and gets `Body::Large` for it.
     pub in_pieces: bool,
 }
 

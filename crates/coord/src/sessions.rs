@@ -1,7 +1,7 @@
-//! What the clients' sessions were answered, so that whoever asks again hears the same.
-//! Requests with an id go in by log order, with the answers they got; for a repetition the kept answer comes out.
-//! A session is a lease: its table comes with the first request and goes with the lease, in the same step. Of each
-//! session the last answers are kept; below them nothing is known any more, so nothing is carried out.
+//! The replies to requests of client sessions, so that a repeated request gets the same reply. Requests with an id go
+//! in by log order, with the answers they got; for a repetition the kept answer comes out. A session is a lease: its
+//! table comes with the first request and goes with the lease, in the same step. Of each session the last answers are
+//! kept; below them nothing is known any more, so nothing is carried out.
 
 use crate::command::Command;
 use crate::kept::{self, Answer};
@@ -55,9 +55,10 @@ impl Sessions {
         if seq < session.low {
             return (!planted(Mutant::ForgottenCarriedOut)).then_some(Err(Code::RequestForgotten));
         }
-        let kept = match planted(Mutant::ReplyOfAnother) {
-            true => session.answers.range(seq.saturating_sub(1)..=seq).next().map(|(_, kept)| kept)?,
-            false => session.answers.get(&seq)?,
+        let kept = if planted(Mutant::ReplyOfAnother) {
+            session.answers.range(seq.saturating_sub(1)..=seq).next().map(|(_, kept)| kept)?
+        } else {
+            session.answers.get(&seq)?
         };
         if kept.fingerprint != once.fingerprint() && !planted(Mutant::ReplyOfAnother) {
             return Some(Err(Code::RequestIdReused));
@@ -128,7 +129,7 @@ impl Sessions {
         }
     }
 
-    /// Takes up a row that was read back; a mark comes before the answers of its session. The words say what is
+    /// Takes up a row that was read back; a mark comes before the answers of its session. The error says what is
     /// wrong with it.
     pub(crate) fn insert(&mut self, (lease, seq): Place, row: Bytes) -> Result<(), &'static str> {
         let Some(seq) = seq else {

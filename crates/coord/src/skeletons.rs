@@ -1,4 +1,4 @@
-//! What compaction leaves of the past: of every version that it removes, and of every delete, a row without the value.
+//! The rows that compaction leaves: for every version that it removes, and for every delete, a row without the value.
 //! The sweep moves lines of the log here; they leave when they are older than the window, when there are too many, or
 //! when space is wanted, a bounded piece with each flush. Each member does so at its own pace, so they are no part of
 //! what members must agree on. Memory holds their number only. Rows in docs/formats/rows.md.

@@ -59,7 +59,7 @@ pub(crate) type Place = (Revision, u32);
 /// What became of a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was applied before, and changed nothing now. Its answer went to whoever asked then.
+    /// It was applied before, and changed nothing now. Its answer went to the first caller.
     Duplicate,
     /// It was applied. Refused or not, it is remembered and part of the hash; refused, it changed nothing.
     Done { reply: Result<Reply, Code>, changes: Vec<Change> },
@@ -128,7 +128,7 @@ impl State {
         Applied::Done { reply, changes }
     }
 
-    /// The answer to a client's request that is not to be carried out: it was before, or nobody knows.
+    /// The cached reply to a client's request that must not be applied: it was applied before, or that is not known.
     fn recall(&self, command: &Command) -> Option<Answer> {
         let Command::Once(once) = command else { return None };
         self.sessions.recall(&self.leases, once)
@@ -194,7 +194,7 @@ impl State {
         Ok(Reply { revision: self.revision, body: Body::Auth(reply) })
     }
 
-    /// Who may do what.
+    /// Users, roles and permissions.
     pub fn auth(&self) -> &Auth {
         &self.auth
     }
@@ -213,7 +213,7 @@ impl State {
         &self.documents
     }
 
-    /// Who belongs to the cluster.
+    /// The table of members.
     pub fn members(&self) -> &Members {
         &self.members
     }
@@ -247,7 +247,7 @@ impl State {
         self.leases.iter()
     }
 
-    /// Who stands behind a place in the queue of a lock.
+    /// The client behind a place in the queue of a lock.
     pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
         self.locks.claim(key)
     }

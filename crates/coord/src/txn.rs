@@ -138,12 +138,9 @@ fn check_lease(draft: &Draft<'_>, put: &Put) -> Result<(), Code> {
     }
 }
 
-/// A key counts its versions anew in each of its lives.
+/// A key counts its versions from one in each generation.
 fn first_version(draft: &Draft<'_>, key: &[u8]) -> i64 {
-    match planted(Mutant::VersionNotReset) {
-        true => draft.before().version_before_end(key) + 1,
-        false => 1,
-    }
+    if planted(Mutant::VersionNotReset) { draft.before().version_before_end(key) + 1 } else { 1 }
 }
 
 fn run_delete(draft: &mut Draft<'_>, delete: &Delete) -> Result<DeleteReply, Code> {

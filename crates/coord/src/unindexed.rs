@@ -1,8 +1,8 @@
-//! Keys that changed since the rows of the index were last written.
-//! A row of the index lies wherever its key sorts, so writing one for each change costs the store more than the
-//! change itself. They are written rarely and many at once instead; until then the log says the same, and a
-//! start reads it from there. Whoever writes the store keeps this, notes every change it writes, and lets it
-//! write when it is due, or when a compaction is about to take lines out of the log.
+//! Keys that changed since the rows of the index were last written. A row of the index lies wherever its key sorts,
+//! so writing one for each change costs the store more than the change itself. They are written rarely and many at
+//! once instead; until then the log says the same, and a start reads it from there. The writer of the store keeps
+//! this, notes every change it writes, and writes the index rows when they are due, or when a compaction is about to
+//! remove lines of the log.
 
 use crate::change::{Change, ChangeKind};
 use crate::entry::Current;

@@ -46,8 +46,5 @@ fn check_keys(keys: &KeyRange) -> Result<(), Code> {
 }
 
 fn check_key(key: &[u8]) -> Result<(), Code> {
-    match key.is_empty() {
-        true => Err(Code::EmptyKey),
-        false => Ok(()),
-    }
+    if key.is_empty() { Err(Code::EmptyKey) } else { Ok(()) }
 }

@@ -1,7 +1,7 @@
-//! Watch: who wants to hear of which changes, and what each has heard.
-//! Requests of clients, credit of their streams and changes as they are applied go in; responses come out, in
-//! the order in which they must reach each stream. A watch hears every event of its keys from its first
-//! revision on, once, in order, a revision whole; or it hears that what it needs has been compacted.
+//! Watches: which changes each watch wants, and which it has been sent. Requests of clients, credit of their streams
+//! and changes as they are applied go in; responses come out, in the order in which they must reach each stream. A
+//! watch gets every event of its keys from its first revision on, once, in order, a revision whole; or it is
+//! cancelled because a revision that it needs has been compacted.
 
 mod catch_up;
 mod event;
@@ -39,7 +39,7 @@ impl WatchId {
 
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// A watch that asked for it and heard nothing for so long hears how far it is.
+    /// The interval of progress notifications, for quiet watches that asked for them.
     pub progress_interval: Duration,
     /// A response above this size is split for those who can put it together again.
     pub fragment_bytes: usize,
@@ -59,7 +59,7 @@ pub enum Input {
         credit: Credit,
     },
     Create(Create),
-    /// Somebody else found that a watch cannot be.
+    /// The caller of the hub refused a watch.
     Refuse {
         stream: StreamId,
         refusal: Refusal,
@@ -81,12 +81,12 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Create {
     pub stream: StreamId,
-    /// Whose it is.
+    /// The caller of the watch.
     pub caller: Caller,
     /// Chosen by the client, or else by the hub.
     pub id: Option<WatchId>,
     pub keys: KeyRange,
-    /// The first revision to be heard of; zero means what comes after now.
+    /// The first revision to send; zero means the next one.
     pub start: Revision,
     pub prev_kv: bool,
     pub filters: Filters,
@@ -94,7 +94,7 @@ pub struct Create {
     pub fragment: bool,
 }
 
-/// What a watch does not want to hear of.
+/// Events that a watch does not want.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Filters {
     pub no_put: bool,
@@ -130,7 +130,7 @@ pub enum Kind {
     Progress,
 }
 
-/// Why a watch cannot be.
+/// Why a watch is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NegativeStart,
@@ -138,7 +138,7 @@ pub enum Refusal {
     DuplicateId,
     /// The stream has as many watches as it may.
     TooMany,
-    /// Whoever asks may not read the keys, or is not known.
+    /// The caller may not read the keys, or is not known.
     Denied(Code),
 }
 

@@ -1,4 +1,4 @@
-//! One thing to ask of both servers.
+//! One request to both servers.
 
 use crate::auth::AuthAsk;
 use bytes::Bytes;
@@ -27,18 +27,18 @@ pub enum Ask {
     },
 }
 
-/// What happens on one of the streams of watches.
+/// Requests on one of the streams of watches.
 #[derive(Clone, Debug)]
 pub enum WatchAsk {
     Create(WatchCreateRequest),
-    /// One of the watches of the stream, by its place in the order of ids, or one that does not exist.
+    /// One of the watches of the stream, by its position in the order of ids, or one that does not exist.
     Cancel {
         nth: u64,
     },
     Progress,
 }
 
-/// What is asked at once. Reads do not depend on their order; everything else comes alone.
+/// What is sent at once. Reads do not depend on their order; everything else comes alone.
 #[derive(Clone, Debug)]
 pub enum Step {
     Reads(Vec<Ask>),

@@ -1,5 +1,5 @@
-//! What is asked of users, roles and permissions, and how a server is asked it.
-//! Names and ranges are few, so that they meet. What COMPAT.md names as a deviation is not drawn.
+//! Requests about users, roles and permissions, and how they are sent to a server.
+//! Names and ranges are few, so that they collide. What COMPAT.md names as a deviation is not drawn.
 
 use crate::compare::{Essence, essence};
 use crate::dice::Dice;
@@ -18,7 +18,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::Channel;
 
 pub const ROOT: &str = "root";
-/// Those who can log in, at one time or another; `root` always can.
+/// Users that can log in, at one time or another; `root` always can.
 pub const USERS: [&str; 4] = [ROOT, "ann", "ben", "cay"];
 const ROLES: [&str; 3] = ["r0", "r1", "r2"];
 /// Of ranges that begin alike etcd may list one twice (deviation 39), so none do.

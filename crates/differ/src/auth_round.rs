@@ -1,5 +1,5 @@
 //! A round with users: two fresh servers on which auth is turned on, and off, and on again, while users with few
-//! permissions, with old tokens and with none ask for keys and change users and roles. Every answer is compared.
+//! permissions, with old tokens and with none read keys and change users and roles. Every answer is compared.
 //! There are no watches in it: ours end with their permission, and etcd's do not (deviation 38).
 
 use crate::Difference;
@@ -23,13 +23,13 @@ type Token = MetadataValue<Ascii>;
 /// Leases live longer than any run.
 const LONG_TTL: i64 = 100_000;
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 enum Who {
     Nobody,
     /// With the last token that this user got, however old.
     User(String),
-    /// With a token that nobody gave out.
+    /// With a token that no server has issued.
     Nonsense,
 }
 
@@ -67,7 +67,7 @@ impl AuthRound {
                 self.login(login).await
             }
             10..=34 => {
-                // Most of what others than root ask here is refused.
+                // Most requests of others than root are refused here.
                 let who = if self.dice.one_in(5) { self.anybody() } else { Who::User(ROOT.to_owned()) };
                 let ask = self.dice.auth();
                 self.ask(&who, Ask::Auth(ask)).await
@@ -80,7 +80,7 @@ impl AuthRound {
             }
             _ => {
                 let who = self.anybody();
-                // Whoever has said nothing may revoke leases in etcd (deviation 38).
+                // An anonymous caller may revoke leases in etcd (deviation 38).
                 let ask = match self.about_keys() {
                     Ask::Revoke(_) if self.tokens_of(&who).0.is_none() => Ask::Range(self.range()),
                     // And do nothing at all.
@@ -120,7 +120,7 @@ impl AuthRound {
         range
     }
 
-    /// A token is what the next requests of this user are sent with.
+    /// The token is sent with the next requests of this user.
     async fn login(&mut self, login: AuthenticateRequest) -> Outcome<()> {
         let (theirs, ours) = tokio::join!(self.theirs.login(login.clone()), self.ours.login(login.clone()));
         let text = |outcome: &Result<Token, Essence>| match outcome {
@@ -152,7 +152,7 @@ impl AuthRound {
         Ok(())
     }
 
-    /// While auth is off nobody shows one: etcd 3.5.1 would refuse what it does not know (deviation 38).
+    /// While auth is off no token is sent: etcd 3.5.1 would refuse what it does not know (deviation 38).
     fn tokens_of(&self, who: &Who) -> (Option<Token>, Option<Token>) {
         match who {
             _ if !self.enabled => (None, None),

@@ -18,7 +18,7 @@ use tonic::Status;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Essence {
     pub text: String,
-    /// The newest revision, when the answer tells it.
+    /// The newest revision, when the answer has it.
     pub revision: Option<i64>,
 }
 
@@ -77,7 +77,7 @@ answers! {
     } };
     // Deviation 21: in any order.
     LeaseLeasesResponse { |answer| answer.leases.sort_by_key(|lease| lease.id) };
-    // Deviation 26: etcd tells no revision with a compaction.
+    // Deviation 26: etcd sends no revision with a compaction.
     WatchResponse { |answer| if answer.compact_revision != 0 { answer.header = None } };
 }
 
@@ -112,7 +112,7 @@ pub fn refusal(status: &Status) -> Essence {
     Essence { text: format!("{:?}: {}", status.code(), status.message()), revision: None }
 }
 
-/// Of what cannot be decoded, the words are each library's own.
+/// Of what cannot be decoded, each library has its own error text.
 pub fn code_alone(status: &Status) -> Essence {
     Essence { text: format!("{:?}", status.code()), revision: None }
 }

@@ -1,4 +1,4 @@
-//! Draws requests over few keys and few leases, so that they meet. The same seed and the same revisions seen
+//! Draws requests over few keys and few leases, so that they collide. The same seed and the same revisions seen
 //! give the same requests. What COMPAT.md names as a deviation is not drawn.
 
 use crate::ask::{Ask, Step, WatchAsk};
@@ -23,7 +23,7 @@ const LONG_TTL: i64 = 100_000;
 
 pub struct Dice {
     rng: Rng,
-    /// The newest revision that the servers told.
+    /// The newest revision that the servers returned.
     pub now: i64,
     /// The oldest that can be read.
     pub floor: i64,
@@ -209,7 +209,7 @@ impl Dice {
 
     pub(crate) fn txn(&mut self, depth_left: u64) -> TxnRequest {
         if depth_left == DEPTH && self.one_in(300) {
-            // Of two mistakes we tell the other one here (deviation 31), so there is one alone.
+            // Of two errors we report the other one here (deviation 31), so there is one alone.
             let range = RangeRequest { key: "k1".into(), ..self.present_range() };
             let op = RequestOp { request: Some(Op::RequestRange(range)) };
             return TxnRequest { success: vec![op; 127 + self.below(4) as usize], ..Default::default() };

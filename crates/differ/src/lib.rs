@@ -18,10 +18,10 @@ pub use raw_codec::RawCodec;
 
 use std::time::Duration;
 
-/// How long anything may take that ought to take a moment.
+/// How long anything may take that should take a moment.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where two servers part.
+/// Where two servers differ.
 #[derive(Debug, thiserror::Error)]
 #[error("seed {seed}, step {step}\n{request}\netcd:    {theirs}\nAlthing: {ours}")]
 pub struct Difference {

@@ -1,5 +1,5 @@
 //! `differ --etcd PATH --althing PATH --ops N [--seed S] [--lanes L]`: rounds of random requests to etcd and to
-//! Althing until so many operations were asked of both, or one was answered differently.
+//! Althing until both have got so many operations, or one was answered differently.
 //! Progress goes to standard error; the exit code is 1 for a difference and 2 for a mistake of the caller.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
@@ -21,7 +21,7 @@ a seed of its own: S, S+1, ... Stops at the first difference, and prints the req
 L rounds run side by side. Data directories lie in $TMPDIR; one in memory makes it faster.
 ";
 
-/// So that a difference is found again soon.
+/// Small, so that a difference is reproduced quickly.
 const OPS_PER_ROUND: u64 = 10_000;
 
 struct Plan {
@@ -95,7 +95,7 @@ async fn run(plan: Arc<Plan>, done: Arc<AtomicU64>) -> Result<(), Trouble> {
     }
     let report = tokio::spawn(progress(done, plan.ops));
     while let Some(lane) = lanes.join_next().await {
-        // The other lanes are dropped with the set, and their servers with them.
+        // The other workers are dropped with the set, and their servers with them.
         lane.expect("a lane does not panic")?;
     }
     report.abort();

@@ -1,4 +1,4 @@
-//! A codec that leaves bytes as they are, so that a client can say what no honest one would.
+//! A codec that leaves bytes as they are, so that a client can send what no honest one would.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;

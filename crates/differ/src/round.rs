@@ -1,5 +1,5 @@
-//! One round: two fresh servers are asked the same things until the operations are used up or an answer
-//! differs. Events are compared at barriers: a first watch of everything tells what has happened, so that it is
+//! One round: two fresh servers get the same requests until the operations are used up or an answer
+//! differs. Events are compared at barriers: a first watch of everything receives what has happened, so that it is
 //! known how many events every other watch owes. Whatever would race with events (a compaction, the beginning
 //! and the end of a watch) waits for such a barrier.
 
@@ -35,7 +35,7 @@ const NOBODY: i64 = 1_000;
 
 type Outcome<T> = Result<T, Box<Difference>>;
 
-/// Asks both so many times; counts what it has asked in `done`.
+/// Sends both so many requests; counts them in `done`.
 pub async fn run(theirs: &str, ours: &str, seed: u64, ops: u64, done: &AtomicU64) -> Outcome<()> {
     let mut round = Round::connect(theirs, ours, seed).await?;
     if seed % ROUNDS_PER_AUTH == ROUNDS_PER_AUTH - 1 {
@@ -62,27 +62,27 @@ struct Round {
     dice: Dice,
     seed: u64,
     step: u64,
-    /// The floor of readable revisions, as etcd counts it.
+    /// The oldest readable revision, as etcd counts it.
     compacted: i64,
-    /// Every event, as the reference told them.
+    /// Every event, as the reference watch received them.
     history: Vec<Happened>,
     watches: [BTreeMap<i64, Watched>; STREAMS],
 }
 
-/// An event, reduced to what decides who hears of it.
+/// An event, reduced to what decides which watches receive it.
 struct Happened {
     key: Vec<u8>,
     revision: i64,
     deleted: bool,
 }
 
-/// A watch that is alive, and what of the history it has been heard to tell.
+/// A watch that is alive, and how much of the history it has received.
 struct Watched {
     create: WatchCreateRequest,
     heard: usize,
 }
 
-/// Whether a watch of this kind tells of the event.
+/// Whether a watch of this kind receives the event.
 fn wants(create: &WatchCreateRequest, event: &Happened) -> bool {
     let filter = if event.deleted { FilterType::Nodelete } else { FilterType::Noput };
     // An empty key is the first of all.
@@ -190,7 +190,7 @@ impl Round {
             self.word(stream, &create).await?;
             return self.free_the_id(stream, created.watch_id).await;
         }
-        // What happened before it began is not told, unless it was asked for.
+        // What happened before it began is not sent, unless it was requested.
         let heard = if create.start_revision == 0 { self.history.len() } else { 0 };
         self.watches[stream].insert(created.watch_id, Watched { create, heard });
         Ok(())
@@ -205,7 +205,7 @@ impl Round {
         word.map(drop).map_err(|status| self.difference(&id, status.to_string(), "freed".to_owned()))
     }
 
-    /// How many events of the history, from this place on, such a watch tells.
+    /// How many events of the history, from this position on, such a watch receives.
     fn owed(&self, create: &WatchCreateRequest, heard: usize) -> usize {
         self.history[heard..].iter().filter(|event| wants(create, event)).count()
     }
@@ -217,7 +217,7 @@ impl Round {
         self.barrier().await?;
         let cancel = RequestUnion::CancelRequest(WatchCancelRequest { watch_id: id });
         if self.watches[stream].remove(&id).is_none() {
-            // Nothing is said about it; the next word would be out of place.
+            // There is no answer to it; the next response would be out of place.
             self.theirs.watches[stream].send(cancel.clone()).await;
             self.ours.watches[stream].send(cancel).await;
             return Ok(());
@@ -225,7 +225,7 @@ impl Round {
         self.converse(stream, cancel).await.map(drop)
     }
 
-    /// As newer versions of etcd, we keep silent unless every watch of the stream has begun (deviation 29).
+    /// As newer versions of etcd, we send nothing unless every watch of the stream has begun (deviation 29).
     async fn progress(&mut self, stream: usize) -> Outcome<()> {
         self.barrier().await?;
         let now = self.dice.now;
@@ -236,7 +236,7 @@ impl Round {
         self.converse(stream, RequestUnion::ProgressRequest(WatchProgressRequest {})).await.map(drop)
     }
 
-    /// Sends on both streams, and compares what is said to it.
+    /// Sends on both streams, and compares the responses.
     async fn converse(&mut self, stream: usize, union: RequestUnion) -> Outcome<WatchResponse> {
         self.theirs.watches[stream].send(union.clone()).await;
         self.ours.watches[stream].send(union.clone()).await;
@@ -251,7 +251,7 @@ impl Round {
         word.map_err(|status| self.difference(request, "the same".to_owned(), status.to_string()))
     }
 
-    /// Waits until every watch has told what it owes, and compares that.
+    /// Waits until every watch has received what it is owed, and compares that.
     async fn barrier(&mut self) -> Outcome<()> {
         self.read_reference().await?;
         for stream in 0..STREAMS {
@@ -301,7 +301,7 @@ impl Round {
         self.judge_events(&what, expected, found)
     }
 
-    /// Events and words that nobody waited for are a difference, whoever sent them.
+    /// Events and responses that no request waits for are a difference, whichever server sent them.
     fn nothing_is_left(&mut self, stream: usize) -> Outcome<()> {
         let left = |side: &mut Side| {
             let watches = &mut side.watches[stream];
@@ -312,7 +312,7 @@ impl Round {
         if theirs == ours && ours == "[] None" {
             return Ok(());
         }
-        Err(self.difference(&format!("what nobody waited for, on stream {stream}"), theirs, ours))
+        Err(self.difference(&format!("an unexpected response on stream {stream}"), theirs, ours))
     }
 
     fn judge_events(

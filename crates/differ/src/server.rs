@@ -1,4 +1,4 @@
-//! A server of its own for a round: a process on free ports with a directory that goes when it goes.
+//! A server of its own for a round: a process on free ports with a directory that is removed with it.
 //! etcd and `althing etcd` take the same flags.
 
 use std::io;
@@ -18,7 +18,7 @@ impl Server {
         Server::start(Command::new(binary), &["--unsafe-no-fsync"])
     }
 
-    /// The same with flags of one's own.
+    /// The same with other flags.
     pub fn etcd_with(binary: &Path, flags: &[&str]) -> io::Result<Server> {
         Server::start(Command::new(binary), &[&["--unsafe-no-fsync"], flags].concat())
     }
@@ -29,7 +29,7 @@ impl Server {
         Server::start(command, &[])
     }
 
-    /// It listens a moment later; whoever connects tries until it does.
+    /// It listens a moment later; a client connects until it does.
     fn start(mut command: Command, extra: &[&str]) -> io::Result<Server> {
         let dir = TempDir::new()?;
         let (client, peer) = (url(free_port()?), url(free_port()?));
@@ -38,7 +38,7 @@ impl Server {
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")])
-            // Passwords are hashed cheaply: nobody wants to know them.
+            // Passwords are hashed cheaply: they protect nothing.
             .args(["--bcrypt-cost", "4"])
             .args(extra)
             .stdout(Stdio::null())
@@ -49,12 +49,12 @@ impl Server {
 }
 
 impl Server {
-    /// It did not start: somebody else may have taken a port meanwhile.
+    /// It did not start: another process may have taken a port meanwhile.
     pub fn is_over(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Where it listens, as a socket has it.
+    /// Its address as a socket address.
     pub fn address(&self) -> std::net::SocketAddr {
         let address = self.endpoint.strip_prefix("http://").and_then(|address| address.parse().ok());
         address.expect("it was made of an address and a port")

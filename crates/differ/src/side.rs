@@ -1,4 +1,4 @@
-//! One of the two servers, from the client's side. A request goes in, the essence of its answer comes out.
+//! One of the two servers, from the client's side. A request goes in, the comparable part of its answer comes out.
 
 use crate::PATIENCE;
 use crate::ask::Ask;
@@ -28,7 +28,7 @@ pub struct Side {
     lease: LeaseClient<Channel>,
     auth: AuthClient<Channel>,
     raw: Grpc<Channel>,
-    /// What is shown with every request, so that it is known who asks.
+    /// The token that is sent with every request.
     pub token: Option<MetadataValue<Ascii>>,
     keep_alives: Duplex<LeaseKeepAliveRequest, LeaseKeepAliveResponse>,
     pub watches: Vec<Watches>,
@@ -57,14 +57,14 @@ impl Side {
         let lease = LeaseClient::new(channel.clone());
         let mut keeping = lease.clone();
         let keep_alives = Duplex::open(|requests| async move { keeping.lease_keep_alive(requests).await });
-        // Events that nobody has read yet must not hold up other answers.
+        // Unread events must not delay other answers.
         let events = dial().await?;
         let watches = (0..STREAMS).map(|_| Watches::open(events.clone())).collect();
         let (auth, raw) = (AuthClient::new(channel.clone()), Grpc::new(channel));
         Ok(Side { kv, lease, auth, raw, token: None, keep_alives, watches })
     }
 
-    /// For reads that are asked side by side.
+    /// For reads that are sent side by side.
     pub fn reader(&self) -> Reader {
         Reader { kv: self.kv.clone(), lease: self.lease.clone(), token: self.token.clone() }
     }
@@ -91,7 +91,7 @@ impl Side {
         in_time(answered).await
     }
 
-    /// The token of whoever logs in.
+    /// The token of the user that logs in.
     pub async fn login(&mut self, login: AuthenticateRequest) -> Result<MetadataValue<Ascii>, Essence> {
         let late = |_| Status::deadline_exceeded("no answer");
         let answered = timeout(PATIENCE, self.auth.authenticate(login)).await.map_err(late);
@@ -143,7 +143,7 @@ impl Reader {
     }
 }
 
-/// The request of whoever holds this token.
+/// A request with this token.
 pub fn with<T>(token: &Option<MetadataValue<Ascii>>, message: T) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {

@@ -1,6 +1,6 @@
 //! One stream of watches of one server: what is sent on it, and what came back, sorted by watch.
-//! How events are gathered into responses is each server's own affair (deviation 17); their order within a
-//! watch and the words about a watch are not.
+//! How events are gathered into responses is up to each server (deviation 17); their order within a
+//! watch and the responses about a watch are not.
 
 use crate::PATIENCE;
 use client::duplex::Duplex;
@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 
 pub struct Watches {
     stream: Duplex<WatchRequest, WatchResponse>,
-    /// Events that nobody has asked for yet, by watch.
+    /// Events that were not taken yet, by watch.
     events: BTreeMap<i64, VecDeque<Event>>,
     /// Responses about a watch: created, cancelled, progress.
     words: VecDeque<WatchResponse>,
@@ -29,11 +29,11 @@ impl Watches {
     }
 
     pub async fn send(&self, union: RequestUnion) {
-        // A stream that is closed gives no answer, which is told as the difference that it is.
+        // A closed stream gives no answer, which is then found as a difference.
         let _ = self.stream.send(WatchRequest { request_union: Some(union) }).await;
     }
 
-    /// The next word about any watch.
+    /// The next response about any watch.
     pub async fn word(&mut self) -> Result<WatchResponse, Status> {
         loop {
             match self.words.pop_front() {
@@ -43,7 +43,7 @@ impl Watches {
         }
     }
 
-    /// Words that came without being waited for.
+    /// Responses about a watch that no request waits for.
     pub fn unasked_word(&mut self) -> Option<WatchResponse> {
         self.words.pop_front()
     }
@@ -61,7 +61,7 @@ impl Watches {
         Ok(self.events.get_mut(&id).map(|events| events.drain(..count).collect()).unwrap_or_default())
     }
 
-    /// Reads until the watch has told of this revision, and takes all its events.
+    /// Reads until the watch has received this revision, and takes all its events.
     pub async fn take_up_to(&mut self, id: i64, revision: i64) -> Result<Vec<Event>, Status> {
         let told = |event: &Event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision >= revision);
         while !self.events.get(&id).and_then(VecDeque::back).is_some_and(told) {

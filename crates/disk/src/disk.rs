@@ -1,6 +1,6 @@
-//! What this room asks of a disk: one flat directory of files that are read and written at offsets.
-//! Bytes are durable after `File::sync`, names after `Disk::sync_dir`, and before that a power cut may keep
-//! any part of them. Implementations: `RealDisk` (a directory) and `SimDisk` (memory, with faults).
+//! The interface to a disk: one flat directory of files that are read and written at offsets. Bytes are durable after
+//! `File::sync`, names after `Disk::sync_dir`, and before that a power cut may keep any part of them.
+//! Implementations: `RealDisk` (a directory) and `SimDisk` (memory, with faults).
 
 use std::io;
 
@@ -14,7 +14,7 @@ pub trait Disk: Send + Sync {
 
     fn exists(&self, name: &str) -> io::Result<bool>;
 
-    /// Replaces `to` if it exists. Files that are open stay open under whatever name.
+    /// Replaces `to` if it exists. Open files stay open under any name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -25,11 +25,11 @@ pub trait Disk: Send + Sync {
     /// Makes every creation, renaming and removal so far durable.
     fn sync_dir(&self) -> io::Result<()>;
 
-    /// Keeps every other process out for as long as the lock lives; refused with `WouldBlock` when another
+    /// Keeps every other process out for as long as the lock lives; refused with `WouldBlock` when another process
     /// holds it.
     fn lock(&self) -> io::Result<Box<dyn DirLock>>;
 
-    /// What may still be written, by all files together.
+    /// The bytes that may still be written, by all files together.
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
@@ -41,7 +41,7 @@ pub trait File: Send + Sync {
     /// Writes behind the end lengthen the file; a gap reads as zeroes.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes contents and length durable. After an error nobody knows what the disk holds: never retried.
+    /// Makes contents and length durable. After an error the contents of the disk are unknown: never retried.
     fn sync(&self) -> io::Result<()>;
 
     fn len(&self) -> io::Result<u64>;
@@ -49,17 +49,17 @@ pub trait File: Send + Sync {
     /// Cuts, or lengthens with zeroes.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// What the file takes of the disk: less than its length where nothing was written yet.
+    /// The disk space that the file takes: less than its length where nothing was written yet.
     fn taken_bytes(&self) -> io::Result<u64> {
         self.len()
     }
 
-    /// Lengthens, and sees to it that the space is really there.
+    /// Lengthens the file and reserves the space.
     fn allocate(&self, len: u64) -> io::Result<()> {
         self.set_len(len)
     }
 
-    /// A write found no room on the disk, for so many times by now. Waits a moment; whether to try once more.
+    /// A write found the disk full, `tried` times by now. Waits a moment; returns whether to try again.
     fn await_room(&self, _tried: u32) -> bool {
         false
     }
@@ -69,5 +69,5 @@ pub trait File: Send + Sync {
     }
 }
 
-/// Held while a process owns the directory; dropping it lets go.
+/// Held while a process owns the directory; dropping it releases the directory.
 pub trait DirLock: Send + Sync {}

@@ -1,5 +1,5 @@
-//! Trouble with files, always with the file's name. What the operator can do about it depends on whose files they are.
-//! None of these is retried: the server reports the error and stops the process.
+//! Errors of files, always with the file's name. None of these is retried: the server reports the error and stops the
+//! process.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What was durable once cannot be read any more.
+    /// Durable data cannot be read any more.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -49,7 +49,7 @@ impl Error {
         move |source| Error::Io { action, file: file.to_string(), source }
     }
 
-    /// What the engine finds wrong with a file while it opens it is damage, unless the disk did not answer.
+    /// An error of the engine while it opens a file is damage, unless it is an I/O error.
     pub(crate) fn or_unreadable(self) -> Error {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
         match self {

@@ -1,6 +1,6 @@
-//! Reading files that may be damaged in any way: what the storage engine, or a view of it, panics on is an error here.
-//! Used where files are opened and checked, and nowhere else: in a process that serves, a store that cannot be read ends
-//! it. Whatever was being read is dropped.
+//! Reads files that may be damaged: a panic of the storage engine, or of a view of it, becomes an error here. Used
+//! where files are opened and checked, and nowhere else: in a serving process, a store that cannot be read ends the
+//! process. The partial result is dropped.
 
 use crate::error::Error;
 use std::any::Any;
@@ -24,7 +24,7 @@ pub fn reading<T, E: From<Error>>(file: &str, read: impl FnOnce() -> Result<T, E
     })
 }
 
-/// What is caught is told by the error, and not on standard error as well.
+/// A caught panic is reported by the error, and not on standard error as well.
 fn keep_quiet_while_guarded() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

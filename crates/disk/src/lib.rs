@@ -1,7 +1,7 @@
-//! The only room that opens files: the write-ahead log, the store, staged snapshots.
-//! Everything goes through the `Disk` trait, so that the same code runs on a real directory and on the
-//! simulated disk that loses, tears and reorders what was not synced.
-//! It is synchronous and starts no thread; an error from here means that the process should stop.
+//! The only crate that opens files: the write-ahead log, the store, staged snapshots. Everything goes through the
+//! `Disk` trait, so that the same code runs on a real directory and on the simulated disk that loses, tears and
+//! reorders what was not synced. It is synchronous and starts no thread; an error from here means that the process
+//! should stop.
 
 mod disk;
 mod error;

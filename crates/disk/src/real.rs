@@ -1,6 +1,6 @@
-//! A directory of the operating system, private to its owner (mode 0700), files 0600.
-//! A lock file, locked by the kernel, keeps a second process out and lets go even after SIGKILL.
-//! `sync` is fdatasync: it also makes the length durable, which is all that the formats rely on.
+//! A directory of the operating system, private to its owner (mode 0700), files 0600. A lock file, locked by the
+//! kernel, keeps a second process out and is released even after SIGKILL. `sync` is fdatasync: it also makes the
+//! length durable, which is all that the formats rely on.
 
 use crate::disk::{DirLock, Disk, File};
 use base::limits::{STORE_FULL_PAUSE_MILLIS, STORE_FULL_TRIES_MAX};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const LOCK_NAME: &str = "lock";
-/// In which the kernel counts what a file takes, whatever the blocks of the file system are.
+/// The unit of `st_blocks`, whatever the block size of the file system is.
 const BLOCK_BYTES: u64 = 512;
 
 pub struct RealDisk {
@@ -83,7 +83,7 @@ impl Disk for RealDisk {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
-            // What is not a file of ours (a subdirectory, a name that is not text) is left alone.
+            // Other entries (a subdirectory, a name that is not text) are left alone.
             if let (true, Ok(name)) = (entry.file_type()?.is_file(), entry.file_name().into_string())
                 && name != LOCK_NAME
             {
@@ -104,7 +104,7 @@ impl Disk for RealDisk {
         Ok(Box::new(RealLock { _file: file }))
     }
 
-    /// As far as an owner without privileges gets.
+    /// The space that is available to unprivileged processes.
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -1,14 +1,13 @@
-//! A directory that keeps some space back for when there is none: a file that is given up when a write finds the disk
-//! full, so that the write can be done after all.
-//! Whoever runs the directory should have stopped taking in more long before; this covers what was under way. The file
-//! comes back when there is plenty of room again. Without it a full disk is what it is everywhere: an error.
+//! A disk with a reserve file: the file is removed when a write finds the disk full, so that the write succeeds. The
+//! member should have stopped accepting writes long before; the reserve covers what was under way. The file is
+//! created again when plenty of space is free. Without it a full disk is an error.
 
 use crate::disk::{DirLock, Disk, File};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 const RESERVE_NAME: &str = "reserve";
-/// The file comes back when so many times its size are free.
+/// The file is created again when so many times its size are free.
 const PLENTY: u64 = 3;
 
 pub struct Reserve(Arc<Inner>);
@@ -16,12 +15,12 @@ pub struct Reserve(Arc<Inner>);
 struct Inner {
     below: Arc<dyn Disk>,
     bytes: u64,
-    /// The file is there.
+    /// The file exists.
     held: Mutex<bool>,
 }
 
 impl Reserve {
-    /// Keeps so many bytes back, if there is room for them.
+    /// Reserves so many bytes, if there is space for them.
     pub fn over(below: Arc<dyn Disk>, bytes: u64) -> io::Result<Reserve> {
         let mut held = below.exists(RESERVE_NAME)?;
         if held && below.open(RESERVE_NAME)?.len()? != bytes {
@@ -35,7 +34,7 @@ impl Reserve {
 }
 
 impl Inner {
-    /// True when there was something to give up.
+    /// True when the reserve existed.
     fn give_up(&self) -> io::Result<bool> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::take(&mut *held) {
@@ -46,7 +45,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// A reserve that cannot be had is done without: it is no reason to stop.
+    /// A missing reserve is no error.
     fn fill_up(&self, free_bytes: u64) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if *held || self.bytes == 0 || free_bytes / PLENTY < self.bytes {
@@ -55,12 +54,12 @@ impl Inner {
         let made = self.below.create(RESERVE_NAME).and_then(|file| file.allocate(self.bytes));
         *held = made.is_ok();
         if made.is_err() {
-            // What is left of it would be in the way of the next attempt.
+            // A partial file would prevent the next attempt.
             let _ = self.below.remove(RESERVE_NAME);
         }
     }
 
-    /// Does something that needs space, if need be with what was kept back.
+    /// Runs an operation that needs space, if need be with the space of the reserve.
     fn with_space<T>(&self, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match act() {
             Err(error) if error.kind() == io::ErrorKind::StorageFull && self.give_up()? => act(),
@@ -204,7 +203,7 @@ mod tests {
         disk.create("data").unwrap().write_at(0, &[1; 30 * KIB as usize]).unwrap();
     }
 
-    /// The engine of the store never hears of the full disk, and so goes on.
+    /// The storage engine never gets an error for the full disk, and so goes on.
     #[test]
     fn a_store_that_fills_its_disk_goes_on_in_the_reserve() {
         // The engine doubles its file, and the simulated disk counts what is not written yet.

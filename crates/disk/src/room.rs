@@ -1,13 +1,12 @@
-//! Writing to a disk that may be full. Something that needs space goes in, and is done once there is some: the caller waits
-//! on its own thread, as long as the disk's `await_room` has it try again.
-//! Whatever is tried again must come to the same if a part of it was done before.
+//! Writes to a disk that may be full: an operation is retried until there is space. The caller waits on its own
+//! thread, as long as the disk's `await_room` allows another attempt. The operation must be idempotent.
 
 use crate::disk::File;
 use base::mutant::{Mutant, planted};
 use std::io;
 
-/// Does something that may find no room on the disk of `file`, and then waits for room. `ignored` is the bug of not
-/// noticing.
+/// Runs an operation that may find the disk of `file` full, and then waits for space. `ignored` is the planted bug of
+/// ignoring the error.
 pub fn when_there_is_room(
     file: &dyn File,
     ignored: Mutant,

@@ -1,6 +1,6 @@
-//! A directory that can be written to without being changed: what is written stays in memory, over the files as
-//! they are. Whoever inspects a member's files opens them as a start would, repairs included, and leaves no
-//! trace. Memory grows with what is written, which an inspection keeps small.
+//! A disk whose writes stay in memory, over files that are not changed. An inspection opens a member's files as a
+//! start would, repairs included, and leaves no trace. Memory grows with what is written, which an inspection keeps
+//! small.
 
 use crate::disk::{DirLock, Disk, File};
 use std::collections::BTreeMap;
@@ -146,7 +146,7 @@ impl File for Arc<Layer> {
         if offset + out.len() as u64 > over.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        // Long reads of what nobody has written need no copies.
+        // Long reads of unwritten ranges need no copies.
         if let (Some(below), true) = (&self.below, over.pages.is_empty() && over.len == over.below_len) {
             return below.read_at(offset, out);
         }

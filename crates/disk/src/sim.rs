@@ -32,7 +32,7 @@ pub struct Counters {
     pub sectors_lost: u64,
     pub syncs_failed: u64,
     pub space_refused: u64,
-    /// How often a store that found no room looked for it again.
+    /// How often a store that found the disk full checked again.
     pub waits_for_room: u64,
 }
 
@@ -51,7 +51,7 @@ struct State {
     power: Power,
     sync_fails_next: bool,
     space_bytes: u64,
-    /// After how many looks a store that waits for room finds it; it finds none otherwise.
+    /// After how many checks a waiting store finds space; `None` for never.
     room_after: Option<u32>,
     used_bytes: u64,
     counters: Counters,
@@ -100,8 +100,8 @@ impl SimDisk {
         })))
     }
 
-    /// Cuts the power and puts it on again: unsynced work meets its fate, and everything opened before is
-    /// dead. Call it before dropping a store, whose orderly close would otherwise still reach the disk.
+    /// Cuts the power and restores it: unsynced writes survive or not, and all handles opened before are dead. Call
+    /// it before dropping a store, whose orderly close would otherwise still reach the disk.
     pub fn crash(&self) {
         self.state().crash();
     }
@@ -142,7 +142,7 @@ impl SimDisk {
         self.state().space_bytes = bytes;
     }
 
-    /// Whoever waits for room on a full disk finds plenty after so many looks.
+    /// A write that waits on a full disk finds space after so many checks.
     pub fn make_room_after(&self, looks: u32) {
         self.state().room_after = Some(looks);
     }
@@ -401,7 +401,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    /// Runs `act` on a disk that has power and on a file of the present life.
+    /// Runs `act` on a disk that has power and on a handle opened since the last crash.
     fn with<T>(&self, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.disk.state();
         if state.life != self.life {

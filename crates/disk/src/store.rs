@@ -38,7 +38,7 @@ pub struct Store {
     file: Box<dyn crate::disk::File>,
 }
 
-/// One row to be written (`Some`) or removed (`None`), borrowed from whoever holds it.
+/// One row to be written (`Some`) or removed (`None`), borrowed from its owner.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'a> {
     pub table: Table,
@@ -135,10 +135,7 @@ impl Store {
         let db = Arc::get_mut(&mut self.db).expect("there is no view of a store that is being checked");
         let name = &self.name;
         let checked = guard::reading(name, || db.check_integrity().map_err(Error::store(name)));
-        match checked.map_err(Error::or_unreadable)? {
-            true => Ok(()),
-            false => Err(Error::Pages { file: name.clone() }),
-        }
+        if checked.map_err(Error::or_unreadable)? { Ok(()) } else { Err(Error::Pages { file: name.clone() }) }
     }
 
     fn begin(&self) -> Result<WriteTransaction, Error> {

@@ -1,9 +1,8 @@
-//! The write-ahead log: batches of records, each one frame, in segments that are zeroed in advance and used
-//! again. Records go in by `write`, are durable after `sync`, and come out by replay at the next `open`.
-//! What `sync` has promised is replayed, or `open` fails and says where the damage is; what it has not
-//! promised is replayed whole or cut off, never in part and never out of order. What may have been promised and may be
-//! lost is reported. A disk without room is waited out.
-//! See docs/formats/wal.md.
+//! The write-ahead log: batches of records, each one frame, in segments that are zeroed in advance and used again.
+//! Records go in by `write`, are durable after `sync`, and come out by replay at the next `open`. What `sync` has
+//! promised is replayed, or `open` fails and says where the damage is; what it has not promised is replayed whole or
+//! cut off, never in part and never out of order. What may have been promised and may be lost is reported. On a full
+//! disk the log waits for space. See docs/formats/wal.md.
 
 mod frame;
 mod manifest;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 pub struct Params {
     /// The usual length of a segment; one batch that needs more gets a longer one.
     pub segment_bytes: u64,
-    /// Segments that are kept for use when nobody needs them any more: as many as are usually given up at one time.
+    /// Released segments that are kept for reuse: as many as are usually released at one time.
     pub spares_max: usize,
 }
 
@@ -52,7 +51,7 @@ pub struct Wal {
     durable: Sequence,
     sticky: BTreeMap<(Stream, u8), Record>,
     released: [u64; Stream::ALL.len()],
-    /// Of a segment that was given up and waits to be the next, if there is one.
+    /// The length of a released segment that is kept to be the next, if there is one.
     spare_bytes: u64,
     /// Kept between writes for its memory.
     buffer: Vec<u8>,
@@ -90,9 +89,10 @@ impl Opening {
     /// write: a crash leaves either the tail as it was found or these records.
     pub fn start(self, records: &[Record]) -> Result<Wal, Error> {
         assert!(records.iter().all(|record| record.sticky.is_some()), "an opening keeps sticky records");
-        match self.recovered.segments.is_empty() {
-            true => Wal::create(self.disk, self.params, records),
-            false => Wal::resume(self.disk, self.params, self.recovered, records),
+        if self.recovered.segments.is_empty() {
+            Wal::create(self.disk, self.params, records)
+        } else {
+            Wal::resume(self.disk, self.params, self.recovered, records)
         }
     }
 }
@@ -208,8 +208,8 @@ impl Wal {
         self.unless_failed(Wal::sync_file)
     }
 
-    /// Makes everything written so far durable, and writes that down behind it: damage to it is then known to be damage,
-    /// and not taken for a write that was cut down.
+    /// Makes everything written so far durable, and records that behind it: later damage to it is then recognised as
+    /// damage, and not taken for a torn write.
     pub fn seal(&mut self) -> Result<(), Error> {
         self.unless_failed(|wal| {
             wal.sync_file()?;
@@ -223,8 +223,8 @@ impl Wal {
         })
     }
 
-    /// Everything of `stream` at or below `position` is no longer needed. Segments that nobody needs are
-    /// given up, oldest first; their records may still come again at the next open, if the power goes now.
+    /// Everything of `stream` at or below `position` is no longer needed. Segments that no stream needs are released,
+    /// oldest first; their records may still come again at the next open, if the power goes now.
     pub fn release(&mut self, stream: Stream, position: u64) -> Result<(), Error> {
         let released = &mut self.released[segment::slot(stream)];
         *released = position.max(*released);
@@ -253,13 +253,13 @@ impl Wal {
         self.segments.iter().map(|segment| segment.len).sum()
     }
 
-    /// What the next segment takes of the disk without asking it for more.
+    /// The bytes that the next segment can take without new disk space.
     pub fn spare_bytes(&self) -> u64 {
         self.spare_bytes
     }
 
-    /// Whether a batch of payloads of these lengths goes into the newest segment. Whoever writes one that does not may
-    /// have to wait for room on the disk.
+    /// Whether a batch of payloads of these lengths goes into the newest segment. A batch that does not fit may have
+    /// to wait for disk space.
     pub fn has_place_for(&self, payload_lens: impl Iterator<Item = usize>) -> bool {
         let newest = self.segments.back().expect("a log has at least one segment");
         self.offset + frame::len_of(payload_lens) as u64 <= newest.len
@@ -270,7 +270,7 @@ impl Wal {
         self.durable < self.written
     }
 
-    /// After a failure nobody knows what the disk holds, so the log must be read again by a new process.
+    /// After a failure the contents of the disk are unknown, so a new process must read the log again.
     fn unless_failed(&mut self, act: impl FnOnce(&mut Wal) -> Result<(), Error>) -> Result<(), Error> {
         if self.failed {
             return Err(Error::Poisoned);
@@ -312,7 +312,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Begins the next segment, with room for a frame of `room_bytes`. Everything before has been synced.
+    /// Begins the next segment, with space for a frame of `room_bytes`. Everything before has been synced.
     fn roll(&mut self, sequence: Sequence, room_bytes: usize) -> Result<(), Error> {
         let head = Head { id: self.newest().id + 1, sequence, durable: self.durable, room_bytes };
         let started = head.start(&*self.disk, self.params, &self.sticky, &mut self.buffer)?;
@@ -338,9 +338,10 @@ impl Wal {
     /// The names change one by one, each durable before the next, so that no crash leaves a gap in them.
     fn give_up(&mut self, oldest: &Segment) -> Result<(), Error> {
         let (name, Params { segment_bytes, spares_max }) = (&oldest.name, self.params);
-        let spare = match oldest.len == segment_bytes {
-            true => segment::spare_name(&*self.disk, segment_bytes, spares_max)?,
-            false => None,
+        let spare = if oldest.len == segment_bytes {
+            segment::spare_name(&*self.disk, segment_bytes, spares_max)?
+        } else {
+            None
         };
         match spare {
             Some(spare) => self.disk.rename(name, spare).map_err(Error::io("rename", name))?,

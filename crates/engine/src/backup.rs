@@ -1,6 +1,6 @@
-//! A backup on its way out: a database of bbolt with etcd's buckets and one of our own, and a SHA-256 over all of it, as etcd's
-//! tools take one. A view goes in; pieces of known total length come out as they are asked for, so a slow receiver costs
-//! nothing but the pinned view. Laid out in docs/formats/backup.md.
+//! Writes a backup: a bbolt database with etcd's buckets and one of our own, and a SHA-256 over all of it, as etcd's
+//! tools expect. A view goes in; pieces of known total length come out as they are asked for, so a slow receiver
+//! costs nothing but the pinned view. Laid out in docs/formats/backup.md.
 
 mod error;
 mod export;
@@ -20,15 +20,15 @@ use disk::StoreView;
 use export::Export;
 use std::sync::Arc;
 
-/// etcd's tools take a file for a backup with a digest if its length leaves that of the digest when divided by this.
+/// etcd's tools expect a digest if the length of the file modulo this is the length of a digest.
 const PAGE_BYTES: u64 = 512;
 
-/// The bucket with what etcd has no place for.
+/// The bucket for rows that etcd has no bucket for.
 const OWN_BUCKET: &str = "althing";
 /// The first byte of its rows is that of a table, or this for the one about the backup itself.
 const TAKEN_ROW: u8 = 0xff;
 
-/// Who takes it, and when.
+/// The cluster and member that took a backup, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub cluster: ClusterId,
@@ -68,7 +68,7 @@ enum Step {
 }
 
 impl Backup {
-    /// Walks the view once to know how long it will be and how it begins, and may rest after each piece.
+    /// Walks the view once to know the length and the first pages, and calls `rest` after each piece.
     pub fn begin(
         view: Arc<StoreView>,
         taken: Taken,

@@ -14,7 +14,7 @@ const CHANGES_AT_ONCE: usize = 256;
 
 pub(crate) struct Changes {
     view: Arc<StoreView>,
-    /// The last one that was read.
+    /// The key of the last change that was read.
     after: Option<Vec<u8>>,
 }
 

@@ -1,11 +1,11 @@
-//! Why a member cannot go on with its disk. None of these is retried in the same process.
+//! Errors after which a member cannot use its disk. None of these is retried in the same process.
 
-/// What helps a member whose files cannot be trusted.
+/// Advice for a member whose files are damaged.
 const WHAT_TO_DO: &str = "Replace this member, unless files were moved and can be brought back: stop it and move its data \
-    directory away; where the cluster has other members, start it empty and they bring it everything; a member that \
-    is alone is restored from a backup (`althing snapshot restore`)";
+    directory away; where the cluster has other members, start it empty and they send it everything; restore a single \
+    member from a backup (`althing snapshot restore`)";
 
-/// What helps a node of the mesh.
+/// Advice for a node of the mesh.
 const WHAT_TO_DO_IN_MESH: &str = "Move the directory `mesh` away, unless files were moved and can be brought back; the \
     node is then filled from its replicas, and a node without others has lost what was in it";
 
@@ -23,11 +23,13 @@ pub enum Error {
     #[error(transparent)]
     Backup(#[from] crate::backup::BackupError),
 
-    #[error("the revision {revision} cannot be raised by {by}: give a number above zero that leaves room")]
+    #[error(
+        "the revision {revision} cannot be raised by {by}: give a number above zero that does not overflow"
+    )]
     Raise { revision: i64, by: i64 },
 
     #[error(
-        "this member's state had become another than that of the majority, and it stopped. Replace it: `althing \
+        "this member's state diverged from that of the majority, and the member stopped. Replace it: `althing \
          member replace`, or remove it, move its data directory away, and let an empty one join"
     )]
     Astray,
@@ -63,7 +65,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Of the files of the mesh.
+    /// The same error, about the files of the mesh.
     pub(crate) fn of_mesh(self) -> Error {
         match self {
             Error::Disk(error) => Error::MeshDisk(error),

@@ -9,13 +9,13 @@ use raft::{Persist, Record};
 
 pub struct Journal {
     wal: Wal,
-    /// What the log says of votes.
+    /// The last vote in the log.
     vote: Option<(Term, Option<NodeId>)>,
     /// A vote or a term was written that is not sealed yet.
     unsealed: bool,
 }
 
-/// What the frame that seals takes, as the payload of a record.
+/// The size of the sealing frame, as the payload of a record.
 const SEAL_BYTES: usize = 16;
 
 impl Journal {
@@ -41,15 +41,12 @@ impl Journal {
         }
     }
 
-    /// A vote or a term that others hear of is never in the last frame, which alone can be lost unnoticed.
+    /// A vote or a term that was sent to others is never in the last frame, the only frame whose loss can go unnoticed.
     pub fn sync(&mut self) -> Result<(), Error> {
-        match std::mem::take(&mut self.unsealed) {
-            true => Ok(self.wal.seal()?),
-            false => Ok(self.wal.sync()?),
-        }
+        if std::mem::take(&mut self.unsealed) { Ok(self.wal.seal()?) } else { Ok(self.wal.sync()?) }
     }
 
-    /// Whether all this can be written without asking the disk for more room.
+    /// Whether all this can be written without new disk space.
     pub fn fits(&self, persists: &[Persist]) -> bool {
         let records = persists.iter().flat_map(|persist| &persist.records);
         self.wal.has_place_for(records.map(Record::size_max).chain([SEAL_BYTES]))

@@ -1,6 +1,6 @@
-//! The hash of all keys and their past up to a revision, as etcd computes it: CRC-32C over the rows of its bucket of keys.
-//! Of what a compaction has hidden only those changes count that are the newest of their key and live at the revision; so
-//! the hash is the same whether or not they were swept yet.
+//! The hash of all keys and their history up to a revision, as etcd computes it: CRC-32C over the rows of its bucket
+//! of keys. Of what a compaction has hidden only those changes count that are the newest of their key and live at the
+//! revision; so the hash is the same whether or not they were swept yet.
 
 use crate::changes::{Changes, Logging};
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub struct KeyHash {
     pub compacted: Revision,
 }
 
-/// May rest after every few changes.
+/// Calls `rest` after every few changes.
 pub fn hash_keys(view: Arc<StoreView>, revision: Revision, rest: &mut dyn FnMut()) -> Result<KeyHash, Error> {
     let compacted = Meta::read(&*view)?.map_or(Revision::ZERO, |meta| meta.compacted);
     let hidden = Hidden::find(&view, revision, compacted, rest)?;
@@ -56,7 +56,7 @@ fn for_each(
 
 /// Which of the changes at or below the compacted revision count.
 struct Hidden {
-    /// Those that a later one has replaced or ended, by revision and hash of the key.
+    /// Changes that a later one has replaced or ended, by revision and hash of the key.
     superseded: BTreeSet<(Revision, u64)>,
     /// Something is live at the revision.
     has_live: bool,

@@ -1,6 +1,6 @@
 //! The files of the mesh, in a directory of their own: a log of batches of rows, the store that they are flushed to,
-//! and the life of the node on this disk. `open_mesh` brings them back, whatever state a crash left them in.
-//! What the log holds and the store lacks is handed out in order; the new start is counted durably before.
+//! and the incarnation of the node on this disk. `open_mesh` recovers them after any crash. What the log holds and
+//! the store lacks is handed out in order; the new start is counted durably before.
 
 mod life;
 mod log;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct MeshParams {
     pub log_segment_bytes: u64,
     pub cache_bytes: usize,
-    /// Names the node's life on this disk, if it turns out to be empty; never zero, and never the same twice.
+    /// The node's incarnation on this disk, if the disk is empty; never zero, and never reused.
     pub fresh_incarnation: u32,
 }
 
@@ -34,7 +34,7 @@ pub struct MeshFiles {
     pub replayed: Vec<Vec<Row>>,
     pub life: LifeFile,
     pub recovery: Recovery,
-    /// Where all this lies.
+    /// The disk of these files.
     pub disk: Arc<dyn Disk>,
 }
 
@@ -69,7 +69,7 @@ struct Replay {
 fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal, Recovery, Replay), Error> {
     let mut replay = Replay { batches: Vec::new(), last: 0 };
     let mut all_known = true;
-    // A flush sets free all segments but the last at once.
+    // A flush releases all segments but the last at once.
     let wal_params = disk::wal::Params { segment_bytes: params.log_segment_bytes, spares_max: SPARES_MAX };
     let opening = Opening::read(disk, wal_params, &mut |record| {
         if record.stream != Stream::Mesh {
@@ -87,7 +87,7 @@ fn replay(disk: Arc<dyn Disk>, params: &MeshParams, flushed: u64) -> Result<(Wal
     if !all_known {
         return Err(Error::UnknownRecord);
     }
-    // Batches that were acknowledged are gone, and no other replica would miss them.
+    // Acknowledged batches are lost, and no other replica would notice.
     let recovery = opening.report().clone();
     if let Some(shortened) = recovery.shortened.clone().filter(|_| recovery.lost == Lost::Unknown) {
         return Err(Error::MeshDisk(disk::Error::Missing { file: format!("the end of {}", shortened.file) }));

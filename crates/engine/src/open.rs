@@ -1,6 +1,6 @@
-//! Bringing a member back from its files, whatever state a crash left them in.
-//! The order matters: the log is replayed, the store tells what was applied, the two are joined, and the new
-//! start is counted durably before the first proposal can carry its number.
+//! Opens a member from its files, in any state that a crash left them in. The order matters: the log is replayed, the
+//! store has the applied position, the two are joined, and the new start is counted durably before the first proposal
+//! can carry its number.
 
 use crate::error::Error;
 use crate::journal::{Journal, to_disk};
@@ -25,8 +25,8 @@ pub struct Params {
     pub leases: node::leases::Params,
     /// The first members of the cluster, as they were configured.
     pub founders: Vec<coord::Member>,
-    /// What the starts are counted from on an empty disk: above all starts of this member on disks that it has lost, or else
-    /// the others take its proposals for those of long ago.
+    /// What the starts are counted from on an empty disk: above all starts of this member on disks that it has lost,
+    /// otherwise the others take its proposals for duplicates.
     pub first_boot: Boot,
     pub wal_segment_bytes: u64,
     pub vault: VaultParams,
@@ -43,7 +43,7 @@ pub struct Member {
     pub vault: Vault,
     pub recovery: Recovery,
     pub boot: Boot,
-    /// What it may have forgotten of that which it acknowledged.
+    /// What it may have lost of what it acknowledged.
     pub doubt: Doubt,
     /// The member whose loss an operator accepted last, while this one was in doubt.
     pub accepted_loss: Option<NodeId>,
@@ -65,10 +65,10 @@ pub fn open(disk: Arc<dyn Disk>, params: &Params, now: Instant) -> Result<Member
     let mut consensus_params = params.consensus.clone();
     consensus_params.raft.lost = doubt_of(recovery.lost);
     check_trust(&recovery, &restored, &consensus_params.raft)?;
-    // What was lost may have counted further starts.
+    // The lost part of the log may have counted further starts.
     let first_boot = if recovery.lost == Lost::Unknown { params.first_boot } else { Boot(0) };
     let boot = member::next_boot(restored.boot, params.first_boot).max(first_boot);
-    // Durable before anything is cut: a start that follows doubts no less.
+    // Durable before anything is cut, so that the next start is in doubt as well.
     let doubt = restored.doubt(&consensus_params.raft);
     let is_new = doubt != restored.recorded_doubt();
     let is_kept = doubt != Doubt::LastFrame || !planted(Mutant::TailDoubtNotKept);
@@ -111,7 +111,7 @@ pub(crate) fn config_in(view: &dyn View) -> Result<Option<Config>, Error> {
     Ok(members.map(|members| member::config_of(&members)))
 }
 
-/// What a log that has lost so much means to raft.
+/// The doubt that follows from lost frames.
 fn doubt_of(lost: Lost) -> Doubt {
     match lost {
         Lost::Nothing => Doubt::None,
@@ -120,7 +120,7 @@ fn doubt_of(lost: Lost) -> Doubt {
     }
 }
 
-/// A member that is alone has no other member to ask for what it has lost. A torn end is not among that: it was acknowledged to
+/// A single member has no other member to ask for what it has lost. A torn tail is accepted: it was acknowledged to
 /// no client, unless the disk has damaged it since.
 fn check_trust(recovery: &Recovery, restored: &Restored, params: &raft::Params) -> Result<(), Error> {
     if !restored.is_alone(params) {

@@ -1,6 +1,6 @@
-//! A backup made into the store of a new member: the state goes along, what belonged to its old cluster does
-//! not, and the revision is raised. The store is built beside its place and put there when everything in the
-//! backup has been verified; until then a crash, a full disk or a damaged file leaves no store behind.
+//! Restores a backup into the store of a new member: the state is kept, the data of its old cluster is not, and the
+//! revision is raised. The store is built beside its place and put there when everything in the backup has been
+//! verified; until then a crash, a full disk or a damaged file leaves no store behind.
 
 use crate::backup::{self, Digest, Source, Summary};
 use crate::error::Error;
@@ -18,8 +18,8 @@ pub struct Restored {
     pub revision: Revision,
 }
 
-/// Into a directory without a store; `raise_by` of zero leaves the revision as it was. `progress` hears how many
-/// bytes have been read.
+/// Into a directory without a store; `raise_by` of zero leaves the revision as it was. `progress` is called with the
+/// number of bytes read.
 pub fn restore(
     disk: Arc<dyn Disk>,
     params: VaultParams,
@@ -36,7 +36,7 @@ pub fn restore(
         Ok(filling.add(&kept)?)
     });
     let summary = summary.inspect_err(|_| {
-        // What is left of it is thrown away by the next attempt as well.
+        // The next attempt removes the rest as well.
         let _ = staging::discard(&*disk, STAGED);
     })?;
     let mut revision = summary.meta.map_or(Revision::EMPTY_STORE, |meta| meta.revision);
@@ -50,7 +50,7 @@ pub fn restore(
         filling.add(&rows)?;
     }
     let staged = filling.finish()?;
-    // What cannot be served is not put in place.
+    // A store that cannot be served is not installed.
     State::load(&Store::open(disk.clone(), STAGED, params.cache_bytes)?.view()?)?;
     staging::install(&*disk, staged, LIVE)?;
     Ok(Restored { summary, revision })

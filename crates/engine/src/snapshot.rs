@@ -1,6 +1,5 @@
-//! A snapshot on its way out: the announcement, the rows of a pinned view in chunks, the end.
-//! The view may be further along than the announcement that raft made; the one that is sent says where the
-//! rows really stand.
+//! Sends a snapshot: the announcement, the rows of a pinned view in chunks, the end. The view may be further along
+//! than raft's announcement; the announcement that is sent has the position of the rows.
 
 use base::{NodeId, Position};
 use disk::store::chunk::Chunks;
@@ -10,7 +9,7 @@ use raft::Config;
 pub struct SnapshotStream {
     order: SnapshotOrder,
     at: Position,
-    /// What its table of members says.
+    /// The configuration by its table of members.
     config: Option<Config>,
     chunks: Chunks,
     number: u32,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub(crate) const LIVE: &str = "store.redb";
 pub(crate) const STAGED: &str = "store.staged";
-/// Where this file is, no member starts.
+/// A member does not start in a directory with this file.
 pub(crate) const ASTRAY: &str = "astray";
 
 pub struct Vault {
@@ -25,7 +25,7 @@ pub struct Vault {
     store: Store,
     view: Arc<StoreView>,
     staging: Option<Receiving>,
-    /// What was flushed and is not in the index yet.
+    /// Keys that were flushed and are not in the index rows yet.
     unindexed: Unindexed,
     params: VaultParams,
 }
@@ -51,13 +51,13 @@ enum Progress {
     Finished(staging::Staged),
 }
 
-/// What became of a staged store.
+/// The outcome of a staged store.
 #[derive(Clone, Debug)]
 pub struct Staged {
     pub id: u64,
     /// Where its rows stand, if they are those of a store.
     pub at: Option<Position>,
-    /// What its table of members says, if it has one.
+    /// The configuration by its table of members, if it has one.
     pub config: Option<Config>,
 }
 
@@ -65,8 +65,8 @@ impl Vault {
     pub(crate) fn open(disk: Arc<dyn Disk>, params: VaultParams) -> Result<Vault, Error> {
         staging::discard(&*disk, STAGED)?;
         let store = Store::open(disk.clone(), LIVE, params.cache_bytes)?;
-        // If the last process ended on a failed sync, what this one reads may be in the page cache alone. The
-        // log will be cut by what the store says, so an empty transaction makes the store's word durable.
+        // If the last process ended on a failed sync, what this one reads may be in the page cache alone. The log
+        // will be cut by what the store says, so an empty transaction makes the store durable.
         store.write_with(&mut |_| {})?;
         let view = Arc::new(store.view()?);
         let unindexed = unindexed_of(&view)?;
@@ -83,17 +83,17 @@ impl Vault {
         self.view.clone()
     }
 
-    /// How far the log is contained in the store.
+    /// The log position that the store contains.
     pub fn position(&self) -> Result<Position, Error> {
         position_of(&self.view)
     }
 
-    /// What the disk can still take.
+    /// The free bytes of the disk.
     pub fn free_bytes(&self) -> Result<u64, Error> {
         Ok(self.disk.free_bytes().map_err(disk::Error::io("measure the disk of", LIVE))?)
     }
 
-    /// What the store takes of the disk.
+    /// The disk space that the store takes.
     pub fn taken_bytes(&self) -> Result<u64, Error> {
         Ok(self.store.taken_bytes()?)
     }
@@ -165,7 +165,7 @@ impl Vault {
                 self.staging = Some(Receiving { id, progress: Progress::Finished(staged) });
                 Ok(Staged { id, at: Some(at), config })
             }
-            // The rows are another's: they end the attempt, not this member.
+            // The rows are another member's: bad rows end the attempt, not this process.
             Err(Error::Store(_)) => Ok(Staged { id, at: None, config: None }),
             Err(error) => Err(error),
         }
@@ -184,7 +184,7 @@ impl Vault {
         Ok(())
     }
 
-    /// Keeps the next start from serving a state that is not that of the others.
+    /// Keeps the next start from serving a diverged state.
     pub fn fence(&self) -> Result<(), Error> {
         let trouble = || disk::Error::io("create", ASTRAY);
         if !self.disk.exists(ASTRAY).map_err(trouble())? {
@@ -204,24 +204,22 @@ impl Vault {
 }
 
 fn unindexed_of(view: &StoreView) -> Result<Unindexed, Error> {
-    match planted(Mutant::UnindexedForgotten) {
-        true => Ok(Unindexed::default()),
-        false => Ok(Unindexed::load(view)?),
-    }
+    if planted(Mutant::UnindexedForgotten) { Ok(Unindexed::default()) } else { Ok(Unindexed::load(view)?) }
 }
 
-/// Reads everything that a member reads of its store when it starts: once raft has taken the snapshot, there is no way back.
+/// Reads everything that a member reads of its store when it starts: once raft has accepted the snapshot, it cannot
+/// be undone.
 fn examine(view: &StoreView) -> Result<(Position, Option<Config>), Error> {
     let corrupt = |what| Corrupt::new(Table::Meta, META_KEY, what);
     let state = State::load(view)?.ok_or_else(|| corrupt("missing"))?;
     if state.revision() > REVISION_MAX {
-        return Err(corrupt("a revision that leaves no room").into());
+        return Err(corrupt("a revision too close to the maximum").into());
     }
     unindexed_of(view)?;
     Ok((position_of(view)?, config_in(view)?))
 }
 
-/// A store beyond it is not taken over: the next writes would leave the range of numbers.
+/// A store beyond it is refused: later writes would overflow.
 const REVISION_MAX: Revision = Revision(i64::MAX - (1 << 32));
 
 fn position_of(view: &StoreView) -> Result<Position, Error> {

@@ -1,6 +1,6 @@
-//! The files of a member that does not run, checked as far as they can be: every frame of the log, every page of
-//! the store, every row by itself and against the others, and that log and store belong together.
-//! Nothing on the disk is changed: repairs that a start would make are made in memory.
+//! Checks the files of a stopped member: every frame of the log, every page of the store, every row by itself and
+//! against the others, and that log and store belong together. Nothing on the disk is changed: repairs that a start
+//! would make are made in memory.
 
 use crate::error::Error;
 use crate::open::config_in;
@@ -13,7 +13,7 @@ use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
 use raft::{Config, Record, Restoring};
 use std::sync::Arc;
 
-/// What a directory in good order holds.
+/// The contents of an intact directory.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub log: Recovery,
@@ -28,10 +28,10 @@ pub struct Report {
     config: Option<Config>,
 }
 
-/// What is wrong, with as much of it as could be found.
+/// Everything that was found to be wrong.
 pub type Faults = Vec<Error>;
 
-/// `step` hears what is being looked at.
+/// `step` is called with the part that is being checked.
 pub fn verify(disk: Arc<dyn Disk>, cache_bytes: usize, step: &mut dyn FnMut(&str)) -> Result<Report, Faults> {
     let scratch = Scratch::over(disk).map_err(|source| {
         let (action, file) = ("list", "the data directory".to_owned());

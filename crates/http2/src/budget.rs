@@ -1,5 +1,5 @@
-//! How much of what costs the server more than the client one connection may send: pings, settings, window updates, empty
-//! frames, streams that are opened and reset. What is charged is forgiven as time passes, with every answer and with what
+//! The budget of one connection for frames that cost the server more than the client: pings, settings, window updates, empty
+//! frames, streams that are opened and reset. Charges decay with time, with every answer and with what
 //! is sent, so a busy honest client never notices; one that sends nothing else runs out.
 
 use base::Instant;

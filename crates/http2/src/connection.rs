@@ -1,6 +1,6 @@
-//! One connection, seen from the server. The shell reads bytes and asks for `next` events until there are none,
+//! One connection, seen from the server. The shell reads bytes and calls `next` for events until there are none,
 //! answers, and writes what has gathered in `output`. A stream is known from its head to its end; after a violation
-//! that concerns all of them the connection says so once and hears nothing more.
+//! that concerns all of them the connection sends one GOAWAY and ignores the rest.
 
 mod receive;
 mod send;
@@ -42,7 +42,7 @@ pub enum Event {
     Request { stream: StreamId, head: Head, last: bool },
     /// A part of its body; credit is given back by `consume`.
     Data { stream: StreamId, data: Bytes, last: bool },
-    /// Nobody wants the answer any more. The stream is unknown from now on.
+    /// The client does not want the answer any more. The stream is unknown from now on.
     Reset { stream: StreamId },
 }
 
@@ -55,7 +55,7 @@ pub struct Connection {
     streams: BTreeMap<StreamId, Stream>,
     /// The highest stream that the client has begun.
     highest: StreamId,
-    /// What the other side takes now, in all and on a fresh stream.
+    /// What the other side accepts now, in all and on a fresh stream.
     window: i64,
     stream_window: i64,
     /// What the other side may send now, in all; and what of it was consumed and not yet credited.
@@ -64,13 +64,13 @@ pub struct Connection {
     /// Received and handed out, and not yet consumed, on all streams.
     held: usize,
     extensions: Extensions,
-    /// A block of fields that goes on in the next frame.
+    /// A header block that continues in the next frame.
     block: Option<Block>,
     /// Streams with something to send and a window for it, in turn.
     ready: VecDeque<StreamId>,
     /// Streams whose bodies had to wait and have been sent meanwhile.
     drained: Vec<StreamId>,
-    /// Streams that we ended early: what was under way on them is passed over.
+    /// Streams that we ended early: what was under way on them is ignored.
     cut: VecDeque<StreamId>,
     /// Streams with a whole answer whose clients have not ended their side, oldest first.
     lingering: VecDeque<StreamId>,
@@ -83,11 +83,11 @@ pub struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// The client was told to open no more streams; those that it opened before it heard are served.
+    /// The client was asked to open no more streams; those that it opened before it received that are served.
     Leaving,
-    /// It has heard: what is open is the last.
+    /// It has received that: the open streams are the last.
     Left,
-    /// Nothing is understood any more.
+    /// Input is ignored.
     Failed,
 }
 
@@ -95,7 +95,7 @@ enum Stage {
 const CUT_MAX: usize = 256;
 /// How many streams with a whole answer wait for their clients to end them; older ones are cut.
 const LINGERING_MAX: usize = 256;
-/// Tells our own ping of the shutdown from others.
+/// Distinguishes our own ping of the shutdown from others.
 const LEAVING_PING: [u8; 8] = *b"leaving!";
 
 impl Connection {
@@ -144,12 +144,12 @@ impl Connection {
         self.budget.advance(now);
     }
 
-    /// What is to be written; whoever writes takes it away.
+    /// The bytes to be written; the writer drains them.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Asks the other side for a sign of life.
+    /// Pings the client.
     pub fn ping(&mut self) {
         frame::put_ping([0; 8], 0, &mut self.output);
     }
@@ -161,11 +161,11 @@ impl Connection {
         }
         self.stage = Stage::Leaving;
         frame::put_go_away(frame::WINDOW_MAX, ErrorCode::NoError, "", &mut self.output);
-        // When this comes back, everything that was sent before the client heard has come, too.
+        // When this ping comes back, everything that was sent before the client knew has arrived, too.
         frame::put_ping(LEAVING_PING, 0, &mut self.output);
     }
 
-    /// Ends the connection now. Streams that the client begins after this were not heard, and it may repeat them.
+    /// Ends the connection now. Streams that the client begins after this were not processed, and it may repeat them.
     pub fn leave(&mut self) {
         if self.stage != Stage::Failed {
             self.fail(ErrorCode::NoError, "");
@@ -186,7 +186,7 @@ impl Connection {
         self.streams.len()
     }
 
-    /// So many bytes of a body have been dealt with: the client may send as many more.
+    /// So many bytes of a body have been consumed: the client may send as many more.
     pub fn consume(&mut self, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(state.held);
@@ -222,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client that a stream is over, and passes over what it sent before it heard.
+    /// Resets a stream, and ignores what the client sent before it knew.
     fn cut(&mut self, stream: StreamId, code: ErrorCode) {
         frame::put_reset(stream.0, code, &mut self.output);
         self.forget(stream);
@@ -242,7 +242,7 @@ impl Connection {
         }
     }
 
-    /// Says why, once, and hears nothing more.
+    /// Sends one GOAWAY with the reason, and ignores the rest.
     fn fail(&mut self, code: ErrorCode, words: &'static str) {
         frame::put_go_away(self.highest.0, code, words, &mut self.output);
         self.stage = Stage::Failed;

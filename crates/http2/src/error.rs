@@ -1,4 +1,4 @@
-//! What can be wrong with what the other side sent, and how it is told: by ending one stream or all of them.
+//! What can be wrong with what the other side sent, and the answer: one stream ends, or all of them.
 
 use crate::StreamId;
 
@@ -23,7 +23,7 @@ pub enum ErrorCode {
 pub enum Violation {
     /// Only this stream ends.
     Stream(StreamId, ErrorCode),
-    /// Nothing after it can be trusted; the words go into the last frame.
+    /// Nothing after it can be trusted; the text goes into the last frame.
     Connection(ErrorCode, &'static str),
 }
 

@@ -3,10 +3,10 @@
 use crate::error::{ErrorCode, Violation, broken};
 use bytes::{Buf, Bytes};
 
-/// What a client says first.
+/// The preface of a client.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub const HEAD_BYTES: usize = 9;
-/// The payload that both sides take unless they say otherwise, and we never do.
+/// The payload that both sides accept by default, which we never change.
 pub const PAYLOAD_BYTES_MAX: usize = 16_384;
 pub const WINDOW_DEFAULT: u32 = 65_535;
 pub const WINDOW_MAX: u32 = (1 << 31) - 1;
@@ -64,7 +64,7 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// The stream that this one is said to depend on, in a frame of fields.
+    /// The stream that this one is declared to depend on, in a frame of fields.
     pub fn depends_on(&self, payload: &[u8]) -> Option<u32> {
         if self.kind != kind::HEADERS || !self.has(flag::PRIORITY) {
             return None;
@@ -72,7 +72,7 @@ impl FrameHead {
         dependency(payload.get(usize::from(self.has(flag::PADDED))..)?)
     }
 
-    /// The payload without padding and, of headers, without the priority that nobody heeds.
+    /// The payload without padding and, of headers, without the priority, which is ignored.
     pub fn content(&self, mut payload: Bytes) -> Result<Bytes, Violation> {
         let padding = match self.has(flag::PADDED) {
             false => 0,
@@ -94,7 +94,7 @@ impl FrameHead {
 }
 
 pub fn put_head(len: usize, kind: u8, flags: u8, stream: u32, out: &mut Vec<u8>) {
-    debug_assert!(len <= PAYLOAD_BYTES_MAX, "longer payloads are cut by whoever writes them");
+    debug_assert!(len <= PAYLOAD_BYTES_MAX, "the writer cuts longer payloads");
     let len = (len as u32).to_be_bytes();
     out.extend_from_slice(&[len[1], len[2], len[3], kind, flags]);
     out.extend_from_slice(&stream.to_be_bytes());

@@ -1,4 +1,4 @@
-//! The head of a request: fields go in as they are decoded, a head that may be acted upon comes out.
+//! The head of a request: fields go in as they are decoded, a valid head comes out.
 //! What RFC 9113 calls malformed (section 8) is refused; what is more than the limit is counted and not kept.
 
 use crate::hpack::Field;
@@ -10,7 +10,7 @@ pub struct Head {
     pub scheme: Bytes,
     /// With the query.
     pub path: Bytes,
-    /// Empty when the client did not say whom it asks.
+    /// Empty when the client did not send one.
     pub authority: Bytes,
     /// Everything else, in the order in which it came.
     pub fields: Vec<Field>,
@@ -27,7 +27,7 @@ impl Head {
 pub enum Refused {
     /// The request is none.
     Malformed,
-    /// Its fields are more than are taken.
+    /// Its fields exceed the limit.
     TooLarge,
 }
 
@@ -94,7 +94,7 @@ impl Draft {
         sound
     }
 
-    /// The head, and the length of the body if the client told it.
+    /// The head, and the length of the body if the client declared it.
     pub fn finish(self) -> Result<(Head, Option<u64>), Refused> {
         if self.bytes_left.is_none() {
             return Err(Refused::TooLarge);
@@ -107,7 +107,7 @@ impl Draft {
         }
     }
 
-    /// Behind a body there may be fields, too; nobody reads them, but they follow rules.
+    /// After a body there may be fields, too; they are not read, but must be valid.
     pub fn finish_trailers(self) -> Result<(), Refused> {
         let Head { method, scheme, path, authority, .. } = &self.head;
         let plain = [method, scheme, path, authority].iter().all(|pseudo| pseudo.is_empty());
@@ -133,7 +133,7 @@ fn is_value(value: &[u8]) -> bool {
     !blank(value.first()) && !blank(value.last()) && !value.iter().any(forbidden)
 }
 
-/// What HTTP/1 said about a connection has no place here.
+/// Connection headers of HTTP/1 are not allowed here.
 fn is_of_connection(field: &Field) -> bool {
     match &*field.name {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => true,

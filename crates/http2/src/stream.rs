@@ -11,7 +11,7 @@ pub struct Stream {
     pub answered: bool,
     /// The whole answer is out; the stream is kept until the client has ended its side.
     pub ended: bool,
-    /// What the other side takes now; below zero when it lowered its settings meanwhile.
+    /// What the other side accepts now; below zero when it lowered its settings meanwhile.
     pub window: i64,
     /// What the other side may send now.
     pub receive_window: u32,
@@ -21,11 +21,11 @@ pub struct Stream {
     pub uncredited: u32,
     /// Window that was given beyond what was consumed.
     pub extended: u32,
-    /// What is left of the length that the request's head promised.
+    /// What is left of the declared content length.
     pub body_left: Option<u64>,
     /// What waits for the window.
     pub outgoing: Option<Box<Outgoing>>,
-    /// Whether it stands among those that can send as soon as there is room.
+    /// Whether it is in the list of streams that can send.
     pub listed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Takes account of bytes of the body. False when they are more, or end earlier, than was promised.
+    /// Counts bytes of the body. False when they are more, or fewer at the end, than declared.
     pub fn count_body(&mut self, len: usize, last: bool) -> bool {
         let Some(left) = self.body_left else { return true };
         let Some(left) = left.checked_sub(len as u64) else { return false };

@@ -1,6 +1,6 @@
 //! As much of DER as key files need: public keys (also within certificates), and private keys on curves as OpenSSL
-//! writes them by default. Bytes go in and the parts that the signing library takes come out; whatever is not as it
-//! should be is nothing.
+//! writes them by default. Bytes go in and the parts that the signing library takes come out; malformed input is
+//! `None`.
 
 use crate::method::Kind;
 
@@ -50,7 +50,7 @@ impl<'a> Elements<'a> {
         self.take(tag).map(Elements)
     }
 
-    /// The element if it comes next; others stay.
+    /// The element if it is next; another element is not consumed.
     fn option(&mut self, tag: u8) -> Option<Elements<'a>> {
         let mut ahead = *self;
         let found = ahead.within(tag)?;

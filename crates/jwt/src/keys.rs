@@ -1,6 +1,6 @@
-//! The keys of one method: those that tokens may be signed with, and the one that they are signed with here.
-//! Key files go in once, at the start, and everything that is wrong with them is told then. A file of public keys may
-//! hold several, so that tokens of the old key live on while a new one takes over.
+//! The keys of one signing method: the public keys that verify tokens, and the private key that signs them here. Key
+//! files go in once, at the start, and all their errors are reported then. A file of public keys may hold several, so
+//! that tokens of the old key stay valid while a new key replaces it.
 
 use crate::method::{Kind, Method};
 use crate::{der, pem};
@@ -21,11 +21,11 @@ pub enum Error {
          (not encrypted, on curves with its public half, RSA with 2048 bits or more)"
     )]
     BadPrivate(&'static str),
-    #[error("the private key is not the other half of the public key")]
+    #[error("the private key does not match the public key")]
     Mismatch,
     #[error("there is no private key to sign with")]
     VerifyOnly,
-    #[error("the kernel gives no random numbers")]
+    #[error("the system provides no random numbers")]
     NoRandomness,
 }
 
@@ -45,7 +45,7 @@ enum Private {
     Edwards(sig::Ed25519KeyPair),
 }
 
-/// What is in them is nobody's business.
+/// Never shows the keys.
 impl std::fmt::Debug for Keys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Keys({})", self.method.name())
@@ -100,7 +100,7 @@ impl Keys {
         Ok(Keys { method, material: Material::Halves { public: vec![public.to_vec()], private: None } })
     }
 
-    /// What may be told to everybody that is to read tokens; nothing where both sides share a secret.
+    /// The public keys that any reader of tokens may have; none for a shared secret.
     pub fn public_keys(&self) -> &[Vec<u8>] {
         match &self.material {
             Material::Shared(_) => &[],
@@ -174,7 +174,7 @@ impl Private {
     }
 }
 
-/// All of the file's. One that is for another method makes the file a wrong one.
+/// All keys of the file. A key for another method makes the file invalid.
 fn public_keys(file: &[u8], kind: Kind) -> Option<Vec<Vec<u8>>> {
     let mut keys = Vec::new();
     for block in pem::blocks(std::str::from_utf8(file).ok()?)? {
@@ -189,7 +189,7 @@ fn public_keys(file: &[u8], kind: Kind) -> Option<Vec<Vec<u8>>> {
     (!keys.is_empty()).then_some(keys)
 }
 
-/// The first of the file's.
+/// The first key of the file.
 fn private_key(file: &[u8], kind: Kind) -> Option<Private> {
     let blocks = pem::blocks(std::str::from_utf8(file).ok()?)?;
     let block = blocks.into_iter().find(|block| block.label.ends_with("PRIVATE KEY"))?;

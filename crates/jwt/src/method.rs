@@ -1,5 +1,5 @@
-//! The ways to sign, by the names that RFC 7518 gives them, and what the library calls each.
-//! ES512 is known to etcd and not to us: nobody here computes on its curve.
+//! The ways to sign, by the names that RFC 7518 gives them, and what the library calls each. ES512 is known to etcd
+//! and not to us: our library does not support its curve.
 
 use ring::hmac;
 use ring::signature as sig;
@@ -102,7 +102,7 @@ impl Method {
     }
 }
 
-/// As etcd reads it: in exactly these letters.
+/// As etcd parses it: case-sensitive.
 impl FromStr for Method {
     type Err = ();
 

@@ -1,5 +1,5 @@
-//! The blocks of a PEM file (RFC 7468): text goes in, a label and bytes for each block come out.
-//! What stands between blocks is ignored, as everybody does; a block that is not whole makes the file unreadable.
+//! The blocks of a PEM file (RFC 7468): text goes in, a label and bytes for each block come out. Text between blocks
+//! is ignored, as usual; a block that is not whole makes the file unreadable.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

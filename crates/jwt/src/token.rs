@@ -9,12 +9,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Longer ones are not looked at: a name is bounded, and so is a signature.
+/// Longer tokens are refused: names and signatures are bounded.
 const TOKEN_BYTES_MAX: usize = 8 * 1024;
 /// Numbers above are not told apart in JSON.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// What a token vouches for.
+/// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     pub user: String,
@@ -42,7 +42,7 @@ struct Written<'a> {
 struct Read {
     username: String,
     revision: f64,
-    /// A token without an end could never be taken back.
+    /// A token without an expiry could never be revoked.
     exp: f64,
     nbf: Option<f64>,
     iat: Option<f64>,
@@ -63,7 +63,7 @@ impl Keys {
         Ok(token)
     }
 
-    /// What a token that one of these keys has signed says, if it has begun and not ended at this time.
+    /// The claims of a token that one of these keys has signed, if it is valid at this time.
     pub fn read(&self, token: &str, now: Duration) -> Option<Claims> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
@@ -71,7 +71,7 @@ impl Keys {
         let (signed, signature) = token.rsplit_once('.')?;
         let (header, claims) = signed.split_once('.')?;
         let header: Header = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-        // Whoever makes a token must not choose how it is checked; what is critical and not known here is not met.
+        // The maker of a token must not choose how it is checked; unknown critical headers are refused.
         if header.alg != self.method().name() || header.crit.is_some() {
             return None;
         }
@@ -88,7 +88,7 @@ impl Read {
     fn at(self, now: f64) -> Option<Claims> {
         let ended = now >= self.exp;
         let not_begun = [self.nbf, self.iat].into_iter().flatten().any(|begin| now < begin);
-        // An audience is somebody who goes by a name, and we have none.
+        // A token with an audience is for another service: we have no audience name.
         if ended || not_begun || self.aud.is_some() {
             return None;
         }

@@ -24,7 +24,7 @@ pub struct Counts {
     pub connections: u64,
     /// Closed by the member while frames were sent.
     pub closed: u64,
-    /// Of strangers, who are turned away.
+    /// Of strangers, which are turned away.
     pub refused: u64,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// Hellos of nobody, questions that nobody asks, and noise.
+    /// Hellos of unknown nodes, questions that no member asks, and noise.
     fn as_stranger(&mut self, target: usize) {
         let status = self.known[target];
         let rng = self.forge.rng();

@@ -1,6 +1,6 @@
-//! The allocator of the binaries. What is freed goes back to the system within tens of milliseconds instead of a second:
-//! after a burst of writes a server would otherwise show, and keep from others, a quarter more than it uses.
-//! The only room with unsafe code of our own: one call into the allocator that stores a number.
+//! The allocator of the binaries. What is freed goes back to the system within tens of milliseconds instead of a
+//! second: after a burst of writes a server would otherwise show, and keep from others, a quarter more than it uses.
+//! The only crate with unsafe code of our own: one call into the allocator that stores a number.
 
 use std::ffi::{c_int, c_long};
 
@@ -20,7 +20,7 @@ unsafe extern "C" {
 /// Long enough that a buffer which is freed and wanted again in the same turn is not given back in between.
 const GIVE_BACK_AFTER_MS: c_long = 10;
 
-/// To be called first in `main`. Who sets `MIMALLOC_PURGE_DELAY` is overruled.
+/// To be called first in `main`. Overrides `MIMALLOC_PURGE_DELAY`.
 pub fn give_back_soon() {
     mi_option_set(PURGE_DELAY, GIVE_BACK_AFTER_MS);
 }
@@ -32,7 +32,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Allocator = Allocator;
 
-    /// A newer allocator might number its options anew; its own value tells that ours is the one that is meant.
+    /// A newer allocator might renumber its options; the default value shows that the number is still right.
     #[test]
     fn the_option_is_the_delay_of_purging() {
         assert_eq!(mi_option_get(PURGE_DELAY), 1000, "a second is what the allocator waits by itself");

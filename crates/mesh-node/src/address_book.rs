@@ -1,5 +1,5 @@
-//! Where nodes are: those of this region with the address at which other regions reach each, and those of the other
-//! regions as their own region has told. Frames of a node that is not in it are not listened to.
+//! The addresses of nodes: of this region's nodes the address at which other regions reach each, and of the other regions'
+//! nodes what their own region reported. Frames of a node that is not in it are dropped.
 
 use base::{ClusterId, NodeId};
 use mesh::{RegionId, Regions};

@@ -1,6 +1,6 @@
-//! Finds the nodes of other regions: decides which region is asked when and at which place, and what its answer is
-//! worth. A place that answered last is asked first, then those of the table, then nodes that were found before. The
-//! other side answers only regions that are in its own table.
+//! Discovers the nodes of other regions: decides which region is asked, when and at which address, and checks the answer. The
+//! address that answered last is asked first, then those of the table, then nodes that were found before. The other side
+//! answers only regions that are in its own table.
 
 use crate::address_book::{AddressBook, RegionNodes};
 use base::codec::{Reader, put_bytes, put_varint};

@@ -1,8 +1,7 @@
-//! Drives the election of the regions that own homes: has it look at the clock, carries its messages to the nodes of
-//! other regions, proposes what it wants agreed on, and tells the nodes of this region what they may write and for how
-//! long. A node asks for that and says when, by its own clock; the span that it is told counts from then, so that no
-//! message that was under way for long, and no process that was stopped, makes a tenure longer. Nodes of 0.1.0 do not
-//! ask: for them the span counts from its arrival, and the election leaves room for that.
+//! Drives the election of home regions: ticks it, sends its messages to the nodes of other regions, proposes its decisions,
+//! and tells the nodes of this region what they may write and for how long. A node asks for that and names the time by its
+//! own clock; the span of the answer counts from that time, so neither a slow message nor a stopped process extends a lease.
+//! Nodes of 0.1.0 do not ask: for them the span counts from its arrival, and the election leaves a margin for that.
 
 use crate::address_book::AddressBook;
 use crate::documents::Documents;

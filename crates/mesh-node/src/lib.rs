@@ -1,7 +1,7 @@
-//! The driver of one node of the mesh, as `node` is for coord: the shell and the simulator run the same.
-//! Requests, frames, reports, documents, completions and ticks go in; what to send, persist, flush, answer, propose and
-//! write down comes out, as plain values. It owns the machine of `mesh` and decides when that begins, which documents it
-//! goes by, what the leader of coord proposes, who owns homes, and where nodes of other regions are found.
+//! The driver of one node of the mesh, as `node` is for coord; the shell and the simulator run the same driver.
+//! Requests, frames, reports, documents, completions and ticks go in; what to send, persist, flush, reply, propose and write
+//! comes out, as plain values. The driver owns the machine of `mesh` and decides when it begins, which documents it follows,
+//! what the leader of coord proposes, which region owns which homes, and where nodes of other regions are.
 
 mod address_book;
 mod discovery;

@@ -1,4 +1,4 @@
-//! What this node reports of itself to the others of its region: whole, every now and then, and soon after a change.
+//! Sends this node's report to the other nodes of its region: the whole report, periodically and soon after a change.
 
 use crate::messages::{Message, Output};
 use base::{Instant, NodeId};

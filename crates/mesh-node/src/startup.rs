@@ -1,6 +1,6 @@
-//! When the machine of the mesh begins. A node that was whole goes on with what it had, whether it hears of others or
-//! not. A disk that is new is not enrolled until the cluster has written down its life: only then is it known whether
-//! the node had another disk before. What is known of that is durable here before anything follows from it.
+//! When the machine of the mesh begins. A node that was complete continues with what it had, whether it reaches others or not.
+//! A new disk is not enrolled until the cluster has recorded its incarnation: only then is it known whether the node had
+//! another disk before. That knowledge is durable here before anything follows from it.
 
 use base::NodeId;
 use mesh::Topology;

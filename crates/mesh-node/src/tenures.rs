@@ -1,4 +1,4 @@
-//! What this region may write of the places with a lease, as this node was told last.
+//! Which leased homes this region may write, as last reported to this node.
 
 use base::Instant;
 use mesh::homes::Place;

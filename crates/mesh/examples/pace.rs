@@ -113,7 +113,7 @@ fn start(n: u64) -> Cluster {
     Cluster { nodes, now, frames: VecDeque::new(), answered: 0, failed: 0 }
 }
 
-#[expect(clippy::print_stdout, reason = "a tool speaks to whoever runs it")]
+#[expect(clippy::print_stdout, reason = "a tool prints its result")]
 fn main() {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|arg| arg.parse().ok()).collect();
     let [nodes, keys] = numbers[..] else { return println!("usage: pace NODES KEYS") };

@@ -1,6 +1,6 @@
-//! Who writes, and the name of one write.
-//! An actor is a node of a region in one of its lives: a node that lost its disk is another actor, so that no dot
-//! is ever given twice. A dot names one write for ever.
+//! Actors and dots.
+//! An actor is one incarnation of a node of a region: a node that lost its disk is another actor, so that no dot is ever
+//! assigned twice. A dot identifies one write for ever.
 
 use base::NodeId;
 use base::checksum::hash64;

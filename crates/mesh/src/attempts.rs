@@ -1,7 +1,7 @@
-//! What is remembered of a request id: a record of its own beside the key, a set with an element for each attempt that was
-//! carried out, which says what was asked for and under which dot. It is stored, compared, moved and forgotten as any record
-//! is. Two attempts that did not know of each other are both carried out; where they meet, all but one are taken
-//! back, by a rule that gives the same on every replica. See docs/adr/0044.
+//! What is remembered of a request id: a record of its own beside the key, a set with one element per attempt that was
+//! applied. The element holds a hash of the request and the dot of the write. The record is stored, compared, moved and
+//! purged like any other. Two attempts that did not know of each other are both applied; where they meet, all but one are
+//! undone by a rule that gives the same result on every replica. See docs/adr/0044.
 
 use crate::actor::{Actor, Dot, RegionId};
 use crate::record::{Body, Record};

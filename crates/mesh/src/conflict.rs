@@ -1,6 +1,6 @@
-//! A write that lost against one that had not seen it, kept so that people can look at it and bring it back.
-//! Every replica that merges the two writes the same conflict under the same identity. Both sides are kept as they
-//! were before they met, so that their clocks tell how it came to it.
+//! A write that lost against one that had not seen it, kept so that a person can inspect and restore it.
+//! Every replica that merges the two records the same conflict under the same id. Both sides are kept as they were before
+//! the merge, so that their clocks show how the conflict arose.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! Who decides about the topology: whoever leads coord, from the table of its members and from what the nodes tell.
-//! Tidings and the present plan go in, the next plan or nothing comes out. Nothing is kept that another leader
-//! could not learn anew within moments, and a plan counts only if it replaces the one it was made from.
+//! Decides about the topology: the leader of coord computes the next plan from the members of coord and the reports of the
+//! nodes. Reports and the present plan go in, the next plan or nothing comes out. The controller keeps nothing that another
+//! leader could not learn within moments, and a plan counts only if it replaces the one it was made from.
 
 use crate::actor::RegionId;
 use crate::moves::Progress;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const FOUND_PATIENCE: Duration = Duration::from_secs(5);
 /// A node away for longer holds up the forgetting of deletes no more; it catches up before it serves again.
 const AWAY_MAX: Duration = Duration::from_secs(3 * 3_600);
-/// Who was heard within this time is there.
+/// A node whose report is newer than this is present.
 const PRESENT: Duration = Duration::from_secs(10);
 /// Points on the ring of a member that has not told what it wants.
 pub const POINTS: u32 = 64;
@@ -37,7 +37,7 @@ pub struct Controller {
     since: Option<Instant>,
 }
 
-/// Who belongs to coord.
+/// The members that the topology should have.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Those with a vote: each is a node of the mesh.
@@ -59,7 +59,7 @@ impl Controller {
         }
     }
 
-    /// Whether it decides or not: whoever leads next has heard already.
+    /// Recorded whether or not this node decides, so that the next leader has it already.
     pub fn hear(&mut self, now: Instant, from: NodeId, tidings: Tidings) {
         self.heard.insert(from, Heard { tidings, last: now });
     }
@@ -141,7 +141,7 @@ impl Controller {
         for (node, heard) in &self.heard {
             heard.tidings.tell(*node, &plan.topology, &mut progress);
         }
-        // Whoever was removed never answers again, so nobody need wait until it has anything.
+        // A removed node never answers again, so no move waits for it.
         wanted.removed.iter().for_each(|node| progress.leave_out(*node));
         let steps = progress.steps(&plan.topology, &plan.topology.placement());
         let next = || plan.with(plan.topology.advance(plan.next_epoch(), &steps.switch, &steps.settle));
@@ -178,7 +178,7 @@ impl Controller {
         let places: Vec<Member> = joining.iter().map(|node| self.place(*node)).collect();
         let moving = plan.topology.begin(plan.next_epoch(), &places, &leaving).ok()?;
         let mut next = plan.with(moving);
-        // Whoever has left is forgotten, except while coord has it and would bring it back.
+        // A node that has left is forgotten, except while it is a member of coord and would be added again.
         next.nodes.retain(|node, enrolled| {
             known(*node) || wanted.members.contains(node) || !enrolled.address.is_empty() && !enrolled.leaving
         });
@@ -191,7 +191,7 @@ impl Controller {
         told || plan.nodes.get(&node).is_some_and(|enrolled| !enrolled.address.is_empty())
     }
 
-    /// Whoever was away for too long is waited for no more.
+    /// A node that was away for too long is waited for no more.
     fn give_up(&self, now: Instant, since: Instant, plan: &Plan) -> Option<Plan> {
         let last = |node: NodeId| self.heard.get(&node).map_or(since, |heard| heard.last);
         let is_away = |member: &&Member| !member.stale && now.since(last(member.node)) > AWAY_MAX;

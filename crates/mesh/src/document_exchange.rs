@@ -1,8 +1,7 @@
-//! Brings the documents of several regions together: the namespaces and the merge handlers.
-//! The leader of each region's coord tells the other regions a digest of each such document every few seconds. A region
-//! whose own document has another digest answers with the whole of it, and the first one merges that into its own and
-//! proposes the result. Both sides tell their digests, so both have the same in the end, and whatever is lost on the way
-//! is told again.
+//! Synchronises the documents that regions share: namespaces and merge handlers.
+//! The leader of each region's coord sends the other regions a digest of each such document every few seconds. A region
+//! whose own document has another digest replies with the whole document; the first region merges it into its own and
+//! proposes the result. Both sides send digests, so both end with the same document, and a lost message is sent again.
 
 use crate::actor::RegionId;
 use crate::handler::{self, Handlers};

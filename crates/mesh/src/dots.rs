@@ -1,6 +1,6 @@
 //! The node-wide counter that dots are taken from, reserved durably in blocks.
-//! Asked for more than is reserved it gives nothing; `wants` says which bound to persist, and `reserved` that it
-//! is durable. After a crash counting goes on behind the last durable bound, so no number is given twice.
+//! `take` returns nothing beyond the reserved bound; `wants` names the bound to persist, `reserved` reports that it is
+//! durable. After a crash the counter continues above the last durable bound, so no number is assigned twice.
 
 use base::mutant::{Mutant, planted};
 

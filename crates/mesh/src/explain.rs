@@ -1,5 +1,5 @@
-//! Why a key shows what it shows: which write is on top, what went into it, and what it was preferred to.
-//! A record, and the conflicts that are kept of its key, go in; facts come out, and sentences for people.
+//! Explains why a key has its value: the winning write, the writes included in it, and the writes that lost.
+//! A record and the conflicts of its key go in; facts come out, and sentences for people.
 
 use crate::actor::{Dot, RegionId};
 use crate::conflict::{Conflict, Rule};

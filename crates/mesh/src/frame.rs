@@ -1,6 +1,6 @@
-//! What nodes of the mesh say to each other, and its bytes. See docs/formats/mesh-frames.md.
-//! Every frame carries the sender's epoch, so that whoever is behind finds out. A frame that cannot be read is
-//! dropped by the receiver; nothing in one is believed beyond its form.
+//! The frames between nodes of the mesh, and their bytes. See docs/formats/mesh-frames.md.
+//! Every frame carries the sender's epoch, so that a node with an older one learns of it. The receiver drops a frame that it
+//! cannot decode, and trusts nothing in a frame beyond its form.
 
 mod ballot;
 pub mod page;
@@ -142,7 +142,7 @@ pub enum Frame {
     /// What is your topology?
     Which,
     Topology(Bytes),
-    /// A node that has started, to whoever may know better.
+    /// From a node that has started, to all others: they may have a newer topology.
     Hello,
     Welcome,
     Compare {
@@ -294,7 +294,7 @@ pub enum Outcome {
 }
 
 impl Frame {
-    /// What a node is told that only passes on what it is asked: answers, and where everybody stands.
+    /// Frames for a node that is not enrolled and only forwards requests: answers and topologies.
     pub fn is_for_a_guest(&self) -> bool {
         matches!(
             self,
@@ -415,7 +415,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
         Frame::Forwarded { ask, reply, reached } => {
             begin(out, 2, ask);
             reply.encode(out);
-            // Nodes of before know of none.
+            // Nodes of 0.1.0 do not send it.
             if !reached.is_empty() {
                 put_varint(out, reached.len() as u64);
                 reached.iter().for_each(|region| put_varint(out, u64::from(region.0)));

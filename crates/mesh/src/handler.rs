@@ -1,8 +1,8 @@
-//! Handlers by name for `custom` values: what two values that have not seen each other come to.
-//! A record of this kind keeps such values side by side, as siblings do, and replicas merge it as siblings: a handler
-//! decides only what is shown and what the next write builds on. So replicas agree whatever a handler does, and one
-//! that is missing or fails costs no more than the order of the last write. The registry is a document that regions
-//! exchange (`versioned.rs`); scripts are run by the `Script` that a node is given.
+//! Merge handlers of `custom` values, by name: a handler merges two concurrent values.
+//! A `custom` record keeps concurrent values as siblings, and replicas merge it as siblings. A handler decides only what a
+//! reader gets and what the next write builds on. So replicas agree whatever a handler does, and a handler that is missing
+//! or fails costs no more than last-write-wins. The registry is a document that regions exchange (`versioned.rs`); the
+//! node's `Script` runs scripts.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ pub trait Script {
     fn merge(&self, source: &str, left: &Bytes, right: &Bytes) -> Option<Bytes>;
 }
 
-/// Nobody to run scripts.
+/// Runs no scripts.
 pub struct NoScript;
 
 impl Script for NoScript {

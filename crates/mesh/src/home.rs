@@ -1,6 +1,6 @@
-//! The region that owns a key, where one does: a value with an epoch, agreed on elsewhere under a lease.
-//! The epoch is the fencing token of every write that an owner makes. So what an owner of an earlier epoch still
-//! writes is refused wherever the later one is known, and loses everywhere else, whatever the clocks say.
+//! The home of a key: the region that owns it, with an epoch, agreed on elsewhere under a lease.
+//! The epoch is the fencing token of every write of the owner. A write of an owner of an earlier epoch is refused wherever
+//! the later epoch is known, and loses everywhere else, whatever the clocks say.
 
 use crate::actor::RegionId;
 use crate::record::Fence;

@@ -1,7 +1,7 @@
-//! Which region owns which namespace, or which keys of one by a prefix: a value that each region agrees on for itself.
-//! Regions may be of different minds for a while; the epoch, which goes into every write of an owner, decides then: who
-//! owned the keys before loses. An owner is followed by another and never by nobody, for what was written under an
-//! epoch is not overwritten without one. In a region's own value, an entry is also its vote: see `steward`.
+//! Which region owns which namespace, or which keys of a namespace by prefix: a document that each region agrees on for
+//! itself. Regions may disagree for a while; then the epoch, which every write of an owner carries, decides: the earlier owner
+//! loses. An owner is always followed by another owner, because a write under an epoch cannot be overwritten without one. In
+//! a region's own document an entry is also its vote: see `steward`.
 
 use crate::actor::RegionId;
 use crate::home::Home;
@@ -48,13 +48,13 @@ impl Place {
     }
 }
 
-/// Who owns a place, and on what terms.
+/// Which region owns a scope, and under which lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Title {
     pub home: Home,
-    /// How long an owner that is not heard of stays one; zero for ever, or until somebody hands the place over.
+    /// How long a silent owner stays the owner; zero for ever, or until an operator transfers it.
     pub lease_ms: u64,
-    /// Decided: by a majority of regions, or by somebody who may. Otherwise a region only stands for it.
+    /// Decided by a majority of regions or by an operator. Otherwise the region is only a candidate.
     pub settled: bool,
 }
 
@@ -65,7 +65,7 @@ impl Title {
     }
 }
 
-/// What somebody wants done with a place.
+/// An operator's transfer of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     pub to: RegionId,

@@ -1,7 +1,6 @@
-//! Where a record is found by what it is: rows without values, by type, by home region and by the time of its last
-//! write, written in the batch that holds the record. Time is kept in steps of about a minute, so that a key that is
-//! written often costs a row a minute and not one a write. Deleted records are in none; they are found by when they
-//! may be forgotten.
+//! Secondary indexes: rows without values, by type, by home region and by the time of the last write, written in the batch of
+//! the record. Times are rounded to about a minute, so that a key that is written often costs one row a minute. Tombstones
+//! are in no index; the purge finds them by their due stamp.
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;

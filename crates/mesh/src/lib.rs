@@ -1,7 +1,7 @@
 //! The leaderless data plane.
-//! Requests, frames of other nodes and completions go in; frames, rows to persist and answers come out. It must
-//! hold that an acknowledged write is durable on as many replicas as it asked for, and that replicas which have
-//! seen the same writes, in whatever order, hold the same bytes.
+//! Requests, frames of other nodes and completions go in; frames, rows to persist and replies come out. Invariants: an
+//! acknowledged write is durable on as many replicas as it asked for; replicas that have seen the same writes, in any order,
+//! hold the same bytes.
 
 pub mod actor;
 pub mod attempts;

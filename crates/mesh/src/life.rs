@@ -1,5 +1,5 @@
-//! The life of a node on one disk: another after the disk was lost, so that nothing which an earlier life vouched for is
-//! taken for its own.
+//! One incarnation of a node on one disk. A node that lost its disk has another incarnation, so that nothing which the earlier
+//! one vouched for is taken for its own.
 
 use crate::plan::Plan;
 use base::NodeId;
@@ -8,9 +8,9 @@ use base::NodeId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Standing {
-    /// The cluster has not said yet whether there was another life before.
+    /// The cluster has not said yet whether there was an earlier incarnation.
     Unknown = 0,
-    /// Others count on what an earlier life had, and this one has not got everything back.
+    /// Others count on what an earlier incarnation had, and this one does not have all of it again.
     Behind = 1,
     Whole = 2,
 }
@@ -24,7 +24,7 @@ pub struct Life {
 }
 
 impl Life {
-    /// What the cluster says of this life of a node; nothing before it has written it down.
+    /// What the plan says of this incarnation of a node; nothing before the plan has it.
     pub fn judged_by(self, plan: &Plan, node: NodeId) -> Option<Standing> {
         let is_known = plan.incarnation(node) == Some(self.incarnation);
         let stale = plan.topology.member(node).is_some_and(|member| member.stale);

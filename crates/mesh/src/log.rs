@@ -1,7 +1,7 @@
-//! The replication log of one node: every write that it gave a dot, in the order of the dots, until all regions
-//! have it. The sequence of an entry is the counter of its dot, so that what a record has seen says at which
-//! positions of whose logs it stands; numbers are skipped now and then, so an entry names the one before it. Entries
-//! are checksummed from the disk of the sender to the merge at the receiver. See docs/formats/mesh-rows.md.
+//! The replication log of one node: every write that it gave a dot, in dot order, until all regions have it. The sequence
+//! number of an entry is the counter of its dot, so a record's context gives the log positions that it includes. Numbers are
+//! skipped now and then, so an entry names its predecessor. A checksum covers each entry from the sender's disk to the
+//! receiver's merge. See docs/formats/mesh-rows.md.
 
 use crate::context::Context;
 use crate::hlc::Stamp;

@@ -1,6 +1,6 @@
-//! Up to which stamp everything that a region wrote is, or was, on every replica of a shard here: a stamp per region.
-//! A record that is missing although it lies below the marks of all who wrote it was here once and was deleted
-//! everywhere. Marks only grow.
+//! Watermarks of a shard: for each region the stamp up to which everything that the region wrote is, or was, on every replica
+//! in this region. A record that is missing although it lies below the watermarks of all its writers was deleted everywhere.
+//! Watermarks only grow.
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;

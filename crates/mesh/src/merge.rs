@@ -1,8 +1,8 @@
-//! Joining two states of one key into the state that has seen both.
-//! The header and a register's value are the greater by rank; mergeable bodies are joined; contexts are united.
-//! Joining is commutative, associative and idempotent, whatever was lost or repeated on the way. A last write
-//! that loses against one that has not seen it is reported, so that nothing is lost in silence. Of two ballots the
-//! higher one stays as it is: it was made of what a majority of the replicas had, and nothing is mixed into it.
+//! Merges two states of one key into the state that has seen both.
+//! The header and a register's value are the greater by rank; mergeable bodies are joined; contexts are united. The merge is
+//! commutative, associative and idempotent. A last-write-wins value that loses against one that had not seen it is returned,
+//! so that no write is lost silently. Of two ballots the higher one stays as it is: it was made from what a majority of the
+//! replicas had, and nothing is merged into it.
 
 #[cfg(test)]
 mod tests;

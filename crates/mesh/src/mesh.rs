@@ -1,7 +1,7 @@
-//! One node of the mesh: replica, coordinator and repairer in one machine.
-//! Requests, frames, ticks and completions go in by `step`; `collect` ends a turn and hands out what follows. It
-//! must hold that nothing which vouches for durable rows leaves before they are durable: such effects are held
-//! here by the batch they wait for, not by the caller's good will.
+//! One node of the mesh: replica, coordinator and repair in one state machine.
+//! `step` takes requests, frames, ticks and completions; `collect` ends a turn and returns what follows. Invariant: nothing
+//! that vouches for durable rows leaves before the rows are durable. The machine holds such effects by the batch that they
+//! wait for; the caller need not.
 
 mod abroad;
 mod adopt;
@@ -71,57 +71,57 @@ use witness::Witnesses;
 /// Rows in memory that are worth a flush before its time.
 const FLUSH_BYTES: usize = 64 * 1024 * 1024;
 
-/// Everything that a step has at hand.
+/// What a step works with: the clocks, the stored rows, and the output of the turn.
 struct Turn<'a> {
     now: Now,
     rows: &'a dyn Rows,
     out: &'a mut Output,
 }
 
-/// Who waits for the end of an operation.
+/// The requester that waits for the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     Here(Token),
-    /// A node that passed the write on.
+    /// A node that forwarded the write.
     Peer(NodeId, Ask),
-    /// One of several writes of a request.
+    /// One write of a batch: the batch, and the index in it.
     Part(u64, usize),
-    /// A read that must not show less than a session has seen.
+    /// A session read: it must not return less than its session has seen.
     Guard(Ask),
-    /// A read over several regions: this one's part.
+    /// A read over several regions: this region's part.
     Region(Ask),
     /// A node of another region.
     Abroad(NodeId, Ask),
 }
 
-/// What waits until a batch is durable.
+/// An effect that is held until a batch is durable.
 #[derive(Debug)]
 enum Then {
     Send(NodeId, Frame),
-    /// This node has what the operation wants stored.
+    /// This node has stored the operation's record.
     Stored(Ask, Outcome),
-    /// The operation's record may leave.
+    /// The operation's record may be sent to the other replicas.
     Spread(Ask),
-    /// What a read wants to see of this node may be seen.
+    /// A read may use this node's own record.
     Show(Ask),
-    /// What a read has merged may be given to those who lack it.
+    /// The merged record of a read may be sent to replicas that lack it.
     Repair(Ask),
     RepairRegions(Ask),
-    /// Everything that an exchange brought is durable.
+    /// All records of an exchange are durable.
     Exchanged(Ask),
-    /// What a peer vouched for holds here too.
+    /// What a peer vouched for is durable here too.
     Settled(Shard, Known, Marks),
     SettledAbroad(RegionId, Shard, Marks),
-    /// An entry of the log may leave.
+    /// An entry of the replication log may be sent.
     Logged(u64),
     Identity {
         dots: u64,
         floor: Stamp,
     },
     Report(Report),
-    /// This node's own answer to a ballot of its own.
+    /// This node's answer to its own ballot.
     Heard(Frame),
-    /// What a ballot is to be made of, once what was lost in joining it is durable.
+    /// The base of a proposal, once the conflicts found in merging it are durable.
     Propose(Ask, Option<Box<Record>>, Ballot),
 }
 
@@ -133,7 +133,7 @@ enum Operation {
     Scan(Box<scans::Scanning>),
     List(Box<listing::Listing>),
     Exchange(Box<exchange::Exchanging>),
-    /// A record on its way to the peer of an exchange.
+    /// A record that an exchange sends to its peer.
     Give(Ask),
     Hint(hints::Hinting),
     Replicate(streams::Replicating),
@@ -161,7 +161,7 @@ pub struct Mesh {
     promised: Stamp,
     topology: Topology,
     routes: Routes,
-    /// What was agreed on when the node started.
+    /// The topology that was agreed on when the node started.
     handed: Option<Topology>,
     overlay: Overlay,
     /// The last batch handed out, and rows for the next.
@@ -174,7 +174,7 @@ pub struct Mesh {
     operations: Docket<Ask, Pending>,
     alarms: Alarms,
     batches: Batches,
-    /// Writes that were passed on to this node, lately.
+    /// Writes that other nodes forwarded to this node recently.
     forwarded: BTreeMap<NodeId, forward::Forwarded>,
     /// Requests of which this node knows several attempts and has not all of them yet, by key.
     repeated: BTreeMap<Key, BTreeSet<u64>>,
@@ -206,7 +206,7 @@ impl Mesh {
         let identity = overlay.get(rows, rows::IDENTITY).0.and_then(Identity::decode);
         let identity = identity.filter(|identity| identity.incarnation == params.actor.incarnation);
         let (dots, floor) = identity.map_or((0, Stamp::ZERO), |identity| (identity.dots, identity.floor));
-        // What is newer than what the node knew in its last life comes to it as it would have then.
+        // The node starts with the topology that it followed last; a newer one comes by the usual ways.
         let kept = overlay.get(rows, rows::TOPOLOGY).0.and_then(Topology::decode);
         let handed = Some(topology.clone());
         let topology = kept.unwrap_or(topology);
@@ -346,7 +346,7 @@ impl Mesh {
         let Envelope { epoch, frame } = envelope;
         if epoch > self.topology.epoch && !matches!(frame, Frame::Topology(_)) {
             self.send(t, from, Frame::Which);
-            // Whoever is behind may have been given up by the others, and must not answer as if it were not.
+            // A node with an older epoch may have been given up by the others, so it must not serve these.
             match frame {
                 Frame::Fetch { ask, .. }
                 | Frame::FetchFor { ask, .. }
@@ -416,7 +416,7 @@ impl Mesh {
                 self.step_accept(t, from, ask, &key, record, &notes);
             }
             Frame::Promised { .. } | Frame::Accepted { .. } => self.step_ballot_answer(t, from, frame),
-            // What regions say to each other.
+            // Frames between regions only.
             Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
         }
     }
@@ -451,7 +451,7 @@ impl Mesh {
         }
     }
 
-    /// Does something once a batch is durable, which may be now.
+    /// Performs an effect once a batch is durable, which may be now.
     fn after(&mut self, t: &mut Turn<'_>, seq: Seq, then: Then) {
         if seq <= self.durable {
             return self.perform(t, then);
@@ -532,7 +532,7 @@ impl Mesh {
         self.operations.remove(&ask)
     }
 
-    /// How long a peer took to answer an operation.
+    /// Records how long a peer took to answer an operation.
     fn time(&mut self, t: &Turn<'_>, from: NodeId, ask: Ask) {
         if let Some(pending) = self.operations.get(&ask)
             && from != self.me
@@ -591,7 +591,7 @@ impl Mesh {
         }
     }
 
-    /// Somebody has, or has not, stored what an operation wanted stored.
+    /// A node has stored an operation's record, or refused it.
     fn step_stored(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, outcome: Outcome) {
         self.time(t, from, ask);
         match self.operations.get(&ask).map(|pending| &pending.operation) {

@@ -1,9 +1,9 @@
-//! When a partition may go on in a move: what the nodes have reported, as a value beside the topology.
+//! When a partition may take the next step of a move, computed from the reports of the nodes.
 //! Two rules, with Q the majority of N copies and F = N − Q + 1, the fewest that every quorum must meet.
-//! *Pending → switched*: every newcomer of the list has taken everything from F of the old replicas, each of
-//! which had refused older epochs before it gave; so whatever was acknowledged under an older epoch was given.
-//! *Switched → moved*: F of the old replicas have durably acknowledged the switch and refuse what came before;
-//! so no reader of the old list finds a quorum that the writers of the new list have left.
+//! *Pending → switched*: every newcomer of the list has fetched everything from F of the old replicas, each of which had
+//! refused older epochs before; so it has whatever was acknowledged under an older epoch.
+//! *Switched → moved*: F of the old replicas have durably acknowledged the switch and refuse older epochs; so no reader of
+//! the old list finds a quorum that the writers of the new list have left.
 
 use crate::placement::Placement;
 use crate::ring::{Partition, Partitions};

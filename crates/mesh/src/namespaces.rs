@@ -1,7 +1,7 @@
-//! The namespaces as a value with its bytes: the document that the cluster agrees on.
-//! A name and what a namespace wants go in; its number follows from its name, so that regions agree on it without
-//! asking each other. How many copies its records have is never changed, for they lie by it. Regions exchange their
-//! namespaces, so that a namespace that was created in one is there in all (`versioned.rs`).
+//! The namespaces, as the document that the cluster agrees on.
+//! The number of a namespace is derived from its name, so that regions agree on it without communication. The number of
+//! copies never changes, because records are placed by it. Regions exchange this document, so that a namespace created in
+//! one exists in all (`versioned.rs`).
 
 use crate::actor::RegionId;
 use crate::key::REQUESTS;

@@ -131,7 +131,7 @@ fn start(local: Option<&Record>, kind: Kind, op: &Op, wall_ms: u64) -> Result<Re
     Ok(Record { era, kind, body: kind.empty_body(), created_ms: wall_ms, ..local.clone() })
 }
 
-/// A put or a delete says everything anew; the others leave what they do not mention.
+/// A put or a delete replaces all attributes; the others keep what they do not mention.
 fn header(old: &Header, op: &Op, attributes: &Attributes, birth: Birth) -> Header {
     let anew = matches!(op, Op::Put(_) | Op::Delete);
     let expired = old.expires_ms.is_some_and(|expires_ms| expires_ms <= birth.wall_ms);

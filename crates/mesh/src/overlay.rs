@@ -1,6 +1,5 @@
-//! Rows that were written and are not flushed yet, in two generations: one that grows, and one that is being
-//! flushed. Reads look here before they look in the store. Each row knows the batch that makes it durable, so
-//! that nobody is told of it too early.
+//! Rows that are written and not flushed yet, in two generations: one that grows and one that is being flushed. Reads look
+//! here before the store. Each row carries the batch that makes it durable, so that no reply reveals it earlier.
 
 mod generation;
 mod order;
@@ -27,13 +26,13 @@ pub struct Flush {
 }
 
 impl Flush {
-    /// By key. They are put in order by whoever asks, which is not the machine.
+    /// By key. The caller's thread sorts them, which is not the machine's.
     pub fn rows(&self) -> impl Iterator<Item = (&Bytes, Option<&Bytes>)> {
         self.rows.sorted().into_iter().map(|entry| (&entry.key, entry.value.as_ref()))
     }
 }
 
-/// Rows that the store has. To free a million of them takes a while: whoever has the time drops it.
+/// Rows that the store has. To free a million of them takes a while, so the shell drops it on a thread that has the time.
 #[derive(Debug)]
 pub struct Spent {
     _rows: Frozen,

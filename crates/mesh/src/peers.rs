@@ -1,8 +1,8 @@
-//! What this node believes of the others, from nothing but how they answer.
-//! A peer that leaves a few requests in a row unanswered is taken for down: it is sent one request a second to
-//! find out, and every other goes elsewhere at once. Any frame from it ends that. Round trips are averaged, so
-//! that the quicker of several replicas is asked first; an answer that takes longer than nearly all before it is not waited
-//! for alone, and its peer is asked last until a frame comes from it.
+//! The health of the other nodes, inferred only from their answers.
+//! A peer that leaves a few requests in a row unanswered is taken for down: it gets one probe a second, and all other requests
+//! go elsewhere at once. Any frame from it ends that. Round trips are averaged, so that the quickest replica is asked first.
+//! When an answer is later than nearly all before it, other replicas are asked as well, and its peer is asked last until a
+//! frame comes from it.
 
 use base::{Instant, NodeId};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
-//! What the cluster has agreed on about its mesh: the topology, and which life of each node it counts on.
-//! It is one document of coord, whose version is the epoch: whoever writes the next one says which it has seen, so
-//! that of two who decide at once only one is heard. A node that finds another life of itself in the plan knows
-//! that its disk was lost.
+//! The plan that the cluster agrees on: the topology, and which incarnation of each node counts.
+//! It is one document of coord, whose version is the epoch. A writer names the version that it replaces, so of two concurrent
+//! writers one wins. A node that finds another incarnation of itself in the plan knows that its disk was lost.
 
 use crate::topology::{Epoch, Topology};
 use base::codec::{Reader, put_bytes, put_varint};
@@ -26,11 +25,11 @@ pub struct Plan {
 /// What is known of one node beside its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enrolled {
-    /// The life that the others count on; zero before the node was heard for the first time.
+    /// The incarnation that the others count on; zero before the node's first report.
     pub incarnation: u32,
     /// The epoch with which it was found to lack what it should have.
     pub stale_since: Epoch,
-    /// Somebody wants it to hand over what it has and go.
+    /// An operator asked it to hand over its data and leave.
     pub leaving: bool,
     /// Where a node that is no member of coord is reached; nothing for those that are.
     pub address: String,

@@ -1,5 +1,5 @@
-//! A question for records by what they are instead of by their names: by type, by home region, by the time of their
-//! last write. Answers come in pages; where the next one begins is an opaque cursor.
+//! A query for records by their properties: by type, by home region, by the time of the last write. Results come in pages;
+//! the start of the next page is an opaque cursor.
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;

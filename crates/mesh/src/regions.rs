@@ -1,6 +1,5 @@
-//! The regions that replicate to each other, as a value: agreed on in each region by itself, handed to every node.
-//! A region that is not in it is not listened to, not waited for and not kept anything for: leaving it out is
-//! its eviction. Versions only grow.
+//! The table of regions that replicate to each other: each region agrees on its own table and hands it to every node.
+//! A region that is not in the table gets no frames, no data and no waiting; removing it is its eviction. Versions only grow.
 
 use crate::actor::RegionId;
 use crate::marks::REGIONS_MAX;
@@ -66,7 +65,7 @@ impl Regions {
         }
     }
 
-    /// The next version, with a region added or told anew where it can be reached.
+    /// The next version, with a region added or its addresses replaced.
     pub fn with(&self, region: Region) -> Result<Regions, Code> {
         let lawful = !region.name.is_empty() && region.name.len() <= NAME_BYTES_MAX;
         if !lawful || region.id != RegionId::of(&region.name) || region.seeds.len() > SEEDS_MAX {

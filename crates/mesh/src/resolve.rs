@@ -1,6 +1,6 @@
-//! What becomes of a record that meets another of its key: how their clocks stand to each other, and what follows.
-//! States are always joined, whatever the clocks say, so that the answer is the same in any order; the verdict is for
-//! people, for counting, and for the log of conflicts.
+//! Resolves a local and a remote record of a key: their causality, the merged record, and the conflict if there is one.
+//! The records are always merged, whatever the clocks say, so the result does not depend on the order; the outcome is for
+//! people, for counters, and for the conflict log.
 
 use crate::context::Causality;
 use crate::merge::{Merged, merge};

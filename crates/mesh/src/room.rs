@@ -1,7 +1,7 @@
-//! Room on the disk of a node, as it was measured: what is free, and what the store's file takes, part of which it can
-//! use again. Whether so much more may be taken in comes out. What was taken in and is not in the store yet counts as if
-//! none of it were on the disk, so nothing can be taken in between two measurements that there is no room for. A row of
-//! few bytes may cost a page, for the store writes a page anew before it gives up the old one.
+//! Disk space of a node as measured: free space, and the size of the store's file, part of which the store can reuse. The
+//! result is whether so much more may be accepted. What was accepted and is not in the store yet counts as if none of it were
+//! on the disk, so the node never accepts more between two measurements than there is space for. A row of few bytes may
+//! cost a page, because the store writes a new page before it frees the old one.
 
 /// Rows are written once to the log, and take about twice their size in the store's file.
 const LOG_AND_STORE: u64 = 3;

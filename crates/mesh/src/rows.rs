@@ -1,6 +1,6 @@
-//! The rows of the mesh: one ordered table of bytes, whose first byte says what a row is.
-//! Everything that a node must find again is a row; a batch of rows is what the log holds and what a flush
-//! writes. Which engine keeps them is the shell's business. See docs/formats/mesh-rows.md.
+//! The rows of the mesh: one ordered table of bytes, whose first byte is the row's kind.
+//! All durable state of a node is in rows; a batch of rows is what the log holds and what a flush writes. The shell chooses
+//! the storage engine. See docs/formats/mesh-rows.md.
 
 use crate::actor::RegionId;
 use crate::hlc::Stamp;
@@ -75,7 +75,7 @@ pub fn sort(key: &[u8]) -> Option<Sort> {
 /// Who this node is, how far its dots are reserved, and which stamps it has vouched for.
 pub const IDENTITY: &[u8] = &[META, 0];
 pub const TOPOLOGY: &[u8] = &[META, 1];
-/// How far into the log the store reaches: written by whoever keeps the rows, with every flush.
+/// How far into the log the store reaches: the shell writes it with every flush.
 pub const FLUSHED: &[u8] = &[META, 3];
 /// The other regions.
 pub const REGIONS: &[u8] = &[META, 4];

@@ -1,6 +1,7 @@
-//! What a client has seen, so that no region shows it less: for each node whose writes it read or made, the position
-//! in that node's log and the stamp. A region has it when the log is there up to the position, or when everything
-//! up to the stamp is known to be on every replica of the key. The bytes are opaque to clients and checked.
+//! A session token: what a client has seen, so that no region shows it less. For each node whose writes the client read or
+//! made it holds the position in that node's log and the stamp. A region has it when the log is applied up to the position,
+//! or when everything up to the stamp is known to be on every replica of the key. Clients treat the bytes as opaque; a
+//! checksum guards them.
 
 use crate::actor::{Actor, RegionId};
 use crate::hlc::Stamp;

@@ -1,8 +1,8 @@
-//! Keeps the homes of one region: whoever leads its coord says every now and then what the region holds to be true,
-//! hears the same of the other regions, and decides what follows. It must hold, as far as clocks run alike, that no two
-//! regions own a place at a time: an owner counts on itself while so many regions have confirmed it within three
-//! quarters of its lease that no majority is without one of them; a region votes for another only when it has not heard
-//! of the owner for a whole lease. What clocks get wrong the epochs put right: late writes lose, and are shown.
+//! The election of home regions. The leader of each region's coord periodically sends what its region holds to be true,
+//! receives the same from the other regions, and decides what follows. Invariant, as far as clocks run alike: no two regions
+//! own a scope at the same time. An owner relies on its lease while so many regions have confirmed it within three quarters
+//! of the lease that no majority is without one of them; a region votes for another only when it has not heard from the
+//! owner for a whole lease. The epochs correct what clocks get wrong: late writes lose, and are listed as conflicts.
 
 mod word;
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How often it speaks; often enough for the shortest lease.
 const SPEAK_EVERY: Duration = Duration::from_millis(300);
 
-/// What a leader of before it has agreed on is known to it by then, and what was wanted has come true or not.
+/// By then a new leader knows what its predecessor agreed on, and a proposal is agreed on or lost.
 const SILENT_FOR: Duration = Duration::from_millis(600);
 /// An owner counts on its lease for so much of it; the rest is for messages within the region and clocks that run apart.
 const HELD_OF_FOUR: u32 = 3;
@@ -37,7 +37,7 @@ pub struct Steward {
     seen: BTreeMap<Place, (Home, Instant)>,
     speak_at: Instant,
     /// What was wanted in place of this, and until when nothing is said of it: it may come true at any moment, and
-    /// whoever was confirmed meanwhile would count on it.
+    /// an owner confirmed meanwhile would rely on it.
     wanted: Option<(Homes, Instant)>,
 }
 
@@ -83,11 +83,11 @@ impl Steward {
         }
     }
 
-    /// Whoever leads another region has spoken.
+    /// A message of another region's leader.
     pub fn hear(&mut self, now: Instant, from: RegionId, word: Word) {
         let Word { name, at, echoes, homes } = word;
         let before = self.heard.get(&from);
-        // The network may turn two round.
+        // The network may reorder two messages.
         if before.is_some_and(|before| before.name == name && before.stamp >= at) {
             return;
         }
@@ -96,7 +96,7 @@ impl Steward {
         for (place, _) in homes.iter().filter(|(_, title)| title.home.region == from) {
             self.claimed.insert((place.clone(), from), now);
         }
-        // Only what the same process has said goes together: who led before it may have known of less.
+        // Only messages of the same process are combined: an earlier leader may have known less.
         let before = before.filter(|before| before.name == name);
         let confirmed = echo.max(before.and_then(|before| before.confirmed));
         self.heard.insert(from, Heard { homes, at: now, name, stamp: at, confirmed });
@@ -167,8 +167,8 @@ impl Steward {
         (next != *homes).then_some(next)
     }
 
-    /// Whether to take over what another region holds: what is decided always, a candidate when nobody else was
-    /// promised anything.
+    /// Whether to take over what another region holds: a decided owner always, a candidate when no other region has a
+    /// promise.
     fn is_better(
         &self,
         now: Instant,
@@ -186,14 +186,14 @@ impl Steward {
         theirs.settled || stands && (!is_promised || planted(Mutant::HomePromiseForgotten))
     }
 
-    /// Nothing is promised to the owner any more. Whoever stands itself may have owned the place just before, and what its
-    /// nodes were told then has to end first.
+    /// Nothing is promised to the owner any more. A candidate may have been the owner just before, and the leases that its
+    /// nodes hold must end first.
     fn is_free(&self, now: Instant, place: &Place, mine: Title) -> bool {
         let owns = mine.home.region == self.here && mine.settled;
         !owns && mine.lease_ms > 0 && self.silent_since(place, mine).after(lease(mine)) <= now
     }
 
-    /// When the owner, or whoever stands for it, last said that it is, as far as this leader can know.
+    /// When the owner, or the candidate, last claimed the scope, as far as this leader can know.
     fn silent_since(&self, place: &Place, mine: Title) -> Instant {
         let claimed = self.claimed.get(&(place.clone(), mine.home.region)).copied().unwrap_or(Instant::ZERO);
         let seen = self.seen.get(place).filter(|(home, _)| *home == mine.home);

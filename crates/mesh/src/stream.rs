@@ -1,7 +1,7 @@
-//! How far another region has this node's log: a window of entries under way, and the position up to which all
-//! are there. Entries are acknowledged one by one, each when a quorum of the other region has it durably, in
-//! whatever order; only what has no gap before it counts as a position. Entries that were trimmed before they got
-//! there are a gap that only comparing can close: until then the position stays before it.
+//! How far another region has this node's log: a window of entries in flight, and the position up to which all are there.
+//! Entries are acknowledged one by one, each when a quorum of the other region has it durably, in any order; a position counts
+//! only without a gap before it. Entries that were trimmed before they were acknowledged are a gap that only anti-entropy can
+//! close; until then the position stays before it.
 
 use crate::hlc::Stamp;
 use base::Instant;

@@ -1,7 +1,6 @@
-//! Sums that merge: the state of `gcounter`, `pncounter` and `delta_numeric`.
-//! Each actor keeps what it has added and taken, which only grow, and only the actor itself adds to its entry;
-//! merging takes the larger of each. A delete notes how much of each entry it has seen, so that what it has seen
-//! counts no more and what it has not seen still does.
+//! Counters that merge: the state of `gcounter`, `pncounter` and `delta_numeric`.
+//! Each actor keeps its own two sums, which only grow and which only the actor itself changes; a merge takes the larger of
+//! each. A delete records how much of each entry it has seen, so that this part counts no more and later additions still do.
 
 use crate::actor::Actor;
 use base::Code;

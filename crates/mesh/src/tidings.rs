@@ -1,6 +1,5 @@
-//! What a node tells whoever decides about the topology: who it is in this life, how far it has followed, and what
-//! of a move it has done. It is told whole, again and again, so that nothing depends on who heard it before; only
-//! the newest counts.
+//! The report of a node to the controller: its incarnation, the epoch that it follows, and its progress in a move. A report
+//! is complete and sent periodically, so only the newest counts and no receiver needs an earlier one.
 
 use crate::moves::{Progress, Report};
 use crate::ring::{PARTITIONS, Partition, Partitions};

@@ -1,10 +1,10 @@
-//! The topology as a value: who the nodes are, where each partition stands in a move, what the namespaces want.
-//! It is changed in one place (coord's tables) and handed to every node; its epoch only grows. From it follow the
-//! preference lists, so that nodes with the same epoch have the same lists.
+//! The topology as a value: the nodes, the phase of each partition in a move, and the copies of each namespace.
+//! It is changed in one place (a document of coord) and handed to every node; its epoch only grows. The preference lists
+//! follow from it, so nodes with the same epoch have the same lists.
 //!
-//! A move takes every partition through three phases. *Pending*: reads ask the old list, writes need a quorum
-//! of both. *Switched*: reads ask the new list, writes still need both. *Moved*: the old list is forgotten. When
-//! a partition may go on is decided in `moves.rs`.
+//! A move takes every partition through three phases. *Pending*: reads ask the old list, writes need a quorum of both.
+//! *Switched*: reads ask the new list, writes still need both. *Moved*: the old list is forgotten. `moves.rs` decides when a
+//! partition may take the next step.
 
 use crate::actor::RegionId;
 use crate::placement::{COPIES_MAX, Lists, Place, Placement};

@@ -1,8 +1,7 @@
-//! A map by name that every region changes on its own and that all regions bring together later.
-//! Each entry carries the version of its last change, also when that change removed it. Merging takes the later change
-//! of every entry, so that regions which have exchanged their maps hold the same, in whatever order they did. Of two
-//! changes with the same number, made in two regions that had not heard of each other, the region with the larger
-//! number wins.
+//! A map by name that every region changes on its own and that regions merge later.
+//! Each entry carries the version of its last change, also when that change removed it. A merge takes the later change of
+//! every entry, so regions that have exchanged their maps hold the same map, in any order. Of two concurrent changes with the
+//! same version number, the change of the region with the larger id wins.
 
 use crate::actor::RegionId;
 use base::codec::{Reader, put_bytes, put_varint};

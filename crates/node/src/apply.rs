@@ -48,13 +48,13 @@ pub struct Params {
     pub flush_interval: Duration,
     /// How many bytes of them may wait.
     pub flush_bytes: usize,
-    /// A range whose answer is larger is read in pieces by those who can.
+    /// A range whose answer is larger is read in pieces, if the caller can do so.
     pub range_bytes: usize,
     pub watch: watch::Params,
     pub leases: leases::Params,
-    /// The first members of the cluster, as they were configured; nobody, for a member that joins later.
+    /// The initial members of the cluster, as configured; empty for a member that joins later.
     pub founders: Vec<Member>,
-    /// More than this is not stored, by the rows of changes; zero sets no bound.
+    /// The quota in bytes, by the rows of changes; zero sets no bound.
     pub quota_bytes: u64,
     pub compaction: compactor::Params,
     /// What compactions leave of the past.
@@ -69,7 +69,7 @@ pub enum Input {
     Lock(waits::Input),
     /// The time of day, in milliseconds since 1970.
     TimeOfDay(i64),
-    /// What another member says.
+    /// A message of another member.
     Word {
         from: NodeId,
         word: Word,
@@ -86,20 +86,20 @@ pub struct Output {
     pub replies: Vec<(Token, Result<Reply, Code>)>,
     /// Proposals of this member that were applied.
     pub finished: Vec<u64>,
-    /// To questions, for `Consensus` to deliver.
+    /// Answers to questions, for `Consensus` to deliver.
     pub answers: Vec<(Asker, Answer)>,
-    /// For `Consensus` to pass on to other members.
+    /// Messages that `Consensus` sends to other members.
     pub words: Vec<(NodeId, Word)>,
     /// For `Consensus` to propose.
     pub proposals: Vec<Proposals>,
     pub flush: Option<Flush>,
     /// In the order in which each stream must get them.
     pub watch: Vec<watch::Response>,
-    /// What became of the waits for locks.
+    /// The outcomes of waits for locks.
     pub locks: Vec<(WaitId, News)>,
-    /// Who belongs to the cluster from these indexes on.
+    /// The table of members from these indexes on.
     pub members: Vec<(Index, Members)>,
-    /// Something about users, roles or permissions is not as it was.
+    /// Users, roles or permissions have changed.
     pub auth_changed: bool,
     /// In the order in which they happened.
     pub tokens: Vec<TokenNews>,
@@ -125,20 +125,20 @@ pub struct Apply {
     hub: Hub,
     lessor: Lessor,
     space: Space,
-    /// What was the newest when everything younger began to be kept, and what nobody may be behind.
+    /// The newest revision at the age that is retained, and at the age that no watch may lag behind.
     kept: Timeline,
     lagging: Timeline,
     gate: Gate,
     compactor: Compactor,
     digests: Digests,
-    /// This member's state is not that of the others: it does nothing more.
+    /// This member's state has diverged: it does nothing more.
     astray: bool,
     /// When this member last proposed the time of day.
     marked: Option<Instant>,
-    /// When it last proposed to settle a replacement of a member.
+    /// When it last proposed to finish a replacement of a member.
     settling: Option<Instant>,
     waits: Waits,
-    /// Told with the next output: what a snapshot brought for those who wait.
+    /// Sent with the next output: the outcomes that a snapshot brought for waiters.
     lock_news: Vec<(WaitId, News)>,
     /// A snapshot may have brought other users and permissions.
     auth_unknown: bool,
@@ -148,10 +148,10 @@ pub struct Apply {
     counts: Counts,
 }
 
-/// What was done without anybody asking for it, since the start.
+/// Counters of the member's own work since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Found by this member while it led; some more than once.
+    /// Leases that this member found expired while it led; some more than once.
     pub leases_expired: u64,
     /// Versions that compactions removed.
     pub versions_swept: u64,
@@ -241,7 +241,7 @@ impl Apply {
         self.flush_when_due(now, view, out);
     }
 
-    /// Lets the lessor speak, and passes on what it says.
+    /// Steps the lease clock, and passes on its output.
     fn with_lessor(&mut self, out: &mut Output, speak: impl FnOnce(&mut Lessor, &State, &mut Said)) {
         let mut said = Said::default();
         let term = self.lessor.term();
@@ -274,8 +274,8 @@ impl Apply {
         }
     }
 
-    /// Whoever leads a cluster without a table of members proposes the one that it was configured with, until there
-    /// is one: a proposal may be lost, and one too many means nothing.
+    /// The leader of a cluster without a table of members proposes its configured table until there is one: a
+    /// proposal may be lost, and a repeated one has no effect.
     fn found(&mut self, out: &mut Output) {
         let Some(term) = self.lessor.term() else { return };
         if self.state.members().is_empty() && !self.params.founders.is_empty() {
@@ -414,8 +414,8 @@ impl Apply {
         self.waiting.retain(|batch| !batch.reads.is_empty() || !batch.asks.is_empty());
     }
 
-    /// The store was replaced by a snapshot: what was in memory belongs to the old one.
-    /// What happened to leases meanwhile is told at once.
+    /// The store was replaced by a snapshot: what was in memory belongs to the old one. The lease events in between
+    /// are returned at once.
     pub fn install(&mut self, now: Instant, view: &dyn View) -> Result<Vec<LeaseEvent>, Corrupt> {
         let (state, applied) = load(view)?;
         let skipped = lease_events::between(&self.state, &state);
@@ -435,7 +435,7 @@ impl Apply {
             return Ok(skipped);
         }
         self.overlay = Overlay::default();
-        // The number moves on, so that a flush of the old store that is still reported means nothing.
+        // The number increases, so that the report of a flush of the old store is ignored.
         self.flushes += 1;
         self.held = Held::default();
         self.flushed = applied;
@@ -444,7 +444,7 @@ impl Apply {
         Ok(skipped)
     }
 
-    /// Watches that are behind could be sent more: the next step should not wait for news.
+    /// Watches that are behind can be sent more: the next step should not wait for input.
     pub fn is_catching_up(&self) -> bool {
         self.hub.is_busy()
     }
@@ -457,12 +457,12 @@ impl Apply {
         self.hub.counts()
     }
 
-    /// Calls that wait for a lock, and how often any of them was told something.
+    /// Calls that wait for a lock, and how many waits have ended.
     pub fn lock_counts(&self) -> (usize, u64) {
         (self.waits.count(), self.waits.woken())
     }
 
-    /// Who stands behind a place in the queue of a lock, as far as this member knows.
+    /// The client behind a place in the queue of a lock, as far as this member knows.
     pub fn claim(&self, key: &[u8]) -> Option<&Claim> {
         self.state.claim(key)
     }
@@ -488,12 +488,12 @@ impl Apply {
         self.state.lease_count()
     }
 
-    /// Who belongs to the cluster, as far as this member has applied.
+    /// The table of members, as far as this member has applied.
     pub fn members(&self) -> &Members {
         self.state.members()
     }
 
-    /// What the cluster has agreed on beside the keys, as far as this member has applied.
+    /// The documents of the cluster, as far as this member has applied.
     pub fn documents(&self) -> &Documents {
         self.state.documents()
     }

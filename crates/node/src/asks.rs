@@ -1,6 +1,6 @@
-//! The questions of this member's clients that wait for an answer of the leader.
-//! Each is put to whoever leads, and again when the leader changes or nothing is heard: asking twice does no
-//! harm. A question leaves with its first answer or at its deadline.
+//! The questions of this member's clients that wait for an answer of the leader. Each is sent to the leader, and
+//! again when the leader changes or does not answer: asking twice does no harm. A question leaves with its first
+//! answer or at its deadline.
 
 use crate::question::{Ask, Asker, Question};
 use base::limits::REQUESTS_WAITING_MAX;
@@ -34,12 +34,12 @@ impl Asks {
         room
     }
 
-    /// Whether somebody waited for this answer.
+    /// Whether a caller waited for this answer.
     pub fn finish(&mut self, boot: Boot, token: Token) -> bool {
         boot == self.boot && self.waiting.remove(&token).is_some()
     }
 
-    /// The one that was asked does not lead: another will be.
+    /// The member that was asked does not lead: the question goes to another.
     pub fn put_again(&mut self, boot: Boot, token: Token) {
         if let Some(waiting) = self.waiting.get_mut(&token).filter(|_| boot == self.boot) {
             waiting.sent_at = None;
@@ -52,7 +52,7 @@ impl Asks {
         self.has_unsent = true;
     }
 
-    /// What was sent before `then` was lost on the way.
+    /// Questions sent before `then` were lost.
     pub fn put_again_since(&mut self, then: Instant) {
         for waiting in self.waiting.values_mut() {
             if waiting.sent_at.is_some_and(|sent| sent < then) {
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(tokens(&mut asks), [1, 2, 3]);
         assert!(tokens(&mut asks).is_empty());
         asks.put_again(Boot(1), Token(1));
-        assert!(tokens(&mut asks).is_empty(), "an answer to an earlier start is nobody's");
+        assert!(tokens(&mut asks).is_empty(), "an answer to an earlier start is ignored");
         asks.put_again(Boot(2), Token(1));
         assert_eq!(tokens(&mut asks), [1]);
         assert!(asks.finish(Boot(2), Token(2)) && !asks.finish(Boot(2), Token(2)));

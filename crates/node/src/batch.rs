@@ -1,6 +1,6 @@
-//! The payload of a log entry: proposals in a row, each with the identity by which a repetition is known.
-//! Proposals are gathered into one entry per turn of the loop, so that raft's cost is shared by all of them.
-//! Batches can be joined by joining their bytes.
+//! The payload of a log entry: proposals in a row, each with the identity that detects a repetition. Proposals are
+//! gathered into one entry per turn of the loop, so that raft's cost is shared by all of them. Batches can be joined
+//! by joining their bytes.
 
 use base::codec::{Reader, put_varint};
 use base::{Boot, NodeId, ProposalId};

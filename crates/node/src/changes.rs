@@ -1,7 +1,7 @@
 //! Changes of the configuration that wait for their turn at the leader: one at a time, each alone in its entry.
-//! Batches of a single proposal go in, the bytes of the next entry come out once the change before it is applied.
-//! Whoever leads adds what only it knows: that a learner has caught up. It never orders its own removal, for the rest
-//! could then miss that it was committed; it hands over first, and the next leader is asked again.
+//! Batches of a single proposal go in, the bytes of the next entry come out once the change before it is applied. The
+//! leader adds what only it knows: that a learner has caught up. It never orders its own removal, because the others
+//! could then miss that it was committed; it transfers leadership first, and the proposal goes to the next leader.
 
 use crate::batch::{self, Proposal};
 use crate::member::{changer_id, lessor_id};
@@ -18,11 +18,11 @@ pub(crate) struct Changes {
     waiting: VecDeque<Bytes>,
 }
 
-/// What a batch of proposals is to whoever orders it.
+/// The kind of a batch of proposals, for the leader that orders it.
 pub(crate) enum Kind {
     Plain,
     Change,
-    /// Malformed, of another member, or a change among others.
+    /// Malformed, of another member, or a change together with other proposals.
     Unlawful,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn kind_of(from: NodeId, batch: Bytes) -> Kind {
 }
 
 impl Changes {
-    /// Whoever sent it sends it again if there is no room.
+    /// The sender sends it again if the queue is full.
     pub fn add(&mut self, batch: Bytes) {
         if self.waiting.len() < CHANGES_WAITING_MAX {
             self.waiting.push_back(batch);
@@ -86,7 +86,7 @@ impl Changes {
     }
 }
 
-/// Carried out, the change leaves this leader without a vote, now or when it is settled.
+/// The change would leave this leader without a vote, now or when the joint configuration ends.
 fn removes(change: &MemberChange, me: NodeId, raft: &Raft) -> bool {
     match change {
         MemberChange::Remove(id) | MemberChange::Replace { old: id, .. } => *id == me,
@@ -103,7 +103,7 @@ fn change_in(batch: &Bytes) -> Option<(Proposal, MemberChange)> {
     }
 }
 
-/// The planted bug: what was proposed counts as decided.
+/// The planted bug: a proposed change takes effect at once.
 fn change_at_once(entry: &Bytes, raft: &mut Raft) {
     let mut config = raft.config();
     match change_in(entry) {

@@ -1,28 +1,28 @@
 //! The leader's compactions: rounds in which every member is asked what it still needs, given notice, and then one
-//! command is proposed.
-//! Time, what members say and the applied state go in; words to members and now and then a revision to compact to come
-//! out. A round goes to one below the least that anybody needs, never further than what is kept for everybody. Who is
-//! silent ends the round, unless it has been silent for so long that nothing is kept for it any more.
+//! command is proposed. Time, what members say and the applied state go in; messages to members and now and then a
+//! revision to compact to come out. A round compacts to one below the oldest revision that any member needs, and
+//! never beyond the retention. A silent member ends the round, unless it has been silent for so long that nothing is
+//! kept for it any more.
 
 use crate::word::{Epoch, Round, Said};
 use base::{Instant, NodeId, Revision, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Between two rounds while there is no space: everybody waits for what they free.
+/// Between two rounds while there is no space: all writers wait for what the rounds free.
 const URGENT_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// What is never compacted without being asked; `None` leaves all of it to clients.
+    /// The revisions that are never compacted automatically; `None` disables automatic compaction.
     pub keep: Option<Keep>,
     /// How far behind a watch or a large read may be before nothing is kept for it.
     pub lag_max: Lag,
     /// Between two rounds.
     pub interval: Duration,
-    /// How long the answers to one question are waited for.
+    /// How long the leader waits for the answers to one question.
     pub patience: Duration,
-    /// A member that has not been heard for so long holds nothing up.
+    /// A member that has been silent for so long no longer delays compactions.
     pub grace: Duration,
 }
 
@@ -42,20 +42,20 @@ pub struct Lag {
     pub revisions: u64,
 }
 
-/// What the leader sees when it looks.
+/// The state of the cluster as the leader sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub now: Instant,
     pub members: &'a BTreeSet<NodeId>,
     pub revision: Revision,
     pub compacted: Revision,
-    /// What was the newest revision as long ago as everything is kept; nobody may know.
+    /// The newest revision at the retention age; `None` if it is not known.
     pub aged: Option<Revision>,
     /// Space is more urgent than the past.
     pub no_space: bool,
 }
 
-/// What a step brought about.
+/// The output of a step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steps {
     pub words: Vec<(NodeId, Round)>,
@@ -94,7 +94,7 @@ impl Compactor {
         }
     }
 
-    /// A new leader begins with a round of its own, and waits for the members anew.
+    /// A new leader starts a round of its own, and forgets when it heard from the members.
     pub fn set_leading(&mut self, now: Instant, term: Option<Term>) {
         self.term = term;
         self.stage = Stage::Resting;
@@ -103,7 +103,7 @@ impl Compactor {
         self.began = now;
     }
 
-    /// There may be something to do: a look at the members is worth its price.
+    /// There may be something to do: computing the context is worth its cost.
     pub fn is_awake(&self, now: Instant, no_space: bool) -> bool {
         let resting = matches!(self.stage, Stage::Resting) && !self.is_due(now, no_space);
         self.term.is_some() && self.params.keep.is_some() && !resting
@@ -164,7 +164,7 @@ impl Compactor {
         now.since(heard) >= self.params.grace
     }
 
-    /// Takes the next step, if everybody has answered who is waited for.
+    /// Takes the next step, if all members have answered that the round waits for.
     fn go_on(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
         match &self.stage {
             Stage::Resting => {}
@@ -198,7 +198,7 @@ impl Compactor {
         self.stage = Stage::Noticing { to, silent, until, again: false };
     }
 
-    /// Somebody has not answered, or has refused: a notice is given once more, and that is all.
+    /// A member has not answered, or has refused: a notice is given once more, then the round ends.
     fn run_out(&mut self, sight: &Sight<'_>, steps: &mut Steps) {
         self.go_on(sight, steps);
         match std::mem::replace(&mut self.stage, Stage::Resting) {
@@ -213,7 +213,7 @@ impl Compactor {
     }
 }
 
-/// As far as anything is compacted at all.
+/// The highest revision that a round may compact to.
 fn goal(sight: &Sight<'_>, keep: Keep) -> Option<Revision> {
     if sight.no_space {
         return Some(sight.revision);
@@ -222,7 +222,7 @@ fn goal(sight: &Sight<'_>, keep: Keep) -> Option<Revision> {
     Some(sight.aged?.min(by_count))
 }
 
-/// While space is wanted, everything is.
+/// While space is low, every compaction is worth it.
 fn is_worth_it(sight: &Sight<'_>, keep: Keep, to: Revision) -> bool {
     let step = if sight.no_space { 1 } else { keep.step.max(1) };
     to > Revision::EMPTY_STORE && to.0.saturating_sub(sight.compacted.0) >= step as i64

@@ -36,7 +36,7 @@ pub struct Params {
     pub retry_after: Duration,
 }
 
-/// Somebody waits for the answer to this, under this token.
+/// A request whose caller waits for the reply under this token.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub token: Token,
@@ -72,7 +72,7 @@ pub enum Input {
     },
     /// What `Apply` answered to a question.
     Answered(Asker, Answer),
-    /// What `Apply` says to another member.
+    /// A message of `Apply` to another member.
     Say(NodeId, Word),
     /// What `Apply` proposes as the leader of a term.
     Lessor(Proposals),
@@ -90,9 +90,9 @@ pub enum Input {
         ok: bool,
     },
     Transfer(NodeId),
-    /// An operator says that this member will never come back, and that what only it has may be lost.
+    /// An operator accepts the loss of this member, and of what only it has.
     AcceptLoss(NodeId),
-    /// The only member of its cluster does not wait for a leader to show up.
+    /// The only member of its cluster does not wait for a leader.
     Campaign,
 }
 
@@ -102,18 +102,18 @@ pub struct Output {
     pub persist: Vec<Persist>,
     pub committed: Vec<Entry>,
     pub reads: Vec<ReadBatch>,
-    /// What other members say to `Apply`.
+    /// Messages of other members to `Apply`.
     pub words: Vec<(NodeId, Word)>,
     pub refused: Vec<(Token, Code)>,
     /// Questions that were answered by the leader.
     pub answered: Vec<(Token, Reply)>,
-    /// Set when it changed: the term in which this member leads, if it does. `Apply` must hear it before what
-    /// else follows from this turn.
+    /// Set when it changed: the term in which this member leads, if it does. `Apply` must get it before the rest of
+    /// this turn's output.
     pub leading: Option<Option<Term>>,
     pub stage: Vec<Stage>,
     pub snapshots: Vec<SnapshotOrder>,
     pub released: Option<Index>,
-    /// Members that sent what no member sends: their streams are to be closed.
+    /// Members that violated the protocol: their streams are to be closed.
     pub forged: Vec<(NodeId, Refusal)>,
     pub notes: Vec<Note>,
 }
@@ -135,17 +135,17 @@ pub struct Consensus {
     asks: Asks,
     me: NodeId,
     boot: Boot,
-    /// What this member proposes as leader of its own accord, and how many it has proposed.
+    /// Commands that this member proposes itself as leader, and how many it has proposed.
     own: Vec<Bytes>,
     own_seq: u64,
     /// How many changes of the configuration it has proposed in that way.
     own_changes: u64,
-    /// What was last said of it.
+    /// The value that was reported last.
     leading: Option<Term>,
     /// Proposals of other members, to be ordered in this turn.
     forwarded: VecDeque<Bytes>,
     forwarded_bytes: usize,
-    /// Whom the waiting proposals were sent to, and in which term.
+    /// The member to which the waiting proposals were sent, and the term.
     target: (Term, Option<NodeId>),
     applied: Index,
     /// The configuration is that of this index.
@@ -196,7 +196,7 @@ impl Consensus {
         self.raft.config()
     }
 
-    /// Raft stands on the configuration of this index.
+    /// Raft uses the configuration of this index.
     pub fn configured(&self) -> Index {
         self.configured.max(self.applied)
     }
@@ -306,7 +306,7 @@ impl Consensus {
         }
     }
 
-    /// The leader is as good as gone.
+    /// The leader has stepped down.
     fn on_stepped_down(&mut self, from: NodeId, term: Term) {
         let status = self.raft.status();
         if status.term == term && status.leader == Some(from) {
@@ -314,7 +314,7 @@ impl Consensus {
         }
     }
 
-    /// The others hear it, if anybody hears this member at all.
+    /// Tells the other members, in case they still receive from this member.
     fn tell_stepping_down(&self, notes: &[Note], out: &mut Output) {
         for note in notes {
             let Note::SteppedDown(term) = note else { continue };
@@ -324,7 +324,7 @@ impl Consensus {
         }
     }
 
-    /// A question to this member. Whoever asks repeats what is dropped because another leads.
+    /// A question to this member. The asker repeats a question that is dropped because another member leads.
     fn take_ask(&mut self, ask: Ask, out: &mut Output) {
         if planted(Mutant::KeepAliveUnverified) && self.raft.is_leader() {
             let batch = ReadBatch { index: Index::ZERO, reads: Vec::new(), asks: vec![ask] };
@@ -347,7 +347,7 @@ impl Consensus {
         }
     }
 
-    /// Only in the term in which they were meant; `Apply` repeats what is dropped here and still needed.
+    /// Proposed only in the term that they were made in; `Apply` repeats what is dropped here and still needed.
     fn on_lessor(&mut self, proposals: Proposals) {
         let Status { term, .. } = self.raft.status();
         let current = self.raft.is_leader() && term == proposals.term;
@@ -375,7 +375,8 @@ impl Consensus {
         }
     }
 
-    /// The origin repeats what is dropped here, so no caller waits to be told. False for what no member forwards.
+    /// The origin repeats what is dropped here, so no caller is answered. False for a batch that no correct member
+    /// forwards.
     fn on_forward(&mut self, from: NodeId, batch: Bytes) -> bool {
         let room = self.forwarded_bytes + batch.len() <= PROPOSALS_WAITING_BYTES_MAX;
         if !self.raft.is_leader() || !room {
@@ -422,7 +423,7 @@ impl Consensus {
         }
     }
 
-    /// What is flushed was applied, whether or not that has been heard: raft must know before its log is cut.
+    /// What is flushed was applied, whether or not that has been reported: raft must know before its log is cut.
     fn on_flushed(&mut self, at: Position) {
         self.on_applied(at.index, Vec::new());
         self.raft.step(raft::Input::Flushed(at));
@@ -487,7 +488,7 @@ impl Consensus {
         }
     }
 
-    /// A new leader, or a new term of the same one, has none of what was sent before.
+    /// A new leader, or a new term of the same leader, has none of what was sent before.
     fn aim(&mut self) {
         let Status { term, leader, .. } = self.raft.status();
         if self.target != (term, leader) {
@@ -515,7 +516,7 @@ impl Consensus {
         }
     }
 
-    /// What was meant for a term that is over is nobody else's; the planted bug thinks otherwise.
+    /// Commands of an ended term are dropped; the planted bug forwards them.
     fn forward_own(&mut self, leader: NodeId, out: &mut Output) {
         if planted(Mutant::RevokeWithoutGuard) && !self.own.is_empty() {
             let mut batch = Vec::new();

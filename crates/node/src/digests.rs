@@ -1,7 +1,7 @@
-//! Whether this member's state is that of the others: digests of the applied state at certain indexes, compared.
-//! Own digests and those that others send go in; out comes a verdict as soon as enough is known of an index. Who has
-//! another digest than the majority of all members has gone astray and must not serve; with no majority somebody has,
-//! and nobody knows who. The digest rolls on from entry to entry, so what went astray once differs ever after.
+//! Whether this member's state is that of the others: digests of the applied state at certain indexes, compared. Own
+//! digests and those that others send go in; out comes a verdict as soon as enough is known of an index. A member
+//! whose digest differs from that of the majority has diverged and must not serve; without a majority some member
+//! has, and it is not known which. The digest covers all entries so far, so a diverged member differs ever after.
 
 use base::limits::{DIGEST_EVERY_ENTRIES, DIGESTS_KEPT_MAX};
 use base::mutant::{Mutant, planted};
@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Default)]
 pub(crate) struct Digests {
-    /// By the member, then by the index: what one member says pushes out nothing of another's.
+    /// By member, then by index: one member's digests evict none of another's.
     known: BTreeMap<NodeId, BTreeMap<Index, u64>>,
 }
 
 /// What the digests of one index say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Everybody who was heard has the same, or too few were heard.
+    /// All members that reported have the same digest, or too few have reported.
     Same,
     /// The majority has the same, and these others do not.
     Astray(BTreeSet<NodeId>),
-    /// All have been heard, and no digest has the majority.
+    /// All members have reported, and no digest has the majority.
     Undecided,
 }
 
@@ -43,20 +43,20 @@ impl Digests {
         }
     }
 
-    /// Whether a member that has applied so much keeps what another says of this index: no member states a digest of other
-    /// indexes, and one of an index that is far ahead would stand in the way of those that come before it.
+    /// Whether a member that has applied so much keeps what another says of this index: no correct member sends
+    /// digests of other indexes, and one far ahead would evict those that come before it.
     pub fn is_due(index: Index, applied: Index) -> bool {
         let ahead = DIGESTS_KEPT_MAX as u64 * DIGEST_EVERY_ENTRIES;
         index.0.is_multiple_of(DIGEST_EVERY_ENTRIES) && index.0 <= applied.0.saturating_add(ahead)
             || planted(Mutant::DigestsCrowdedOut)
     }
 
-    /// The store was replaced; what this member's state came to before says nothing of the new one.
+    /// The store was replaced; this member's digests of the old store mean nothing for the new one.
     pub fn forget(&mut self, member: NodeId) {
         self.known.remove(&member);
     }
 
-    /// Those who are no members any more have no say.
+    /// Former members do not count.
     pub fn judge(&self, index: Index, members: &BTreeSet<NodeId>) -> Verdict {
         let known: Vec<(NodeId, u64)> = members
             .iter()
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(digests.judge(Index(100), &members(3)), Verdict::Same);
     }
 
-    /// Member 3 differs at an index at which member 2 says as much of others as it likes.
+    /// Member 3 differs at an index while member 2 sends digests of many others.
     fn judged_beside_a_flood() -> Verdict {
         let mut digests = Digests::default();
         let (applied, of) = (Index(DIGEST_EVERY_ENTRIES), Index(DIGEST_EVERY_ENTRIES));

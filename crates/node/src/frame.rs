@@ -1,6 +1,5 @@
-//! What members say to each other, and its bytes on a peer stream.
-//! A frame is self-contained; the stream adds length and checksum. Decoding refuses anything malformed, and
-//! what it accepts shares the received buffer.
+//! The frames between members, and their bytes on a peer stream. A frame is self-contained; the stream adds length
+//! and checksum. Decoding refuses anything malformed, and what it accepts shares the received buffer.
 
 use crate::log_state::LogState;
 use crate::question::{self, Answer, Question};
@@ -24,8 +23,7 @@ pub enum Frame {
     },
     /// Where the sender serves clients.
     ClientUrl(String),
-    /// Who belongs to the cluster, as far as the sender knows: a receiver that lags may be led by somebody whom its own
-    /// table does not have yet.
+    /// The sender's table of members: a receiver that lags may have a leader that its own table does not have yet.
     Members(Members),
     /// A question to the leader, with the sender's start and token.
     Ask {
@@ -39,7 +37,7 @@ pub enum Frame {
         token: Token,
         answer: Answer,
     },
-    /// What one state machine says to another.
+    /// A message from one state machine to another.
     Word(Word),
     /// How far does the receiver's log reach? With the sender's start, and the round of its questions.
     LogQuestion {
@@ -51,13 +49,13 @@ pub enum Frame {
         round: u64,
         state: LogState,
     },
-    /// The sender led this term, was not heard, and stopped.
+    /// The sender led this term, heard no majority, and stepped down.
     SteppedDown(Term),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
-    /// What raft is told once all rows are here.
+    /// The message that raft gets once all rows are here.
     Begin(Message),
     Rows(Bytes),
     End,

@@ -1,7 +1,7 @@
-//! The gate at which a member holds up what a compaction that is being prepared would end.
-//! A notice raises it and is then judged by what the member needs: if something lies below, the gate goes back to where
-//! it was and the notice is refused. It falls by itself when the compaction does not come. Nothing depends on it for
-//! safety, for only the log compacts; it spares a watch that has just begun from being ended at once.
+//! The compaction gate: it keeps reads and watches from starting below a compaction that is being prepared. A notice
+//! raises it and is then judged by what the member needs: if something lies below, the gate goes back to where it was
+//! and the notice is refused. It falls by itself when the compaction does not come. Safety does not depend on it,
+//! because only the log compacts; it keeps a new watch from being cancelled at once.
 
 use crate::word::Epoch;
 use base::{Instant, Revision};
@@ -12,7 +12,7 @@ pub const GATE_LIFE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    /// The latest round that this member has heard of.
+    /// The latest round that this member knows.
     epoch: Epoch,
     raised: Option<Raised>,
 }
@@ -24,14 +24,14 @@ struct Raised {
 }
 
 impl Gate {
-    /// False for a round that has been overtaken by another.
+    /// False for a round that a later one has replaced.
     pub fn enter(&mut self, epoch: Epoch) -> bool {
         let current = epoch >= self.epoch;
         self.epoch = self.epoch.max(epoch);
         current
     }
 
-    /// Raises the gate, looks at what is needed, and takes it back if that lies below. Answers whether it is up.
+    /// Raises the gate, looks at what is needed, and takes it back if that lies below. Returns whether it is up.
     pub fn notice(&mut self, now: Instant, to: Revision, needed: impl FnOnce() -> Revision) -> bool {
         let before = self.raised;
         self.raised = Some(Raised { to, until: now.after(GATE_LIFE) });
@@ -47,7 +47,7 @@ impl Gate {
         self.raised.take_if(|raised| raised.until <= now || raised.to <= compacted);
     }
 
-    /// Nothing below may begin.
+    /// No read or watch may start below this revision.
     pub fn floor(&self) -> Revision {
         self.raised.map_or(Revision::ZERO, |raised| raised.to)
     }

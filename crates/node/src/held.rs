@@ -1,6 +1,6 @@
-//! What rows hold of the store's file. The engine uses the room of what a transaction removed only after the next one, so
-//! between two flushes the file still holds what there was before the last, and during one what there was before the
-//! last but one.
+//! How much of the store's file the rows use. The engine reuses the space of removed rows only after the next
+//! transaction, so between two flushes the file still holds what there was before the last, and during one what there
+//! was before the last but one.
 
 #[derive(Debug, Default)]
 pub(crate) struct Held {

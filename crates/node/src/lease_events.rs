@@ -1,7 +1,7 @@
-//! What happens to leases, told to those who want to hear of it.
-//! Grants and ends come from the log, so every member tells them, in its order and once each; warnings and renewals
-//! are the leader's to know and are asked for (`Question::Ending`). After an installed snapshot the difference
-//! between the two states is told, so that nobody misses an end.
+//! Lease events, for clients that subscribe to them. Grants and ends come from the log, so every member reports them,
+//! in log order and once each; only the leader knows warnings and renewals, and is asked for them
+//! (`Question::Ending`). After an installed snapshot the difference between the two states is reported, so that no
+//! subscriber misses an end.
 
 use base::{LeaseId, Revision};
 use coord::reply::{Body, Reply};
@@ -28,12 +28,12 @@ pub enum Happened {
     },
     Expired,
     Revoked,
-    /// How is not known: this member was brought up to date by a snapshot.
+    /// The cause is not known: this member was brought up to date by a snapshot.
     Ended,
 }
 
-/// What a command is about to do to leases. A repetition of a client's request is answered like the request
-/// itself, so only the count of leases tells whether something happened.
+/// The number of leases before a command. A repetition of a client's request is answered like the request itself, so
+/// only the count of leases shows whether something happened.
 pub(crate) struct Before {
     leases: usize,
 }
@@ -67,7 +67,7 @@ fn plain(command: &Command) -> &Command {
     }
 }
 
-/// What must have happened between two states.
+/// The events between two states.
 pub(crate) fn between(before: &State, after: &State) -> Vec<LeaseEvent> {
     let revision = after.revision();
     let same = |one: &State, id, other: &coord::Lease| {

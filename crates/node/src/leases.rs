@@ -1,9 +1,8 @@
-//! The leader's clock for leases: it renews them, says what is left of them, and proposes the end of those
-//! whose time is up.
-//! Leadership, time and the applied state go in; proposals and answers come out. It changes nothing itself: a
-//! lease ends when its revoke is applied, and until then is proposed again. Once the end of a lease was
-//! proposed it is never renewed; a lease never ends before its time has passed on this member's clock since the
-//! last renewal or, after an election, since the election.
+//! The leader's clock for leases: it renews leases, reports their remaining time, and proposes to revoke expired
+//! ones. Leadership, time and the applied state go in; proposals and answers come out. It changes nothing itself: a
+//! lease ends when its revoke is applied, and until then is proposed again. Once the end of a lease was proposed it
+//! is never renewed; a lease never ends before its time has passed on this member's clock since the last renewal or,
+//! after an election, since the election.
 
 use crate::question::{Answer, Ask, Asker, Question};
 use base::limits::{
@@ -19,14 +18,14 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// What a new leader adds to every lease: for so long nobody may have been there to renew it.
+    /// What a new leader adds to every lease: for so long there may have been no leader to renew it.
     pub election: Duration,
     /// How often what is left of a long lease is recorded.
     pub checkpoint_interval: Duration,
 }
 
-/// A step of the clock beyond this counts as this much. Whoever did not look for longer was stopped, or its
-/// clock jumped: the clients could not be heard meanwhile, and what they sent is to be heard first.
+/// A step of the clock beyond this counts as this much. After a longer step the process was paused, or its clock
+/// jumped: keep-alives could not arrive meanwhile, and those that wait are to be processed first.
 const STEP_MAX: Duration = Duration::from_millis(250);
 /// A proposal that was not applied after this long is made again.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -98,7 +97,7 @@ impl Lessor {
         self.leading = term.map(|term| self.begin(term, state));
     }
 
-    /// The state was replaced by another member's: whoever leads does not need a snapshot.
+    /// The state was replaced by another member's: a leader does not need a snapshot.
     pub fn forget(&mut self) {
         self.leading = None;
     }
@@ -122,9 +121,10 @@ impl Lessor {
         owed.sort_unstable_by_key(|(owed, id, _)| (*owed, *id));
         let mut spread = Spread::default();
         for (owed, id, lease) in owed {
-            let due = match planted(Mutant::TtlShortenedByElection) {
-                true => self.counted.after(Duration::from_secs(owed as u64 / 4)),
-                false => self.counted.after(seconds(owed)).after(self.params.election),
+            let due = if planted(Mutant::TtlShortenedByElection) {
+                self.counted.after(Duration::from_secs(owed as u64 / 4))
+            } else {
+                self.counted.after(seconds(owed)).after(self.params.election)
             };
             leading.add(id, lease, spread.place(due), self.counted.after(self.params.checkpoint_interval));
         }
@@ -136,7 +136,7 @@ impl Lessor {
         self.seen = self.seen.max(now);
     }
 
-    /// A command was applied, and answered so.
+    /// A command was applied with this answer.
     pub fn on_applied(
         &mut self,
         now: Instant,
@@ -148,7 +148,7 @@ impl Lessor {
         match command {
             Command::Once(once) => self.on_applied(now, once.command(), answer, state, said),
             Command::Authed(authed) => self.on_applied(now, authed.command(), answer, state, said),
-            // The answer knows the id, whoever chose it.
+            // The answer contains the id, whether the client or a member chose it.
             Command::LeaseGrant(_) => {
                 if let Ok(Reply { body: Body::LeaseGranted { id, .. }, .. }) = answer {
                     self.on_lease(now, *id, state, said);
@@ -179,8 +179,8 @@ impl Lessor {
         }
     }
 
-    /// A leader begins before it has applied all of its log. A checkpoint that is taken back there was taken back for a
-    /// renewal, by the leader of then: the lease is owed its whole time again.
+    /// A leader begins before it has applied all of its log. A checkpoint that is cleared there was cleared for a
+    /// renewal by the earlier leader: the lease gets its whole time again.
     fn prolong(&mut self, now: Instant, id: LeaseId) {
         self.look_at_clock(now);
         let Some(leading) = &mut self.leading else { return };
@@ -355,9 +355,10 @@ impl Leading {
             self.revokes_in_flight += usize::from(!timer.is_ending);
             timer.is_ending = true;
             self.agenda.remove(&(timer.next, id));
-            timer.next = match planted(Mutant::RevokeProposedOnce) {
-                true => Instant::FAR_FUTURE,
-                false => counted.after(PROPOSE_AGAIN_AFTER),
+            timer.next = if planted(Mutant::RevokeProposedOnce) {
+                Instant::FAR_FUTURE
+            } else {
+                counted.after(PROPOSE_AGAIN_AFTER)
             };
             self.agenda.insert((timer.next, id));
             let guard = Some(Guard { term: self.term, granted: timer.granted });
@@ -371,7 +372,7 @@ impl Leading {
             && let Some((_, id)) = self.checkpoints.first().copied().filter(|(at, _)| *at <= counted)
         {
             let timer = self.timers.get_mut(&id).expect("what is to be recorded has a timer");
-            // Whole seconds and never too few; a lease that hangs by a renewal is left alone.
+            // Whole seconds and never too few; a lease that is being renewed is left alone.
             let remaining = timer.due.since(counted).as_secs() as i64 + 1;
             if timer.clearing_since.is_none() && remaining <= timer.ttl && state.lease(id).is_some() {
                 timer.is_recording = true;
@@ -385,7 +386,7 @@ impl Leading {
     }
 }
 
-/// Leases that would all end in the same second after an election are told to end one after the other.
+/// Spreads the expiry of leases that would all end in the same second after an election.
 #[derive(Default)]
 struct Spread {
     second: u64,

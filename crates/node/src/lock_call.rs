@@ -1,7 +1,7 @@
-//! One call for a lock, from the request to the end: ask, wait, give up in an orderly way.
-//! What happened goes in, what to do next comes out; whoever runs it has the clock and the client. It never ends
-//! with a place in the queue that its client does not know of: a call that is cancelled first learns what became
-//! of its request, and then leaves. Only the death of the member can prevent that, and then the lease ends it.
+//! One call for a lock, from the request to the end: ask, wait, give up in an orderly way. What happened goes in,
+//! what to do next comes out; the caller has the clock and the client connection. It never ends with a place in the
+//! queue that its client does not know of: a cancelled call first learns the outcome of its request, and then leaves
+//! the queue. Only the death of the member can prevent that, and then the lease ends it.
 
 use crate::waits::{News, Wait};
 use base::{Code, Revision};
@@ -13,7 +13,7 @@ pub struct Call {
     acquire: Acquire,
     key: Bytes,
     stage: Stage,
-    /// The client has gone.
+    /// The client has disconnected.
     is_cancelled: bool,
     /// The client does not want to wait any longer.
     is_late: bool,
@@ -43,12 +43,12 @@ pub enum Event {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing yet: something is under way.
+    /// Wait: a command or a wait is under way.
     Stay,
-    /// Until it is applied, whoever leads meanwhile. After a refusal for want of room, a little later.
+    /// Propose until it is applied, under whichever leader. After a refusal for lack of space, retry a little later.
     Propose(Command),
     Wait(Wait),
-    /// No longer, if it has not ended by itself, and propose this instead.
+    /// Stop waiting, if the wait has not ended by itself, and propose this instead.
     StopWaiting(Command),
     End(Outcome),
 }
@@ -56,10 +56,10 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Held(Held),
-    /// Somebody else holds it, and the call has no place in the queue.
+    /// Another client holds it, and the call has no place in the queue.
     NotHeld(LockReply),
     Refused(Code),
-    /// There was nobody left to tell.
+    /// The client has disconnected.
     Abandoned,
 }
 
@@ -104,7 +104,7 @@ impl Call {
         match (std::mem::replace(&mut self.stage, Stage::Over), answer) {
             (Stage::Asking, Ok(Reply { body: Body::Lock(lock), revision })) => self.on_lock(lock, revision),
             (Stage::Leaving(_), Ok(Reply { body: Body::Left { .. }, .. })) if self.is_cancelled => {
-                // It was asked to leave while it still hoped; now it leaves for good.
+                // It was asked to leave unless it held the lock; now it leaves for good.
                 Next::Propose(self.leave(false))
             }
             (Stage::Leaving(lock), Ok(Reply { body: Body::Left { holding }, revision })) => match holding {
@@ -149,7 +149,7 @@ impl Call {
 
     fn on_news(&mut self, news: News) -> Next {
         let Stage::Waiting(lock) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            unreachable!("nobody hears of a wait that was stopped");
+            unreachable!("a stopped wait reports no outcome");
         };
         match news {
             News::Granted { revision } => self.hold(&lock, revision, true),

@@ -1,5 +1,5 @@
-//! Who is who: ids that members compute from names alone, so that every member of a static cluster arrives
-//! at the same ones, and the counting of starts that makes proposal ids unique for ever.
+//! Ids that members compute from names alone, so that every member of a static cluster arrives at the same ones, and
+//! the counting of starts that makes proposal ids unique for ever.
 
 use base::checksum::hash64;
 use base::mutant::{Mutant, planted};
@@ -30,12 +30,12 @@ pub fn cluster_id(token: &str, members: &[NodeId]) -> ClusterId {
     ClusterId(hash64(&bytes, CLUSTER_SEED).max(1))
 }
 
-/// Under which a leader proposes what no client asked for. Nobody waits for the answers.
+/// The origin of proposals that a leader makes itself. No caller waits for their replies.
 pub fn lessor_id(member: NodeId) -> NodeId {
     NodeId(member.0 ^ LESSOR)
 }
 
-/// The same for changes of the configuration, which wait for their turn and would otherwise be taken for repetitions.
+/// The same for changes of the configuration, which are queued and would otherwise be taken for duplicates.
 pub fn changer_id(member: NodeId) -> NodeId {
     NodeId(member.0 ^ CHANGER)
 }
@@ -52,23 +52,23 @@ pub fn next_boot(last: Boot, first: Boot) -> Boot {
     Boot(last.0 + 1)
 }
 
-/// The id of the `nth` member that a member adds in one of its lives. Nobody had it before.
+/// The id of the `nth` member that a member adds in one boot. No member had it before.
 pub fn added_id(member: NodeId, boot: Boot, nth: u64) -> NodeId {
     NodeId(mix(MEMBER_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth)))).max(1))
 }
 
-/// What the table of members means to raft.
+/// The raft configuration of a table of members.
 pub fn config_of(members: &Members) -> Config {
     Config { voters: members.voters(), learners: members.learners(), outgoing: members.outgoing() }
 }
 
-/// The `nth` lease id that a member chooses in one of its lives, for clients that do not.
+/// The `nth` lease id that a member chooses in one boot, for clients that choose none.
 pub fn lease_id(member: NodeId, boot: Boot, nth: u64) -> LeaseId {
     let id = mix(LEASE_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth)))) as i64 & i64::MAX;
     LeaseId(id.max(1))
 }
 
-/// The number of the `nth` lock call that a member runs in one of its lives.
+/// The number of the `nth` lock call that a member runs in one boot.
 pub fn call_id(member: NodeId, boot: Boot, nth: u64) -> u64 {
     mix(CALL_SEED ^ mix(member.0 ^ mix(boot.0 ^ mix(nth))))
 }

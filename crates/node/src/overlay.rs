@@ -10,10 +10,11 @@ use std::sync::Arc;
 /// One atomic write to the store: the changes and the state's own rows at one position of the log.
 #[derive(Clone, Debug)]
 pub struct Flush {
-    /// Counts flushes, so that the answer to one that was abandoned is not taken for another's.
+    /// Counts flushes, so that the report of an abandoned flush is not taken for that of another.
     pub number: u64,
     pub at: Position,
-    /// The rows of the index must be up to date with this flush, because what they are made from is about to go.
+    /// The rows of the index must be up to date with this flush, because the lines of the log that they come from are
+    /// about to be removed.
     pub index: bool,
     changes: Arc<Vec<Change>>,
     state: Vec<Row>,

@@ -1,6 +1,6 @@
-//! Everything that was applied, wherever it lies: what is not flushed yet first, then the store.
-//! Versions and lines of the log come out; a line that both places hold comes out once. What cannot be read
-//! was damaged after it was written, and stops the process.
+//! Reads applied versions and log lines: unflushed ones from memory, the rest from the store. Versions and lines of
+//! the log come out; a line that both places hold comes out once. What cannot be read was damaged after it was
+//! written, and stops the process.
 
 use crate::overlay::Overlay;
 use base::{Revision, Table, View};

@@ -1,6 +1,6 @@
-//! The proposals of this member that wait for their place in the log.
-//! Each is sent to whoever leads, and again when the leader changes or nothing is heard; its identity makes
-//! the repetition harmless. A proposal leaves when it is applied here or its deadline passes.
+//! The proposals of this member that wait for their place in the log. Each is sent to the leader, and again when the
+//! leader changes or does not answer; its identity makes the repetition harmless. A proposal leaves when it is
+//! applied here or its deadline passes.
 
 use crate::batch::Proposal;
 use base::limits::{ENTRY_BYTES_SOFT, PROPOSALS_WAITING_BYTES_MAX, REQUESTS_WAITING_MAX};
@@ -64,7 +64,7 @@ impl Pending {
         self.unsent_from = 0;
     }
 
-    /// Something sent before `then` is still waiting: it was lost on the way.
+    /// A proposal sent before `then` still waits: it was lost.
     pub fn has_unanswered_since(&self, then: Instant) -> bool {
         self.waiting.range(..self.unsent_from).any(|(_, waiting)| waiting.sent_at < then)
     }

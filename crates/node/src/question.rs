@@ -1,6 +1,6 @@
-//! What only the leader can say of a lease, and how it is asked and answered between members.
-//! A question goes to whoever leads; its answer comes back under the asker's token. A leader that is one no
-//! longer says so, and the question is put again.
+//! Questions about leases that only the leader can answer, and their bytes between members. A question goes to the
+//! leader; its answer comes back under the asker's token. A member that no longer leads says so, and the question is
+//! asked again.
 
 use base::codec::{Reader, put_bytes, put_signed, put_varint};
 use base::limits::LEASES_ENDING_MAX;
@@ -9,13 +9,13 @@ use coord::reply::{Body, Ending, LeaseTime, Renewal, Reply};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Start the time of a lease anew.
+    /// Renew a lease.
     KeepAlive(LeaseId),
     TimeToLive {
         id: LeaseId,
         keys: bool,
     },
-    /// Which leases end within so many milliseconds, if nobody renews them.
+    /// Which leases end within so many milliseconds unless they are renewed.
     Ending {
         within_ms: u64,
     },
@@ -30,7 +30,7 @@ impl Question {
     }
 }
 
-/// Who asked. The start is part of it: tokens begin anew with each.
+/// The asker. The boot is part of it: tokens restart with each boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub member: NodeId,
@@ -42,7 +42,7 @@ pub struct Asker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     pub asker: Asker,
-    /// From then on nobody waits for the answer.
+    /// After it no caller waits for the answer.
     pub deadline: Instant,
     pub question: Question,
 }
@@ -56,7 +56,7 @@ const TIME_TO_LIVE_WITH_KEYS: u8 = 2;
 
 const ENDING: u8 = 3;
 
-/// Questions for anyone are not sent.
+/// Questions that any member can answer are not sent.
 pub(crate) fn encode_question(question: Question, out: &mut Vec<u8>) {
     let (kind, id) = match question {
         Question::KeepAlive(id) => (KEEP_ALIVE, id),

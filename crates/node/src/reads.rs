@@ -15,7 +15,7 @@ pub struct Read {
     pub token: Token,
     pub deadline: Instant,
     pub request: Request,
-    /// Who asks; what they may see is decided when they are answered.
+    /// The caller; its permissions are checked when the read is answered.
     pub caller: Caller,
 }
 
@@ -24,11 +24,11 @@ pub struct Read {
 pub struct ReadBatch {
     pub index: Index,
     pub reads: Vec<Read>,
-    /// Questions that were put to this member while it led, and it did lead after that.
+    /// Questions to this member as leader; the round confirmed that it still led.
     pub asks: Vec<Ask>,
 }
 
-/// What did not go as it should, since the start.
+/// Failures since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Rounds that were not answered in time, or were begun under another leader.
@@ -75,7 +75,7 @@ impl Reads {
         room
     }
 
-    /// Whoever asked asks again if it is dropped here.
+    /// The asker asks again if it is dropped here.
     pub fn add_ask(&mut self, ask: Ask) {
         if self.asks.len() < REQUESTS_WAITING_MAX {
             self.asks.push(ask);
@@ -99,14 +99,14 @@ impl Reads {
         Some(context)
     }
 
-    /// The answer to a round; answers to rounds that were given up are not for anyone.
+    /// The answer to a round; answers to abandoned rounds are ignored.
     pub fn answer(&mut self, context: &Bytes, index: Index) -> Option<ReadBatch> {
         let round = self.round.take_if(|round| round.context == *context)?;
         Some(ReadBatch { index, reads: round.reads, asks: round.asks })
     }
 
-    /// Gives up a round that began before `then`; its reads join those that gather. Questions are put again by
-    /// whoever asked, to whoever leads then.
+    /// Gives up a round that began before `then`; its reads join those that gather. Askers repeat their questions, to
+    /// the leader of that time.
     pub fn give_up_since(&mut self, then: Instant) {
         if let Some(round) = self.round.take_if(|round| round.started < then) {
             let later = std::mem::replace(&mut self.gathering, round.reads);

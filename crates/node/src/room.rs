@@ -1,6 +1,6 @@
-//! Whether a member's disk still has room: what is free, and what the store's file could use again inside itself.
-//! Measures go in; whether room is low comes out, and which alarm should be raised or cleared for it. Once low, it must
-//! be twice as much before all is well. The alarm is this member's own, and nobody else clears it.
+//! Whether a member's disk still has space: free space of the disk, and space that the store's file can reuse.
+//! Measures go in; whether space is low comes out, and which alarm to raise or clear. Once low, twice as much must be
+//! free before the alarm is cleared. The alarm is this member's own, and no other member clears it.
 
 use base::{Instant, NodeId};
 use coord::{Alarm, AlarmCommand, AlarmKind};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A proposal that had no effect for this long is made again.
 const PROPOSE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Of what is free inside the store's file, this part is counted on: the rest lies in pieces, or waits for readers.
+/// This part of the free space inside the store's file counts: the rest is fragmented, or waits for readers.
 const REUSED_PART: u64 = 4;
 /// Rows take about so many times their size in the store's file.
 const STORE_OVERHEAD: u64 = 2;
@@ -26,7 +26,7 @@ pub struct Measures {
     pub unflushed_bytes: u64,
     /// Something is still being removed from it, which takes space before it gives any.
     pub sweeping: bool,
-    /// The largest that was refused since the last look for want of room, whatever else was under way.
+    /// The largest request that was refused since the last check for lack of space, whatever else was under way.
     pub refused_bytes: u64,
 }
 
@@ -41,8 +41,8 @@ impl Measures {
         self.room() >= low_bytes
     }
 
-    /// Whether so much may be under way to the log and to the store without room becoming low by it. This bounds what is
-    /// taken in between two looks at the disk, however long that is.
+    /// Whether so much may be under way to the log and to the store without space becoming low. This bounds what is
+    /// accepted between two checks of the disk, however long that is.
     pub fn has_room_for(&self, under_way_bytes: u64, low_bytes: u64) -> bool {
         let for_log = under_way_bytes;
         let for_store = under_way_bytes.saturating_add(self.unflushed_bytes).saturating_mul(STORE_OVERHEAD);
@@ -62,24 +62,25 @@ impl Room {
         Room { me, low_bytes, low: false, proposed: None }
     }
 
-    /// Nothing that grows should be taken in.
+    /// No write that grows the store should be accepted.
     pub fn is_low(&self) -> bool {
         self.low
     }
 
-    /// Whoever was refused although room is not low would be refused for ever: nobody makes room that is not known to
-    /// be wanted.
+    /// A request that was refused although space is not low would be refused for ever: compaction frees space only
+    /// when space is known to be low.
     pub fn look(&mut self, measures: Measures) {
-        // What is still to be written will be before long, and is no reason to alarm anybody.
+        // Unflushed rows are written before long, and are no reason for an alarm.
         let flushed = Measures { unflushed_bytes: 0, ..measures };
-        let enough = match self.low {
-            true => measures.is_roomy(2 * self.low_bytes),
-            false => flushed.has_room_for(measures.refused_bytes, self.low_bytes),
+        let enough = if self.low {
+            measures.is_roomy(2 * self.low_bytes)
+        } else {
+            flushed.has_room_for(measures.refused_bytes, self.low_bytes)
         };
         self.low = !enough || self.low && measures.sweeping;
     }
 
-    /// What should be proposed, if the alarm is not what it should be.
+    /// The command that brings the alarm in line with the disk, if it is not.
     pub fn alarm(&mut self, now: Instant, mut raised: impl Iterator<Item = Alarm>) -> Option<AlarmCommand> {
         let own = Alarm { kind: AlarmKind::NoSpace, member: self.me, automatic: false };
         let command = match (self.low, raised.any(|alarm| alarm == own)) {
@@ -159,7 +160,7 @@ mod tests {
         let measures = Measures { free_bytes: 129, ..Measures::default() };
         assert!(!measures.has_room_for(10, 100));
         room.look(measures);
-        assert!(!room.is_low(), "nobody asked");
+        assert!(!room.is_low(), "no request was refused");
         room.look(Measures { refused_bytes: 9, ..measures });
         assert!(!room.is_low(), "it was refused because of others");
         room.look(Measures { refused_bytes: 10, ..measures });

@@ -1,8 +1,7 @@
-//! The leader's eye on the quota: it proposes that the alarm be raised when what is stored passes the quota, and
-//! that it be cleared when enough of it is free again.
-//! Time, leadership and the applied state go in; now and then a command comes out. It changes nothing itself:
-//! there is an alarm when the log says so, on all members alike. Between the two marks nothing happens, so that a
-//! store at its border does not ring without end.
+//! The quota alarm: the leader proposes to raise it when the stored bytes pass the quota, and to clear it when enough
+//! is free again. Time, leadership and the applied state go in; now and then a command comes out. It changes nothing
+//! itself: there is an alarm when the log says so, on all members alike. Between the two marks nothing happens, so
+//! that a store at its quota does not raise and clear the alarm all the time.
 
 use base::{Instant, NodeId};
 use coord::{Alarm, AlarmCommand, AlarmKind, State};
@@ -135,7 +134,7 @@ mod tests {
         let raise = world.tick(0).unwrap();
         world.apply(Command::Alarm(raise)).unwrap();
         world.apply(Command::Quota(Some(10_000))).unwrap();
-        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is room") };
+        let clear @ AlarmCommand::Clear(_) = world.tick(2_000).unwrap() else { panic!("there is space") };
         world.apply(Command::Alarm(clear)).unwrap();
         world.put(1).unwrap();
         assert_eq!(world.tick(4_000), None);

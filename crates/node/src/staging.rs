@@ -1,7 +1,6 @@
-//! Receiving a snapshot: its parts arrive in order or not at all.
-//! Rows go to a store that is built beside the live one; only when it is complete and durable does raft hear
-//! of the snapshot, and raft decides whether it takes the live store's place. A missing part ends the
-//! attempt; the leader notices and starts another.
+//! Receiving a snapshot: its parts arrive in order or not at all. Rows go to a store that is built beside the live
+//! one; only when it is complete and durable does raft get the snapshot message, and raft decides whether it replaces
+//! the live store. A missing part ends the attempt; the leader notices and starts another.
 
 use crate::frame::Part;
 use base::mutant::{Mutant, planted};
@@ -9,7 +8,7 @@ use base::{Index, NodeId, Position};
 use bytes::Bytes;
 use raft::{Config, Message, Refusal};
 
-/// What the shell does for a snapshot that arrives, in order.
+/// The steps that the shell performs for a received snapshot, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Stage {
     /// Start a new staged store; an older one is discarded.
@@ -31,7 +30,7 @@ pub(crate) struct Staging {
     receiving: Option<Receiving>,
     /// How many were begun. The shell knows each by its number here: two leaders may have chosen the same id.
     begun: u64,
-    /// Raft is told of the snapshot and has not answered: the staged store must not be touched.
+    /// Raft has the snapshot message and has not decided: the staged store must not be touched.
     offered: bool,
     /// Raft has taken the snapshot; until it is installed the staged store must not be touched.
     installing: Option<Installing>,
@@ -57,11 +56,11 @@ pub(crate) enum Received {
     Do(Stage),
     /// Not needed: raft answers that it has all this.
     TellRaft(Message),
-    /// No member sends this.
+    /// No correct member sends this.
     Refused(Refusal),
 }
 
-/// What became of a snapshot that was staged.
+/// The outcome of a staged snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// Its receiver does not wait for it any more, or it could not be built.

@@ -31,7 +31,7 @@ impl Timeline {
         }
     }
 
-    /// What was the newest revision then, as far as this member was there to see it.
+    /// The newest revision at that time, if this member was running then.
     pub fn aged(&self, now: Instant) -> Option<Revision> {
         let old_enough = self.samples.partition_point(|(at, _)| now.since(*at) >= self.age);
         old_enough.checked_sub(1).map(|last| self.samples[last].1)

@@ -1,6 +1,6 @@
-//! The tokens that clients hold: whom each stands for, and until when.
-//! Tokens come in as they are given out by the log, so every member knows all of them; a token goes in with a request
-//! and a user comes out. One that is not used ends; one whose user is no more, or has another password, is gone at once.
+//! The auth tokens of clients: the user of each, and when it expires. Tokens come from the log, so every member knows
+//! all of them; a token goes in with a request and a user comes out. An unused token expires; the token of a user
+//! that was deleted, or has another password, is revoked at once.
 
 use base::Instant;
 use base::limits::TOKENS_MAX;
@@ -24,18 +24,18 @@ struct Entry {
     ends: Instant,
 }
 
-/// What the log said about tokens.
+/// A change of tokens from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenNews {
     Given {
         token: Arc<str>,
         user: Arc<str>,
     },
-    /// The user is another from now on.
+    /// The user was deleted, or has another password.
     Revoked {
         user: Arc<str>,
     },
-    /// Auth was turned off, or what happened to users meanwhile is not known.
+    /// Auth was turned off, or a snapshot skipped changes of users.
     AllRevoked,
 }
 
@@ -53,7 +53,7 @@ impl Tokens {
         }
     }
 
-    /// Whom a token stands for. It lives on from here.
+    /// The user of a token. Its time to live starts again.
     pub fn user_of(&mut self, now: Instant, token: &str) -> Option<Arc<str>> {
         self.expire(now);
         let (token, entry) = self.by_token.get_key_value(token)?;

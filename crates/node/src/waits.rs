@@ -1,7 +1,6 @@
-//! The calls of this member's clients that wait for their turn at a lock.
-//! Waits begin and end as the clients do; applied changes go in, and out comes who holds a lock now. Only whoever
-//! is next hears anything: a release among a thousand waiters wakes one. A wait is heard of once: that the lock is
-//! its own, or that its place in the queue is gone.
+//! The calls of this member's clients that wait for their turn at a lock. Waits begin and end as the clients do;
+//! applied changes go in, and out comes who holds a lock now. Only the next waiter is woken: a release among a
+//! thousand waiters wakes one. A wait ends once: the caller holds the lock, or its place in the queue is gone.
 
 use base::mutant::{Mutant, planted};
 use base::{Revision, Term};
@@ -62,7 +61,7 @@ impl Waits {
         }
     }
 
-    /// This command was applied and changed this, and this is the state since then.
+    /// A command was applied, with these changes and this state afterwards.
     pub fn observe(
         &mut self,
         command: &Command,
@@ -91,7 +90,7 @@ impl Waits {
         }
     }
 
-    /// A place that is taken over by a later call is gone for the earlier ones.
+    /// A place that a later call takes over is gone for the earlier calls.
     fn give_over(&mut self, acquire: &Acquire, state: &State, out: &mut Vec<(WaitId, News)>) {
         let Some(places) = self.by_lock.get(&acquire.name) else { return };
         let waits = places.get(&queue::key_of(&acquire.name, acquire.lease)).into_iter().flatten();
@@ -99,7 +98,7 @@ impl Waits {
         gone.into_iter().for_each(|id| self.tell(id, News::Gone, out));
     }
 
-    /// Tells whoever holds the lock now, if they wait here.
+    /// Wakes the holder of the lock, if it waits here.
     fn wake(&mut self, lock: &Bytes, state: &State, out: &mut Vec<(WaitId, News)>) {
         let Some(places) = self.by_lock.get(lock) else { return };
         let Some(holder) = state.lock_holder(lock) else { return };
@@ -140,7 +139,7 @@ impl Waits {
         }
     }
 
-    /// Who leads does not matter to whoever waits; the planted bug thinks otherwise.
+    /// A change of leader does not affect waits; the planted bug forgets them.
     pub fn set_leading(&mut self, _term: Option<Term>) {
         if planted(Mutant::HandOverLost) {
             self.by_lock.clear();
@@ -152,7 +151,7 @@ impl Waits {
         self.by_id.len()
     }
 
-    /// How often anybody was told anything.
+    /// How many waits have ended.
     pub fn woken(&self) -> u64 {
         self.woken
     }

@@ -1,7 +1,6 @@
-//! What the state machines of members say to each other beside the log, and its bytes: about compactions, and what
-//! their states come to at an index.
-//! About a compaction a word is part of one round, which its epoch names; words of a round that is over mean nothing
-//! to anybody. Nothing that is said here is ever relied on to arrive.
+//! Messages between the state machines of members beside the log, and their bytes: rounds of compaction, and digests
+//! of states. A compaction message belongs to one round, which its epoch identifies; messages of an ended round are
+//! ignored. All of these messages may be lost.
 
 use base::codec::{Reader, put_signed, put_varint};
 use base::{Index, Revision, Term};
@@ -12,14 +11,14 @@ pub enum Word {
     Digest(Digest),
 }
 
-/// What the sender's state comes to when it has applied this index.
+/// The digest of the sender's state at this index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
     pub index: Index,
     pub hash: u64,
 }
 
-/// A round of one leader. Later rounds are greater, whoever leads.
+/// A round of one leader. Later rounds are greater, under any leader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Epoch {
     pub term: Term,
@@ -39,9 +38,9 @@ pub enum Said {
     Need(Revision),
     /// A compaction to this revision is about to be proposed: nothing that it would end may begin.
     Notice(Revision),
-    /// Nothing at the member would be ended by it, nor will be.
+    /// No reader of the member would be ended by it, nor will be.
     Agreed,
-    /// Something would be.
+    /// A reader would be ended.
     Refused,
 }
 

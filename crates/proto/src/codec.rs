@@ -1,4 +1,4 @@
-//! The codec of our services: prost, after a look at the bytes.
+//! The codec of our services: prost, after a check of the bytes.
 //! A frame goes in, a message or a refusal comes out. Decoding must not cost much more memory than the frame
 //! has bytes, so each request type may refuse its bytes before anything is built from them.
 

@@ -56,7 +56,7 @@ impl Encoder for FrameEncoder {
 }
 
 impl WatchFrame {
-    /// The whole response, for those who do not speak gRPC.
+    /// The whole response, for other protocols than gRPC.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = Vec::with_capacity(self.head.encoded_len() + self.events.len());
         self.write(&mut out);

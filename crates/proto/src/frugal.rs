@@ -1,6 +1,6 @@
-//! Which requests may be decoded: those whose decoded form is not far larger than their bytes.
+//! The decode limit: requests may be decoded if their decoded form is not far larger than their bytes.
 //! Only a transaction can grow: an empty operation takes two bytes on the wire and two hundred in memory, so
-//! its tree is walked and counted first. Nothing is allocated by looking.
+//! its tree is walked and counted first. The walk allocates nothing.
 
 use crate::etcdserverpb::{
     AlarmRequest, AlarmResponse, CompactionRequest, CompactionResponse, DeleteRangeRequest,
@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 48;
 /// The leases that one stream of events may name.
 const EVENTS_REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// A message that can tell from its bytes that it should not be decoded.
+/// A message that can tell from its bytes that it must not be decoded.
 pub trait Frugal {
     fn check(_bytes: &[u8]) -> Result<(), Status> {
         Ok(())
@@ -42,7 +42,7 @@ impl Frugal for LeaseKeepAliveRequest {}
 impl Frugal for LeaseTimeToLiveRequest {}
 impl Frugal for LeaseLeasesRequest {}
 
-/// A client believes the server it asked.
+/// A client trusts the server it calls.
 macro_rules! trusted {
     ($($response:ty),*) => { $(impl Frugal for $response {})* };
 }

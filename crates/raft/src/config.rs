@@ -1,7 +1,7 @@
-//! Who takes part in raft: those who vote and those who are only sent the log.
-//! The state machine decides the configuration; the adapter moves the library to it. Two configurations in a row differ in
-//! one member, whose old and new majorities always meet; or the later one is joint, and needs a majority of both; or it is
-//! the joint one without its outgoing half; or this member had none before.
+//! The raft configuration: voters, and learners that only receive the log. The state machine decides the
+//! configuration; the adapter moves the library to it. Two configurations in a row differ in one member, whose old
+//! and new majorities always meet; or the later one is joint, and needs a majority of both; or it is the joint one
+//! without its outgoing half; or this member had none before.
 
 use base::NodeId;
 use base::mutant::{Mutant, planted};
@@ -11,7 +11,7 @@ use raft_rs::eraftpb::{ConfChangeSingle, ConfChangeTransition, ConfChangeType, C
 pub struct Config {
     pub voters: Vec<NodeId>,
     pub learners: Vec<NodeId>,
-    /// Who voted before several members changed at once: a majority of them is needed as well. Nobody, otherwise.
+    /// The voters before a joint change: a majority of them is needed as well. Empty unless the configuration is joint.
     pub outgoing: Vec<NodeId>,
 }
 
@@ -29,8 +29,7 @@ impl Config {
         !self.outgoing.is_empty()
     }
 
-    /// What the library can be moved to: there is a voter, no id is in it twice in one half, and a learner has no
-    /// vote in either.
+    /// The library accepts it: there is a voter, no id occurs twice in one half, and a learner has no vote in either.
     pub fn is_lawful(&self) -> bool {
         let lists = [&self.voters, &self.learners, &self.outgoing];
         let named_once =
@@ -59,7 +58,7 @@ impl Config {
         state
     }
 
-    /// What leads from here to there.
+    /// The changes from this configuration to another.
     pub(crate) fn steps_to(&self, there: &Config) -> Vec<ConfChangeV2> {
         if self.is_joint() && there.is_joint() {
             return Vec::new();
@@ -71,20 +70,21 @@ impl Config {
             enter.set_changes(changes.into());
             return vec![enter];
         }
-        // Without any change it means to leave.
+        // Without any change it leaves the joint configuration.
         let leave = self.is_joint().then(ConfChangeV2::default);
         leave.into_iter().chain(changes.into_iter().map(alone)).collect()
     }
 
-    /// The changes of one member each that lead from here to there; whoever comes, comes before anybody leaves.
+    /// The single-member changes from this configuration to another; members are added before members are removed.
     fn changes_to(&self, there: &Config) -> Vec<ConfChangeSingle> {
         let mut steps = Vec::new();
         for voter in there.voters.iter().filter(|id| !self.voters.contains(id)) {
             steps.push(step(ConfChangeType::AddNode, *voter));
         }
-        let learner = match planted(Mutant::LearnerVotes) {
-            true => ConfChangeType::AddNode,
-            false => ConfChangeType::AddLearnerNode,
+        let learner = if planted(Mutant::LearnerVotes) {
+            ConfChangeType::AddNode
+        } else {
+            ConfChangeType::AddLearnerNode
         };
         for id in there.learners.iter().filter(|id| !self.learners.contains(id)) {
             steps.push(step(learner, *id));

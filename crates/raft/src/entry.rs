@@ -1,5 +1,5 @@
-//! A log entry in our own words.
-//! The entry's bytes are shared, never copied, between the library's log, the write-ahead log and apply.
+//! A log entry as our own type. The entry's bytes are shared, never copied, between the library's log, the
+//! write-ahead log and apply.
 
 use base::{Index, Position, Term};
 use bytes::Bytes;
@@ -10,8 +10,8 @@ use raft_rs::eraftpb::{self, EntryType};
 pub struct Entry {
     pub at: Position,
     pub data: Bytes,
-    /// May change the configuration when it is applied. A member with such an entry committed and not applied
-    /// does not stand for election, and no leader appends another meanwhile.
+    /// May change the configuration when it is applied. A member with such an entry committed and not applied does
+    /// not campaign, and no leader appends another meanwhile.
     pub reconfigures: bool,
 }
 

@@ -1,10 +1,10 @@
-//! Keeps from the library the messages on which it would panic.
-//! The library trusts its peers: a heartbeat that commits beyond our log, or an append that contradicts what
-//! is committed, ends the process. A message that no member sends is refused, and its sender is not listened to any
-//! further. One that an honest member may send, from another configuration or after the loss of its disk, is ignored.
-//! A peer that answers must be known, for answers are counted; a peer that asks or leads may be a member of a configuration that has
-//! not reached us yet. Entries for which there is no room are ignored as well: the leader sends them again.
-//! ADR 47 lists what the library panics on and which line here keeps it away.
+//! Keeps from the library the messages on which it would panic. The library trusts its peers: a heartbeat that
+//! commits beyond our log, or an append that contradicts what is committed, ends the process. A message that no
+//! correct member sends is refused, and the connection to its sender is closed. One that an honest member may send,
+//! from another configuration or after the loss of its disk, is ignored. A peer that answers must be a known member,
+//! because answers are counted; a peer that asks or leads may be a member of a configuration that has not reached us
+//! yet. Entries for which memory has no space are ignored as well: the leader sends them again. ADR 47 lists what the
+//! library panics on and which line here keeps it away.
 
 use crate::log::Log;
 use crate::message::Message;
@@ -18,13 +18,13 @@ use raft_rs::{RawNode, StateRole};
 pub enum Refusal {
     /// Its fields contradict each other, or a number is out of range.
     Fields,
-    /// Its term is further ahead than elections can have brought it, and no majority says the same.
+    /// Its term is further ahead than elections can have raised it, and no majority reports the same.
     TermJump,
     /// It builds on an entry that no log can have.
     Log,
     /// It announces a snapshot that contradicts what is committed here.
     Snapshot,
-    /// It announces a configuration that cannot be.
+    /// It announces an invalid configuration.
     Configuration,
 }
 
@@ -40,7 +40,7 @@ impl Refusal {
     }
 }
 
-/// What becomes of a message.
+/// The decision about a message.
 pub(crate) enum Admission {
     Take(Message),
     Ignore,
@@ -87,7 +87,7 @@ fn refusal(node: &RawNode<Log>, message: &Message) -> Option<Refusal> {
     rewrites.then_some(Refusal::Snapshot)
 }
 
-/// What an honest member may send, and the library must not see now.
+/// A message that a correct member may send but that the library must not see now.
 fn is_untimely(node: &RawNode<Log>, message: &Message) -> bool {
     let raft = &node.raft;
     let (m, log) = (&message.0, &raft.raft_log);

@@ -55,7 +55,7 @@ impl Log {
         }
     }
 
-    /// Under which this member goes on, until the store says another.
+    /// The configuration of this member until the store reports another.
     pub fn set_config(&mut self, config: Config) {
         self.config = config;
     }
@@ -90,7 +90,7 @@ impl Log {
         (self.base.index > before).then_some(self.base.index)
     }
 
-    /// Nobody else has the log.
+    /// This member is the only one.
     pub fn is_of_one(&self) -> bool {
         self.config.voters.len() + self.config.learners.len() == 1 && !self.config.is_joint()
     }

@@ -30,8 +30,8 @@ use quorum::Hearing;
 #[derive(Clone, Debug)]
 pub struct Params {
     pub id: NodeId,
-    /// The first members of the cluster, who vote until the store knows better. Nobody, for a member that joins
-    /// later.
+    /// The initial members of the cluster, which vote until the store has a configuration. Empty for a member that
+    /// joins later.
     pub voters: Vec<NodeId>,
     pub heartbeat_ticks: usize,
     pub election_ticks: usize,
@@ -41,10 +41,10 @@ pub struct Params {
     pub log_keep_entries: u64,
     /// An append is sent when it holds so much, or one entry.
     pub append_bytes: usize,
-    /// What this start found lost of the log.
+    /// The part of the log that this start found lost.
     pub lost: Doubt,
-    /// Nobody can have used this id before this start, for it was given out in answer to the question that this very start
-    /// asked. So there is nothing that a member could have forgotten.
+    /// The id of this member is new: the cluster gave it out in answer to a request of this start. So the member
+    /// cannot have forgotten anything.
     pub is_new: bool,
 }
 
@@ -84,7 +84,7 @@ pub enum Input {
         ok: bool,
     },
     Transfer(NodeId),
-    /// Stand for election now: for a member that has nobody to wait for.
+    /// Campaign now: for the only member of a cluster.
     Campaign,
 }
 
@@ -149,7 +149,7 @@ pub struct Status {
     pub leader: Option<NodeId>,
     pub committed: Index,
     pub last: Index,
-    /// It may have forgotten what it acknowledged, and does not elect those who may lack it.
+    /// It may have forgotten what it acknowledged, and does not vote for candidates that may lack it.
     pub in_doubt: bool,
 }
 
@@ -161,9 +161,9 @@ pub struct Raft {
     persist_seq: u64,
     /// The number of the last ready that the library gave out.
     last_ready: u64,
-    /// That the cluster was changed is to be durable soon, and not only with the next entries.
+    /// The commit index of a configuration change is to become durable soon, not only with the next entries.
     records_commit: bool,
-    /// What this member would come back in, if it crashed now.
+    /// The term in which this member would restart after a crash.
     durable_term: Term,
     in_flight: VecDeque<InFlight>,
     released: Option<Index>,
@@ -187,13 +187,13 @@ pub struct Raft {
 struct InFlight {
     seq: u64,
     ready_number: u64,
-    /// In which this member is, once it is durable.
+    /// The term of this member once this is durable.
     term: Term,
     installs: bool,
     then_send: Vec<Message>,
 }
 
-/// So many tenths of an election timeout a member that has just started does not wait.
+/// A member that has just started skips so many tenths of its first election timeout.
 const FIRST_TICKS_SKIPPED: usize = 7;
 const INFLIGHT_APPENDS_MAX: usize = 256;
 
@@ -274,8 +274,8 @@ impl Raft {
         !self.is_leader() || self.node.raft.commit_to_current_term()
     }
 
-    /// Takes one input. False means that it was dropped: a proposal without a leader here, a message that
-    /// no lawful peer sends.
+    /// Takes one input. False means that it was dropped: a proposal without a leader here, a message that no correct
+    /// peer sends.
     pub fn step(&mut self, input: Input) -> bool {
         match input {
             Input::Tick => self.step_tick(),
@@ -316,18 +316,17 @@ impl Raft {
         }
     }
 
-    /// A member that doubts itself does not stand for election.
-    /// Nor does one whose snapshot is being installed: between the log it had and the log it will have there
-    /// is nothing to stand on, and the library would look for entries there.
-    /// Nor the only voter while its disk lacks something of its log: it leads as soon as it stands.
+    /// A member in doubt does not campaign. Nor does a member whose snapshot is being installed: the library would
+    /// look for entries between its old and its new log. Nor does the only voter while part of its log is not
+    /// durable: it leads as soon as it campaigns.
     fn may_stand(&self) -> bool {
         let log = &self.node.raft.raft_log;
         let leads_at_once = self.node.raft.prs().is_singleton() && log.persisted < log.last_index();
         !self.doubts_itself() && !leads_at_once && !self.in_flight.iter().any(|flight| flight.installs)
     }
 
-    /// A member that has just started has no leader to be silent: it need not wait for a whole timeout. If there is a leader
-    /// after all, the others know, and refuse the pre-vote.
+    /// A member that has just started has no leader whose silence it must wait for. If there is a leader after all,
+    /// the other members know it and refuse the pre-vote.
     fn hurry_first_election(&mut self) {
         let raft = &mut self.node.raft;
         let is_waiting = raft.election_elapsed == 0 && raft.leader_id == INVALID_ID;
@@ -377,10 +376,8 @@ impl Raft {
 
     fn believes(&mut self, from: NodeId, term: u64) -> bool {
         let raft = &self.node.raft;
-        let voters: Vec<u64> = match term > raft.term {
-            true => raft.prs().conf().voters().ids().iter().collect(),
-            false => return true,
-        };
+        let voters: Vec<u64> =
+            if term > raft.term { raft.prs().conf().voters().ids().iter().collect() } else { return true };
         self.claims.admit(from.0, term, raft.term, raft.id, &voters)
     }
 
@@ -394,7 +391,7 @@ impl Raft {
         }
     }
 
-    /// Appends as the library does for a proposal, which would want to read a change in its own encoding.
+    /// Appends as the library does for a proposal; the library itself would decode a change in its own encoding.
     fn step_propose(&mut self, data: Bytes, reconfigures: bool) -> bool {
         let raft = &mut self.node.raft;
         let can_append = raft.state == StateRole::Leader && raft.lead_transferee.is_none();
@@ -412,8 +409,8 @@ impl Raft {
         true
     }
 
-    /// Every change so far is applied here, whatever a new leader found in its log counts as one, and something of its
-    /// own term is committed.
+    /// Every change so far is applied here (entries that a new leader found in its log count as changes), and an
+    /// entry of its own term is committed.
     pub fn can_change(&self) -> bool {
         let raft = &self.node.raft;
         self.is_leader() && !raft.has_pending_conf() && raft.commit_to_current_term()
@@ -427,7 +424,7 @@ impl Raft {
         for step in self.config().steps_to(config) {
             self.node
                 .apply_conf_change(&step)
-                .expect("the state machine goes from one lawful configuration to the next");
+                .expect("the state machine goes from one valid configuration to the next");
         }
         let config = self.config();
         if !config.has_vote(self.params.id) && self.is_leader() {
@@ -438,14 +435,14 @@ impl Raft {
         self.records_commit = true;
     }
 
-    /// A learner has nearly all that this leader has, by etcd's measure.
+    /// A learner has nearly the whole log of this leader, by etcd's measure.
     pub fn has_caught_up(&self, id: NodeId) -> bool {
         let prs = self.node.raft.prs();
         let matched = |id: u64| prs.get(id).map_or(0, |progress| progress.matched);
         matched(id.0) * 10 >= matched(self.params.id.0) * 9
     }
 
-    /// The member that has the most of the log besides this leader.
+    /// The other voter with the longest log: the target of a leadership transfer.
     pub fn heir(&self) -> Option<NodeId> {
         let prs = self.node.raft.prs();
         let others = self.config().voters.into_iter().filter(|id| *id != self.params.id);
@@ -478,7 +475,7 @@ impl Raft {
     }
 
     fn step_flushed(&mut self, at: Position) {
-        // Entries are kept for others, if there are any.
+        // Entries are kept only if there are other members.
         let keep = if self.node.raft.store().is_of_one() { 0 } else { self.params.log_keep_entries };
         let held = self.oldest_snapshot_on_its_way();
         let cut = self.node.raft.mut_store().flush_to(at, keep, held);
@@ -491,8 +488,8 @@ impl Raft {
         sent.map(|(_, progress)| Index(progress.pending_snapshot)).min()
     }
 
-    /// The leader's process is gone, as far as its kernel tells: do not wait out the election timeout. The
-    /// others see the same and grant the pre-vote; if they do not, the leader lives and nothing happens.
+    /// The connection to the leader was closed: do not wait out the election timeout. The other members see the same
+    /// and grant the pre-vote; if they do not, the leader lives and nothing happens.
     fn step_lost(&mut self, peer: NodeId) {
         if self.is_leader() {
             self.node.report_unreachable(peer.0);
@@ -505,7 +502,7 @@ impl Raft {
         }
     }
 
-    /// Hands out everything that follows from the inputs so far.
+    /// Returns the output of all inputs so far.
     pub fn collect(&mut self, out: &mut Output) {
         std::mem::take(&mut self.freed).into_iter().for_each(|message| self.route(message, out));
         while self.node.has_ready() {
@@ -573,8 +570,8 @@ impl Raft {
         }
     }
 
-    /// What a leader says may go before its own disk has it. But whoever is the only voter has elected itself in this
-    /// very moment, and if it forgot that in a crash, it would lead the same term again with other entries.
+    /// A leader's messages may leave before its own disk has the entries. But the only voter has just elected itself,
+    /// and if it forgot that in a crash, it would lead the same term again with other entries.
     fn hold_until_elected(&self, messages: Vec<Message>, out: &mut Output) -> Vec<Message> {
         let is_durable = Term(self.node.raft.term) == self.durable_term;
         if is_durable || planted(Mutant::LeadsBeforeItsVote) {
@@ -584,9 +581,9 @@ impl Raft {
         messages
     }
 
-    /// Sorts a follower's messages into those that may go at once and those that wait for the disk.
-    /// A heartbeat's answer acknowledges the leader's term, which a quorum made durable when it elected it;
-    /// a read request claims nothing. Everything else may vouch for what is being written.
+    /// Sorts a follower's messages into those that may go at once and those that wait for the disk. A heartbeat's
+    /// answer acknowledges the leader's term, which a quorum made durable when it elected it; a read request claims
+    /// nothing. Everything else may acknowledge data that is still being written.
     fn hold_back(&self, messages: Vec<eraftpb::Message>, out: &mut Output) -> Vec<Message> {
         let mut held = Vec::new();
         for message in messages {
@@ -641,7 +638,7 @@ impl Raft {
     }
 }
 
-/// The commit index alone is not worth a write: it is found again from the leader. It rides along.
+/// The commit index alone is not worth a write: the leader reports it again. It is written with other records.
 fn records_of(install: Option<Position>, ready: &Ready, entries: Vec<eraftpb::Entry>) -> Vec<Record> {
     let mut records = Vec::new();
     records.extend(install.map(Record::Installed));

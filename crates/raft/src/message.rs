@@ -1,6 +1,6 @@
-//! A raft message between members, and its bytes on a peer stream.
-//! The library's protobuf types stay inside; the encoding is ours, bounded, and entry data is shared with the
-//! received buffer. Decoding refuses what is malformed; `is_plausible` what no member would say.
+//! A raft message between members, and its bytes on a peer stream. The library's protobuf types stay inside; the
+//! encoding is ours, bounded, and entry data is shared with the received buffer. Decoding refuses what is malformed;
+//! `is_plausible` refuses what no correct member sends.
 
 use crate::config::Config;
 use crate::entry::Entry;
@@ -13,9 +13,8 @@ use raft_rs::eraftpb::{self, ConfState, EntryType, MessageType};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message(pub(crate) eraftpb::Message);
 
-/// The kinds that travel between members, by their number on the wire. Proposals do not: the node room
-/// forwards them with their identity. Only a leader can hand over its leadership, so that does not travel
-/// either.
+/// The kinds that travel between members, by their number on the wire. Proposals do not: the crate `node` forwards
+/// them with their identity. Only a leader can transfer its leadership, so that request does not travel either.
 const KINDS: [(MessageType, u8); 12] = [
     (MessageType::MsgAppend, 1),
     (MessageType::MsgAppendResponse, 2),
@@ -31,8 +30,8 @@ const KINDS: [(MessageType, u8); 12] = [
     (MessageType::MsgRequestPreVoteResponse, 13),
 ];
 
-/// Terms and indexes beyond these are refused, so that adding to one can never overflow. Terms have twice the range: a
-/// member of 0.1.0 took any term up to 2^62, and members that stand there must be able to elect again.
+/// Terms and indexes beyond these are refused, so that adding to one can never overflow. Terms have twice the range:
+/// a member of 0.1.0 took any term up to 2^62, and members at such a term must be able to elect again.
 const INDEX_MAX: u64 = 1 << 62;
 const TERM_MAX: u64 = 1 << 63;
 const CONTEXT_BYTES_MAX: usize = 64;
@@ -111,7 +110,7 @@ impl Message {
             let state = meta.get_conf_state();
             put_ids(out, &state.voters);
             put_ids(out, &state.learners);
-            // Members of an older release know no third list, and are never sent one while there is nobody in it.
+            // Members of an older release know no third list, and are never sent one while it is empty.
             if !state.voters_outgoing.is_empty() {
                 put_ids(out, &state.voters_outgoing);
             }
@@ -158,7 +157,7 @@ impl Message {
     /// What holds for every message that a member sends, whatever state its receiver is in.
     pub fn is_plausible(&self) -> bool {
         let m = &self.0;
-        // Only a read request is without term: whoever leads may answer it.
+        // Only a read request has no term: any leader may answer it.
         let term_fits = (m.term == 0) == (m.msg_type == MessageType::MsgReadIndex)
             && m.log_term <= m.term
             && m.commit_term <= m.term;
@@ -178,7 +177,7 @@ impl Message {
         };
         let snapshot_fits =
             self.snapshot_at().is_none_or(|at| at.index.0 > 0 && (1..=m.term).contains(&at.term.0));
-        // No member asks for a snapshot in this way.
+        // No member requests a snapshot in this way.
         let asks_for_snapshot = m.request_snapshot != 0;
         term_fits
             && m.context.len() <= CONTEXT_BYTES_MAX

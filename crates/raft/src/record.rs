@@ -1,6 +1,5 @@
-//! What raft needs to find again after a crash, and its bytes in the write-ahead log.
-//! Records are replayed in the order they were written: a later entry replaces what stood at its index and
-//! everything behind it.
+//! The records that raft needs after a crash, and their bytes in the write-ahead log. Records are replayed in the
+//! order they were written: a later entry replaces what stood at its index and everything behind it.
 
 use crate::entry::Entry;
 use crate::machine::Doubt;
@@ -18,9 +17,9 @@ pub enum Record {
     Installed(Position),
     /// How often the member has started.
     Boot(Boot),
-    /// What the member may have forgotten of that which it acknowledged.
+    /// What the member may have lost of what it acknowledged.
     Doubt(Doubt),
-    /// An operator said that this member will never come back, while the one that has this log was in doubt.
+    /// An operator accepted the loss of this member, while the owner of this log was in doubt.
     AcceptedLoss(NodeId),
 }
 
@@ -38,7 +37,7 @@ const HEAD_BYTES_MAX: usize = 1 + 3 * 10;
 const ENTRY_HEAD_BYTES_MAX: usize = 2 * 10 + 1;
 
 impl Record {
-    /// The newest record of a sticky kind is all that matters of its kind.
+    /// Only the newest record of a sticky kind matters.
     pub fn sticky(&self) -> Option<u8> {
         match self {
             Record::Vote { .. } => Some(VOTE),

@@ -1,6 +1,6 @@
-//! From the records of the write-ahead log and the position of the store back to a raft state.
-//! Records come in the order they were written; the store's position is the truth about what was applied,
-//! because a store is durable before the log is told that a snapshot was installed.
+//! Restores the raft state from the records of the write-ahead log and the position of the store. Records come in the
+//! order they were written; the store's position is the truth about what was applied, because a store is durable
+//! before the log is told that a snapshot was installed.
 
 use crate::config::Config;
 use crate::entry::Entry;
@@ -78,8 +78,8 @@ impl Restoring {
         let first = first.at.index;
         let last = self.last_index();
         if self.entries.is_empty() && first.0 > last.0 + 1 || first <= self.base.index {
-            // The position before the first entry has an unknown term; `finish` sees to it that only the
-            // store's own position, whose term is known, becomes the base of a log without entries.
+            // The position before the first entry has an unknown term; `finish` makes only the store's own position,
+            // whose term is known, the base of a log without entries.
             self.base = Position { term: Term::ZERO, index: Index(first.0 - 1) };
             self.entries.clear();
         } else {
@@ -106,8 +106,8 @@ impl Restoring {
         if agrees {
             self.forget_unknown_base(store);
         } else {
-            // The store is ahead of the log, or of another branch of it: a snapshot was installed and the
-            // process ended before the log heard of it.
+            // The store is ahead of the log, or of another branch of it: a snapshot was installed and the process
+            // ended before the log recorded it.
             self.base = store;
             self.entries.clear();
         }
@@ -127,9 +127,9 @@ impl Restoring {
         })
     }
 
-    /// Up to here the log itself says that it is committed. A leader orders a change of the cluster only when it has applied
-    /// the one before it; so whoever has both knows that the first is committed, and counts by it before it stands for
-    /// election. Its majorities then meet those of everybody who counts by anything later (ADR 35).
+    /// Up to here the log itself says that it is committed. A leader orders a change of the cluster only when it has
+    /// applied the one before it; so a member that has both knows that the first is committed, and uses it before it
+    /// campaigns. Its majorities then intersect those of every member with a later configuration (ADR 35).
     fn vouched_for(&self) -> Index {
         let changes = self.entries.iter().rev().filter(|entry| entry.reconfigures);
         let before_the_last = changes.skip(1).find(|_| !planted(Mutant::StandsOnOldConfig));

@@ -1,14 +1,14 @@
-//! Which terms of others are believed.
-//! A term grows by one with every election, so one far ahead of ours is forged, unless we were away for a very long time: then
-//! a majority of the voters stands there, and says so. One peer alone moves no member.
+//! Decides which terms of other members are believed. A term grows by one with every election, so one far ahead of
+//! ours is forged, unless we were away for a very long time: then a majority of the voters reports it. One peer alone
+//! cannot raise the term of a member.
 
 use base::mutant::{Mutant, planted};
 use std::collections::BTreeMap;
 
-/// How far ahead a term may be that one peer alone says: an election in every second for eleven days.
+/// How far ahead a term may be that one peer alone reports: an election in every second for eleven days.
 pub(crate) const JUMP_MAX: u64 = 1_000_000;
 
-/// What voters claim to stand at, as far as that is further ahead than one of them is believed.
+/// The terms that voters report, where they are further ahead than one voter is believed.
 #[derive(Default)]
 pub(crate) struct Claims {
     by_voter: BTreeMap<u64, u64>,
@@ -21,7 +21,7 @@ impl Claims {
         if term <= believed || planted(Mutant::TermJumpTaken) {
             return true;
         }
-        // A member that was never told who votes has no voters to compare with.
+        // A member without a configuration has no voters to compare with.
         if voters.is_empty() {
             return true;
         }
@@ -34,7 +34,7 @@ impl Claims {
         let mut claims: Vec<u64> =
             self.by_voter.values().copied().filter(|claim| *claim > believed).collect();
         claims.sort_unstable_by(|left, right| right.cmp(left));
-        // So many stand there or further.
+        // Counts the voters at this term or beyond.
         let confirmed = needed.checked_sub(1).and_then(|nth| claims.get(nth));
         confirmed.is_some_and(|confirmed| term <= confirmed.saturating_add(JUMP_MAX))
     }
@@ -53,7 +53,7 @@ mod tests {
         assert!(admit(2, 7 + JUMP_MAX) && !admit(2, 8 + JUMP_MAX));
         assert!(!admit(2, FAR) && !admit(9, FAR), "the ninth does not vote");
         assert!(admit(3, FAR + 5) && admit(2, FAR));
-        assert!(!admit(2, FAR + 2 * JUMP_MAX), "nor does one voter move those who stand there");
+        assert!(!admit(2, FAR + 2 * JUMP_MAX), "nor does one voter move members at that term");
     }
 
     #[test]

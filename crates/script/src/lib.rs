@@ -16,7 +16,7 @@ const VARIABLES_MAX: usize = 64;
 const FUNCTIONS_MAX: usize = 32;
 const STRING_BYTES_MAX: usize = 4 * 1024 * 1024;
 const ELEMENTS_MAX: usize = 16 * 1024;
-/// Scripts that stay compiled; when there are more, all are compiled anew.
+/// Compiled scripts that are cached; beyond that the cache is emptied.
 const COMPILED_MAX: usize = 256;
 
 /// Cheap to clone.

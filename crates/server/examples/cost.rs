@@ -1,6 +1,6 @@
-//! The work of one operation in the rooms that decide, without threads, sockets and disks, to be counted by callgrind.
+//! The work of one operation in the pure crates, without threads, sockets and disks, to be counted by callgrind.
 //! `cost put|range|watch OPERATIONS BATCH MEMBERS` starts a cluster in this process whose network and disks are perfect,
-//! carries out so many operations of which BATCH come together, and prints how many answers or events came out. Run
+//! executes so many operations of which BATCH come together, and prints how many answers or events came out. Run
 //! it with two numbers of operations: the difference is theirs alone. `cargo xtask costs` does.
 
 use base::{Boot, Index, Instant, KeyRange, LeaseId, NodeId, Position, Revision, Table, Term, Token, View};
@@ -71,7 +71,7 @@ fn main() {
     say(&cluster.came.to_string());
 }
 
-#[expect(clippy::print_stdout, reason = "a tool speaks to whoever runs it")]
+#[expect(clippy::print_stdout, reason = "a command line tool prints to its user")]
 fn say(text: &str) {
     println!("{text}");
 }
@@ -108,11 +108,11 @@ impl View for Nothing {
 
 struct Cluster {
     members: Vec<(Consensus, Apply)>,
-    /// What the leader was asked for and has not looked at.
+    /// Requests that the leader has received and not processed.
     asked: Vec<Work>,
     tokens: u64,
     to_do: VecDeque<(usize, Input)>,
-    /// Answers, or events where somebody watches.
+    /// Answers, or events where there are watches.
     came: u64,
     watched: bool,
 }
@@ -131,7 +131,7 @@ impl Cluster {
         };
         cluster.to_do.push_back((LEADER, Input::Campaign));
         cluster.run();
-        assert!(cluster.members[LEADER].0.status().leader.is_some(), "nobody else stood");
+        assert!(cluster.members[LEADER].0.status().leader.is_some(), "no other member became a candidate");
         cluster
     }
 
@@ -162,7 +162,7 @@ impl Cluster {
         self.run();
     }
 
-    /// Everything that follows from what was asked for, until nothing does.
+    /// Runs until no message, write or answer is outstanding.
     fn run(&mut self) {
         let mut inputs = Vec::new();
         for work in std::mem::take(&mut self.asked) {

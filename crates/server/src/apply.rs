@@ -1,7 +1,7 @@
-//! The apply machine in its seat, with the newest view of the store. Committed entries, reads and the
+//! The actor around the apply machine, with the newest view of the store. Committed entries, reads and the
 //! completions of flushes come in by its queue; answers go to their callers, flushes to the storage thread,
-//! and the consensus machine hears once per turn how far it is.
-//! When too much waits for the store, everything but the completion of its flush is kept back.
+//! and the consensus machine learns once per turn how far this one has applied.
+//! When too many changes wait for the store, every message but the completion of a flush is held back.
 
 use crate::auth::token_keys;
 use crate::core::Core;
@@ -28,7 +28,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 pub(crate) enum Mail {
-    /// What follows from one turn of the consensus machine.
+    /// The output of one turn of the consensus machine.
     Work {
         leading: Option<Option<Term>>,
         committed: Vec<Entry>,
@@ -40,19 +40,19 @@ pub(crate) enum Mail {
         stream: StreamId,
         outlet: Outlet,
     },
-    /// Something that its client wants or tells; the permit is given back when it has been dealt with.
+    /// A client's request on its stream; the permit is released once the request is processed.
     Watch {
         input: watch::Input,
         permit: Option<OwnedSemaphorePermit>,
     },
-    /// A call waits for a lock; what comes of it goes to its listener.
+    /// A call waits for a lock; its news goes to the listener.
     LockWait {
         id: WaitId,
         wait: Wait,
         listener: oneshot::Sender<News>,
     },
     LockEnd(WaitId),
-    /// Who stands behind these places in queues of locks?
+    /// Who owns these positions in the queues of locks?
     Claims {
         keys: Vec<Bytes>,
         asker: oneshot::Sender<Vec<Option<Claim>>>,
@@ -63,25 +63,25 @@ pub(crate) enum Mail {
         need: LeaseNeed,
         asker: oneshot::Sender<Result<(), Code>>,
     },
-    /// A large range is read in pieces.
+    /// A request of a large range that is read in pieces.
     Pieces(pieces::Ask),
     /// The flush of this number is durable and visible in this view.
     Flushed {
         number: u64,
         view: Arc<StoreView>,
     },
-    /// Put the staged store in the place of the live one.
+    /// Replaces the live store by the staged one.
     Install {
         at: Position,
         done: SyncSender<()>,
     },
-    /// The last thing that comes: end, with or without flushing what is only in the log so far.
+    /// The last message: stop, with or without flushing what only the log holds so far.
     Finish {
         flush: bool,
     },
 }
 
-/// For the cluster to take in what this member tells of itself.
+/// How long the cluster may take to accept this member's name and address.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct Loop {
@@ -91,20 +91,20 @@ pub(crate) struct Loop {
     backlog: VecDeque<Mail>,
     /// The number of the flush that the storage thread has, and how far it reaches.
     flushing: Option<(u64, Index)>,
-    /// Since when the table of members, with whom it has removed, waits for its flush.
+    /// The index of the table of members that lists removed ones, until that is flushed.
     removal: Option<Index>,
-    /// What the consensus machine knows to be applied.
+    /// The applied index that the consensus machine knows.
     reported: Index,
     tick: Duration,
     next_tick: Instant,
     out: Output,
     outlets: Outlets,
     listeners: BTreeMap<WaitId, oneshot::Sender<News>>,
-    /// Since when something that was compacted is being removed.
+    /// When the sweep of compacted rows that is under way began.
     compacting: Option<Instant>,
     space: Space,
     room: Room,
-    /// The storage thread has been told to end the process.
+    /// The storage thread was asked to end the process.
     fenced: bool,
 }
 
@@ -177,7 +177,7 @@ impl Loop {
                 Mail::LockEnd(id) => self.end_wait(now, id),
                 Mail::Claims { keys, asker } => self.tell_claims(&keys, asker),
                 Mail::CheckLeases { caller, need, asker } => {
-                    // Who asked may have gone away.
+                    // The caller may have gone away.
                     let _ = asker.send(self.machine.check_leases(&caller, need));
                 }
                 Mail::Pieces(ask) => pieces::answer(&mut self.machine, now, &self.view, ask),
@@ -195,7 +195,7 @@ impl Loop {
         }
         self.end_turn();
         match self.machine.is_catching_up() {
-            // Watches that are behind do not wait for news.
+            // Watches that are behind do not wait for a message.
             true => Next::Now,
             false => Next::At(self.core.clock.to_system(self.next_turn())),
         }
@@ -217,7 +217,7 @@ impl Loop {
         }
     }
 
-    /// A flush of a store that was replaced meanwhile is nobody's.
+    /// A flush of a store that was replaced meanwhile is ignored.
     fn take_flushed(&mut self, number: u64, view: Arc<StoreView>) {
         let Some((_, flushed)) = self.flushing.take_if(|(under_way, _)| *under_way == number) else { return };
         if self.removal.take_if(|removal| *removal <= flushed).is_some() {
@@ -270,7 +270,7 @@ impl Loop {
     }
 
     fn tell_claims(&self, keys: &[Bytes], asker: oneshot::Sender<Vec<Option<Claim>>>) {
-        // Whoever asked may have gone away.
+        // The caller may have gone away.
         let _ = asker.send(keys.iter().map(|key| self.machine.claim(key).cloned()).collect());
     }
 
@@ -288,21 +288,21 @@ impl Loop {
         }
     }
 
-    /// A member whose disk is nearly full takes in nothing that grows, and has everybody know.
+    /// A member whose disk is nearly full refuses whatever grows, and raises the alarm in the cluster.
     fn see_to_room(&mut self, now: Instant) {
         let sweeping = self.machine.is_sweeping();
         let refused_bytes = self.core.board.take_refused_bytes();
         self.room.look(Measures { sweeping, refused_bytes, ..self.core.board.measures() });
         self.core.board.set_disk_low(self.room.is_low());
         if let Some(command) = self.room.alarm(now, self.machine.alarms()) {
-            tracing::warn!(?command, "the disk's room has changed");
+            tracing::warn!(?command, "free disk space changed");
             let mut bytes = Vec::new();
             Command::Alarm(command).encode(&mut bytes);
             self.core.submit(now.after(PUBLISH_TIMEOUT), Work::Propose(bytes.into()));
         }
     }
 
-    /// Tells the cluster what it should know of this member.
+    /// Proposes this member's name and address where the table lacks them.
     fn see_to_membership(&mut self, now: Instant) {
         if let Some(change) = self.core.members.publication(now) {
             let mut bytes = Vec::new();
@@ -317,7 +317,7 @@ impl Loop {
         members.set_table(self.machine.members().clone());
         self.removal = Some(at);
         if members.was_removed() {
-            tracing::warn!("this member was removed; it stays until a majority of the others knows that");
+            tracing::warn!("removed from the cluster: this member runs until a majority of the others knows");
         } else {
             self.core.consensus.queue.push(consensus::Mail::Others(members.others()));
         }
@@ -338,7 +338,7 @@ impl Loop {
         }
     }
 
-    /// Hands out what the turn brought about. Whoever is answered finds the board up to date.
+    /// Publishes the output of the turn. A caller that receives an answer finds the status up to date.
     fn end_turn(&mut self) {
         if self.fenced {
             return self
@@ -360,7 +360,7 @@ impl Loop {
         if let Some((at, _)) = members.last() {
             self.tell_members(*at);
         }
-        // Before the answers: whoever listens once its grant is answered hears what comes after it, and not the grant.
+        // Before the answers: a client that listens once its grant is answered hears what follows, and not the grant.
         self.tell_lease_events();
         if !self.out.replies.is_empty() {
             self.core.waiters.deliver(self.out.replies.drain(..));
@@ -371,7 +371,7 @@ impl Loop {
         }
         for (id, news) in self.out.locks.drain(..) {
             if let Some(listener) = self.listeners.remove(&id) {
-                // A call that has just stopped waiting learns it otherwise.
+                // A call that has just stopped waiting needs no news.
                 let _ = listener.send(news);
             }
         }
@@ -389,7 +389,7 @@ impl Loop {
             let finished = std::mem::take(&mut self.out.finished);
             let configs = members.iter().map(|(index, members)| (*index, config_of(members))).collect();
             let applied = node::Input::Applied { index, finished, configs };
-            // It is heard before the next request and before time passes: early enough.
+            // The consensus thread reads it before the next request and before time passes: early enough.
             self.core.consensus.queue.push_quietly(consensus::Mail::Input(applied));
         }
         if let Some(flush) = self.out.flush.take() {
@@ -397,7 +397,7 @@ impl Loop {
         }
     }
 
-    /// Whoever is answered finds it as it is after what the answer is about.
+    /// A caller that receives an answer finds the state of auth that the answer is about.
     fn tell_auth(&mut self) {
         if !self.out.tokens.is_empty() {
             self.core.auth.hear(self.core.clock.now(), self.out.tokens.drain(..));
@@ -416,7 +416,7 @@ impl Loop {
 
     fn tell_lease_events(&mut self) {
         for event in self.out.lease_events.drain(..) {
-            // Often nobody listens.
+            // Often there is no listener.
             let _ = self.core.lease_events.send(event);
         }
     }

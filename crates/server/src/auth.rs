@@ -1,6 +1,6 @@
-//! Who asks, as this member knows it: the users and permissions that were applied, the tokens, and the hashing of
-//! passwords. A token goes in with a call and a handle comes out that asks as its user; what the user may do is decided
-//! where the request is applied. While auth is off, all of this is one look at a number.
+//! Authentication as this member knows it: the users and permissions that were applied, the tokens, and the hashing of
+//! passwords. A token goes in with a call and a handle comes out that acts as its user; what the user may do is decided
+//! where the request is applied. While auth is off, all of this costs one atomic load.
 
 mod admission;
 mod badge;
@@ -34,10 +34,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Under this name a note about auth goes to nodes that keep data alone. It is no document of the cluster's.
+/// The name under which a note about auth goes to data-only nodes. It is no document of the cluster's.
 pub(crate) const AUTH_NOTE: &str = "auth";
 const AUTH_ON: &[u8] = b"on";
-/// How often a password is compared again because something about auth has changed meanwhile.
+/// How often a login compares the password again because the auth revision has changed meanwhile.
 const LOGINS_MAX: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -46,9 +46,9 @@ pub struct AuthConfig {
     pub token_ttl: Duration,
     /// Tokens are signed instead of remembered.
     pub signed: Option<SignedTokens>,
-    /// How much work it is to try a password: two to this power.
+    /// The bcrypt cost: two to this power rounds.
     pub bcrypt_cost: u32,
-    /// Without news of users and permissions for so long, the data plane refuses everybody; none sets no limit.
+    /// After so long without news of users and permissions, the data plane refuses every caller; none sets no limit.
     pub staleness_max: Option<Duration>,
 }
 
@@ -59,18 +59,18 @@ impl Default for AuthConfig {
     }
 }
 
-/// What a call that is no request for keys needs.
+/// The permission that a call needs which is no request for keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Any user.
     User,
-    /// One that may do everything.
+    /// The root role.
     Root,
     Read(Vec<KeyRange>),
     Leases(LeaseNeed),
 }
 
-/// What the apply thread tells of auth, and what everybody asks.
+/// The state of auth: the apply thread writes it, all other threads read it.
 pub(crate) struct AuthDesk {
     /// Zero while auth is off, else the auth revision.
     revision: AtomicU64,
@@ -78,10 +78,10 @@ pub(crate) struct AuthDesk {
     tokens: Mutex<Tokens>,
     token_ttl: Duration,
     signed: Option<SignedTokens>,
-    /// The node applies nothing; it is told.
+    /// The node applies nothing; members send it the state.
     data_only: bool,
     hashing: Hashing,
-    /// What the data plane goes by.
+    /// The policy of the data plane.
     pub data: DataPolicy,
 }
 
@@ -99,7 +99,7 @@ impl AuthDesk {
         }
     }
 
-    /// Tokens first: whoever sees the new revision must not find a token that it ended.
+    /// Tokens first: a reader of the new revision must not find a token that this revision ended.
     pub fn hear(&self, now: Instant, news: impl Iterator<Item = TokenNews>) {
         let mut tokens = self.tokens.lock().expect("no thread panics while it holds the tokens");
         news.for_each(|news| tokens.hear(now, news));
@@ -115,7 +115,7 @@ impl AuthDesk {
         self.revision.store(revision, Ordering::Release);
     }
 
-    /// What nodes without the coordination store are told: whether callers must say who they are. A note replaces those
+    /// What data-only nodes receive: whether callers must authenticate. A note replaces those
     /// with a lower version.
     pub fn note(&self) -> Document {
         let auth = self.current();
@@ -124,7 +124,7 @@ impl AuthDesk {
         Document { version: policy::version_of(enabled, auth.revision()), bytes }
     }
 
-    /// On such a node. Until it is told otherwise, auth is on and it knows no user.
+    /// On a data-only node. Until a note arrives, auth is on and the node knows no user.
     pub fn be_told(&self, note: Option<&Document>) {
         self.revision.store(u64::from(self.is_on_as_told(note)), Ordering::Release);
     }
@@ -138,7 +138,7 @@ impl AuthDesk {
     }
 }
 
-/// Whose calls a handle makes.
+/// The caller for whom a handle acts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asking {
     pub caller: Caller,
@@ -146,22 +146,22 @@ pub(crate) struct Asking {
 }
 
 impl Handle {
-    /// As far as this member knows, callers must say who they are.
+    /// As far as this member knows, callers must authenticate.
     pub fn is_auth_on(&self) -> bool {
         self.desk().revision.load(Ordering::Relaxed) != 0
     }
 
-    /// A handle for what the member does by itself.
+    /// A handle for the member's own requests.
     pub fn as_member(&self) -> Handle {
         self.asking_as(Asking { caller: Caller::Member, token: None })
     }
 
-    /// It asks for a user, who was admitted at some auth revision.
+    /// The handle acts for a user that was admitted at some auth revision.
     pub fn is_of_user(&self) -> bool {
         matches!(self.asking.caller, Caller::User { .. })
     }
 
-    /// Whether it is the member that asks, and no client.
+    /// Whether the member itself is the caller, and no client.
     pub(crate) fn is_member(&self) -> bool {
         matches!(self.asking.caller, Caller::Member)
     }
@@ -170,15 +170,15 @@ impl Handle {
         &self.asking.caller
     }
 
-    /// A token for somebody whose certificate was verified and bears this name; good for this process alone.
+    /// A token for the client whose verified certificate bears this name; valid in this process alone.
     pub fn badge(&self, name: &str) -> Option<String> {
         badge::badge_of(name)
     }
 
-    /// The handle of whoever holds this token; without one, nobody's.
+    /// The handle of the token's user; without a token, that of an anonymous caller.
     pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
         let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };
-        // A badge is this process's own, whatever kind of token it gives out.
+        // A certificate token is this process's own, whatever kind of token it issues otherwise.
         let signed = self.desk().signed.as_ref().filter(|_| badge::name_on(token).is_none());
         if let Some(signed) = signed {
             return self.admit_signed(signed, token).await;
@@ -199,7 +199,7 @@ impl Handle {
         Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
     }
 
-    /// Asks as the caller, and is admitted again if something about auth has changed since it was. Where changes follow each
+    /// Runs a call, and admits its caller again if the auth revision has changed since. Where changes follow each
     /// other quickly that may be needed many times, so only time bounds it.
     pub(crate) async fn admitted<T, F: Future<Output = Result<T, Code>>>(
         &self,
@@ -241,7 +241,7 @@ impl Handle {
         self.check(&need).await
     }
 
-    /// What a client without a token asks for would be refused where it is applied; it is not put into the log for that.
+    /// A request without a token would be refused where it is applied, so it is not put into the log.
     pub(crate) async fn refuse_strangers(&self, command: &Command) -> Result<(), Code> {
         let for_users = command.is_judged() && *command != Command::Auth(AuthCommand::Status);
         match self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
@@ -250,7 +250,7 @@ impl Handle {
         }
     }
 
-    /// The same caller, admitted now.
+    /// The same caller, admitted at the current auth revision.
     pub async fn readmitted(&self) -> Result<Handle, Code> {
         match &self.asking.token {
             Some(token) => self.admit(Some(token)).await,
@@ -273,7 +273,7 @@ impl Handle {
         .await
     }
 
-    /// The apply thread knows which keys hang on a lease.
+    /// The apply thread knows which keys are attached to a lease.
     async fn check_leases(&self, need: LeaseNeed) -> Result<(), Code> {
         let (asker, told) = oneshot::channel();
         let caller = self.caller().clone();
@@ -281,12 +281,12 @@ impl Handle {
         told.await.unwrap_or(Err(Code::Stopped))
     }
 
-    /// Users, roles, permissions: changes, and questions, which go through the log as well.
+    /// Users, roles, permissions: changes and queries, which go through the log as well.
     pub async fn auth(&self, command: AuthCommand) -> Result<(Reply, AuthReply), Code> {
         let reply = self.carry_out(&Command::Auth(command)).await?;
         match &reply.body {
             Body::Auth(told) => Ok((reply.clone(), told.clone())),
-            other => unreachable!("a command about auth is answered so, not by {other:?}"),
+            other => unreachable!("a command about auth has another reply than {other:?}"),
         }
     }
 
@@ -295,7 +295,7 @@ impl Handle {
         self.desk().hashing.hash(Source::default(), password, self.shared.request_timeout).await
     }
 
-    /// A token for whoever knows the password of a user.
+    /// Issues a token for the correct password of a user.
     pub async fn authenticate(&self, user: String, password: String) -> Result<(Reply, String), Code> {
         self.authenticate_from(None, user, password).await
     }
@@ -324,14 +324,14 @@ impl Handle {
             match member.auth(command).await {
                 Err(Code::AuthOldRevision) => {}
                 Ok((reply, AuthReply::Token(token))) => return Ok((reply, token)),
-                Ok((_, other)) => unreachable!("who asks for a token is given one, not {other:?}"),
+                Ok((_, other)) => unreachable!("a request for a token has another reply than {other:?}"),
                 Err(code) => return Err(code),
             }
         }
         Err(Code::AuthOldRevision)
     }
 
-    /// Compares a password with what is known of a user, without asking others. It takes as long to find that there is no such
+    /// Compares a password with the hash that this node knows of a user. It takes as long when there is no such
     /// user.
     async fn compare_password(
         &self,
@@ -353,7 +353,7 @@ impl Handle {
         }
     }
 
-    /// Waits until this member has everything that was agreed when it was asked.
+    /// Waits until this member has applied everything that was committed when this was called.
     pub async fn catch_up(&self) -> Result<(), Code> {
         self.agreed().await.map(drop)
     }
@@ -376,7 +376,7 @@ impl Handle {
     }
 }
 
-/// It looks at no key, and is answered when everything agreed so far is applied.
+/// A read of no key, which is answered once everything committed so far is applied.
 fn read_of_nothing() -> Work {
     let nothing = Range { count_only: true, ..Range::of(KeyRange::single(Bytes::from_static(b"\0"))) };
     Work::Read(Request::Range(nothing), Caller::Member)

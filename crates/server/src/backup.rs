@@ -1,5 +1,5 @@
-//! A backup of a running member: pieces of what it had applied when it was asked, read from a pinned view on
-//! threads where that holds up nobody, as fast as its receiver takes them. A receiver that takes nothing for long
+//! A backup of a running member: pieces of what it had applied when the backup began, read from a pinned view on
+//! blocking threads, as fast as its receiver takes them. A receiver that takes nothing for long
 //! loses the backup, because the view keeps old pages of the store from being used again.
 
 use crate::core::Core;
@@ -20,12 +20,12 @@ use tokio::time::{sleep, timeout};
 
 /// Pieces that are read ahead of the receiver.
 const PIECES_AHEAD: usize = 2;
-/// How often the store is looked at, until it holds what was applied.
+/// How often the store is polled until it holds what was applied.
 const FLUSH_POLL: Duration = Duration::from_millis(10);
 /// How long that may take.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
-/// After each piece others have the processor for as long as that took, within these bounds: what is saved is not urgent,
-/// and requests are.
+/// After each piece the thread rests for as long as the piece took, within these bounds: requests are urgent,
+/// a backup is not.
 const REST_MIN: Duration = Duration::from_micros(200);
 const REST_MAX: Duration = Duration::from_millis(20);
 
@@ -33,17 +33,17 @@ const REST_MAX: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub bytes: Bytes,
-    /// What comes after this one.
+    /// The bytes after this piece.
     pub left_bytes: u64,
 }
 
-/// Where the pieces arrive.
+/// The receiver of the pieces.
 pub struct Pieces {
     pieces: mpsc::Receiver<Piece>,
     left_bytes: u64,
 }
 
-/// Seats for those who take backups.
+/// Limits how many backups run at a time.
 pub(crate) fn seats() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(BACKUPS_MAX))
 }
@@ -65,10 +65,10 @@ impl Handle {
             })
         };
         let backup = tokio::task::spawn_blocking(begin).await.map_err(|_| Code::Stopped)?;
-        // A row that cannot be read ends the process wherever it is met; here it would have been the first.
+        // A row that cannot be read ends the process wherever it is read; this is only the first place.
         let backup = backup.map_err(|_| Code::Stopped)?;
         let left_bytes = backup.left_bytes();
-        tracing::info!(bytes = left_bytes, "a backup begins");
+        tracing::info!(bytes = left_bytes, "backup started");
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
         tokio::spawn(send(backup, sender, seat));
         Ok(Pieces { pieces, left_bytes })
@@ -144,7 +144,7 @@ async fn send(mut backup: Backup, to: mpsc::Sender<Piece>, seat: OwnedSemaphoreP
         backup = same;
         let piece = Piece { bytes, left_bytes: backup.left_bytes() };
         if !matches!(timeout(idle_max, to.send(piece)).await, Ok(Ok(()))) {
-            tracing::warn!(left_bytes = backup.left_bytes(), "a backup was not taken to its end");
+            tracing::warn!(left_bytes = backup.left_bytes(), "backup aborted by its receiver");
             break;
         }
         sleep(rest).await;

@@ -1,6 +1,6 @@
-//! The memory that large answers may take, all of them together.
-//! Whoever wants to read a piece, or an answer that comes whole, reserves its bytes first, in turn with the others; they are given back when the
-//! client has taken it. No one waits for ever: a member whose clients take nothing refuses.
+//! The memory that all large answers together may take.
+//! A reader of a piece, or of a whole answer, reserves its bytes first, in turn with others; dropping the share
+//! releases them, once the client has taken the bytes. A reservation that waits too long is refused.
 
 use base::Code;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Budget {
         Budget { room: Arc::new(Semaphore::new(bytes_max)), bytes_max }
     }
 
-    /// What is larger than everything gets everything.
+    /// A request for more than the budget gets all of it.
     pub async fn reserve(&self, bytes: usize) -> Result<Share, Code> {
         let permits = u32::try_from(bytes.min(self.bytes_max)).expect("the budget is below 4 GiB");
         let reserved = timeout(RESERVE_TIMEOUT, self.room.clone().acquire_many_owned(permits)).await;

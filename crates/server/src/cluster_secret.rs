@@ -1,6 +1,6 @@
 //! The secret of the cluster as the data directory keeps it, and how far the cluster is with closing its peer ports.
-//! What is configured and what is kept go in; what holds comes out, and is durable then. A directory that keeps another
-//! secret than the one that is given is not opened further.
+//! The configured and the stored secret go in; the one that is valid comes out, durable. A directory that holds another
+//! secret than the configured one is not opened.
 
 use crate::config::{Config, PeerSecurity};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tls::{MemberProof, Secret};
 
 const FILE: &str = "cluster-secret";
-/// Join tokens that were used while no other member could hear of it, one line for each; rarely more than one.
+/// Join tokens that were used while no other member could record it, one line for each; rarely more than one.
 const USED_TOKENS: &str = "used-join-tokens";
 const HEAD: &str = "althing cluster secret 1";
 const CLOSED: &str = "closed";
@@ -26,7 +26,7 @@ pub(crate) struct Kept {
     pub stage: Stage,
 }
 
-/// Which secret holds. `is_alone` says that the node founds a cluster of its own with this start.
+/// Decides which secret is valid. `is_alone` says that the node founds a cluster of its own with this start.
 pub(crate) fn settle(
     disk: &dyn Disk,
     path: &Path,
@@ -49,7 +49,7 @@ pub(crate) fn settle(
     }
 }
 
-/// Replaces what the directory keeps.
+/// Replaces the stored secret.
 pub(crate) fn keep(disk: &dyn Disk, path: &Path, kept: Kept) -> Result<Kept, Error> {
     let trouble =
         |source| Error::DataDir { action: "write the cluster secret", path: path.to_owned(), source };
@@ -71,7 +71,7 @@ pub(crate) fn guard(config: &PeerSecurity, kept: Option<&Kept>, me: Option<NodeI
     Ok(Guard { tls: Some(Arc::new(tls)), stage, secret: kept.map(|kept| kept.secret.clone()) })
 }
 
-/// Keeps another stage or secret while the member runs.
+/// Replaces the stored stage or secret while the member runs.
 pub(crate) struct Keeper {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -89,19 +89,19 @@ impl Keeper {
         }
     }
 
-    /// Members can prove themselves by a secret here.
+    /// Members can authenticate by a secret here.
     pub fn is_usable(&self) -> bool {
         self.config.files.is_none() && self.config.self_signed.is_none() && !self.shares_a_port
     }
 
-    /// Which node has used a join token, if it was written down here.
+    /// The node that has used a join token, if this member recorded it.
     pub fn noted_use(&self, token: &str) -> io::Result<Option<String>> {
         let text = small_file::read(&*self.disk, USED_TOKENS)?.unwrap_or_default();
         let node = text.lines().find_map(|line| line.strip_prefix(token)?.strip_prefix(' '));
         Ok(node.map(str::to_owned))
     }
 
-    /// Writes down which node has used a join token, and answers which one had done so first.
+    /// Records which node has used a join token, and returns the node that was recorded first.
     pub fn note_use(&self, token: &str, node: &str) -> io::Result<String> {
         if let Some(first) = self.noted_use(token)? {
             return Ok(first);

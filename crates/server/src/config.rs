@@ -1,5 +1,5 @@
 //! The one configuration of a member, already checked: every value is usable as it stands.
-//! `cli` gathers it from flags, environment and file; rooms below `server` never see it, they get small
+//! `cli` gathers it from flags, environment and file; crates below `server` never see it, they get small
 //! `Params` of their own.
 
 use crate::auth::AuthConfig;
@@ -15,9 +15,9 @@ pub struct Config {
     pub peer_addr: SocketAddr,
     /// Every member of the cluster with its peer address, this one included.
     pub initial_cluster: Vec<Member>,
-    /// How the member comes into a cluster that exists; none for a founder.
+    /// How the member joins an existing cluster; none for a founder.
     pub join: Option<Join>,
-    /// Told apart from other clusters by this word.
+    /// Distinguishes this cluster from others.
     pub cluster_token: String,
     pub advertise_client: String,
     pub advertise_peer: String,
@@ -29,62 +29,62 @@ pub struct Config {
     /// How long applied writes may wait in memory before the store is flushed (they are in the log already).
     pub flush_interval: Duration,
     pub flush_bytes: usize,
-    /// What answers read in pieces may take of memory, all together.
+    /// Memory for answers that are read in pieces, all together.
     pub response_bytes_max: usize,
-    /// When the rows of all changes take more, nothing that grows is accepted; zero sets no bound.
+    /// When the rows of all changes take more, every write that grows the store is refused; zero sets no bound.
     pub quota_bytes: u64,
-    /// What is compacted without being asked; none leaves it to clients.
+    /// Automatic compaction; none leaves it to clients.
     pub compaction: Option<Compaction>,
-    /// What compactions leave of the past, without values: for so long, and so many rows at most.
+    /// How long, and in how many rows, the history without values outlives a compaction.
     pub history_age: Duration,
     pub history_rows_max: u64,
     pub wal_segment_bytes: u64,
     /// Log entries kept behind the flushed state for followers that lag.
     pub log_keep_entries: u64,
-    /// After so long without an event, a watch that asked for it is told how far it is.
+    /// How often a watch that asked for progress notifications gets one while there are no events.
     pub watch_progress_interval: Duration,
-    /// How users prove who they are.
+    /// How users authenticate.
     pub auth: AuthConfig,
     /// How the node takes part in the mesh.
     pub mesh: Mesh,
-    /// Clients are told to use `https`.
+    /// Advertise `https` to clients.
     pub client_tls: bool,
-    /// How nodes prove themselves on the peer port.
+    /// How nodes authenticate on the peer port.
     pub peer_security: PeerSecurity,
     /// How long SIGTERM waits for requests under way.
     pub drain_timeout: Duration,
 }
 
-/// What members and regions are proven by.
+/// What authenticates members and regions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerSecurity {
-    /// Certificates of an operator; they come before everything else.
+    /// Certificates of an operator; they take precedence.
     pub files: Option<tls::PeerFiles>,
     /// The secret of the cluster, if it is given; otherwise the one that the data directory keeps.
     pub secret: Option<tls::Secret>,
-    /// A node that is alone in its cluster makes a secret at its first start.
+    /// A node that is alone in its cluster generates a secret at its first start.
     pub makes_secret: bool,
-    /// Peers are not proven, but what they say is encrypted.
+    /// Peers are not authenticated, but connections are encrypted.
     pub self_signed: Option<tls::SelfSigned>,
     /// The secret that this region shares with each of the others, by its name.
     pub regions: Vec<(String, tls::Secret)>,
 }
 
-/// The past that stays readable although nobody asks for it, and how often the rest is compacted.
+/// How much of the past automatic compaction leaves readable, and how often it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compaction {
     pub keep_age: Duration,
     pub keep_revisions: u64,
     pub interval: Duration,
-    /// A compaction that would gain less is not worth it.
+    /// A compaction of fewer revisions is skipped.
     pub step: u64,
-    /// Nothing is kept for a watch or a large read that needs something older than this, or further back.
+    /// A watch or a large read that is older than this, or further behind, does not hold compaction back.
     pub lag_age_max: Duration,
     pub lag_revisions_max: u64,
 }
 
 impl Config {
-    /// Clients and peers come by one port. Where the kernel chooses, it chooses two.
+    /// Clients and peers share one port. Where the kernel chooses ports, it chooses two.
     pub fn shares_a_port(&self) -> bool {
         self.client_addr == self.peer_addr && self.client_addr.port() != 0
     }
@@ -95,22 +95,22 @@ impl Config {
 pub struct Mesh {
     /// The name of the region that the cluster is.
     pub region: String,
-    /// Other regions, each by a place where one of its nodes is reached; a region may come several times. They found
-    /// the table of regions, which is changed by asking from then on.
+    /// Other regions, each by the address of one of its nodes; a region may occur several times. They found
+    /// the table of regions, which requests change from then on.
     pub region_peers: Vec<(String, String)>,
     /// Where nodes of other regions reach this one; empty for where its peers do.
     pub advertise_region: String,
-    /// Nodes of one zone fail together, and copies are kept apart; empty for a zone of the node's own.
+    /// Nodes of one zone fail together, so copies are placed in different zones; empty for a zone of the node's own.
     pub zone: String,
     /// Points on the ring.
     pub points: u32,
-    /// Keeps data and nothing of the coordination store.
+    /// Stores data of the mesh and nothing of the coordination store.
     pub data_only: bool,
-    /// How long replicas are waited for when a request does not say.
+    /// The default timeout for replicas.
     pub timeout: Duration,
     /// How often each pair of replicas compares what it holds.
     pub round_every: Duration,
-    /// How far ahead of this node's clock another's is believed.
+    /// How far ahead of this node's clock another's may be.
     pub drift_max: Duration,
 }
 
@@ -130,14 +130,14 @@ impl Default for Mesh {
     }
 }
 
-/// Whom to ask for a place in the cluster. A member that has one already asks nobody.
+/// Which members a new node asks to join. A member that has an identity already does not ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Join {
     /// `host:port` of members, as their peers reach them.
     pub ask: Vec<String>,
-    /// Ask to be added, too; otherwise somebody has done that.
+    /// Ask to be added, too; otherwise an operator has added the node.
     pub add: bool,
-    /// What lets the node in where the cluster asks for proof.
+    /// Authenticates the node where the cluster demands a token.
     pub token: Option<crate::JoinToken>,
 }
 

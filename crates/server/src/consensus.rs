@@ -1,19 +1,20 @@
-//! The consensus machine in its seat. Requests, frames and completions come in by its queue;
-//! everything that has gathered is one turn, and what follows from a turn is handed to the other threads.
-//! Tokens are given out here, so they grow in the order of arrival; time passes here, in ticks.
+//! The actor around the consensus machine. Requests, frames and completions come in by its queue;
+//! everything that has gathered is one turn, and the output of a turn goes to the other threads.
+//! Tokens are assigned here, so they grow in the order of arrival; time passes here, in ticks.
 
 use crate::core::{Core, proposed_bytes};
-use crate::log::Log;
+use crate::durable_log::{LogOwner, Order};
+use crate::log::RaftLog;
 use crate::peer::Peers;
 use crate::post::Outgoing;
 use crate::seat::{Machine, Next};
 use crate::waiters::{Caller, Waiter};
-use crate::{apply, persist, storage};
+use crate::{apply, storage};
 use base::{Instant, NodeId, Token};
 use node::{Consensus, Frame, Input, Output, Request, Stage, Work};
-use raft::{Note, Persist};
+use raft::Note;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One heartbeat's worth of ticks.
@@ -21,7 +22,7 @@ pub(crate) const HEARTBEAT_TICKS: u32 = 2;
 /// A thread that was stalled makes up for this many ticks and forgets the rest: they would all fall on the
 /// same instant, and no answer could come between them.
 const TICKS_AT_ONCE_MAX: u32 = 3;
-/// Before an operator is told that members are waited for.
+/// How long members are waited for before a warning is logged.
 const WARN_WAITING_AFTER: Duration = Duration::from_secs(3);
 
 pub(crate) enum Mail {
@@ -36,9 +37,9 @@ pub(crate) enum Mail {
     },
     /// The stream to this peer is up.
     Connected(NodeId),
-    /// Who belongs to the cluster was changed.
+    /// The table of members changed.
     Others(Vec<(NodeId, String)>),
-    /// These do not any more, and the store knows it.
+    /// These members are removed, and the store holds the table that says so.
     Removed(BTreeSet<NodeId>),
     Input(Input),
 }
@@ -55,13 +56,11 @@ pub(crate) struct Loop {
     out: Output,
     outgoing: Outgoing,
     leader: Option<NodeId>,
-    /// What was last said of it.
+    /// The members that the last warning named.
     waits_for: Vec<NodeId>,
-    /// When those are worth a warning.
+    /// When a warning is due.
     warn_waiting_at: Option<Instant>,
-    log: Arc<Mutex<Log>>,
-    /// The last that the persist thread was given, until it is heard to be durable.
-    handed_over: Option<u64>,
+    log: LogOwner<RaftLog>,
 }
 
 impl Machine for Loop {
@@ -78,7 +77,7 @@ impl Loop {
         core: Arc<Core>,
         peers: Arc<Peers>,
         machine: Consensus,
-        log: Arc<Mutex<Log>>,
+        log: LogOwner<RaftLog>,
         tick: Duration,
     ) -> Loop {
         let next_tick = core.clock.now().after(tick);
@@ -96,7 +95,6 @@ impl Loop {
             waits_for: Vec::new(),
             warn_waiting_at: None,
             log,
-            handed_over: None,
         }
     }
 
@@ -109,9 +107,9 @@ impl Loop {
         self.machine.collect(now, &mut self.out);
         let first = Token(self.next_token.0 - self.arrived.len() as u64);
         self.core.waiters.register(first, &mut self.arrived);
-        // Whoever is answered in this turn finds the board up to date.
+        // A caller that is answered in this turn finds the status up to date.
         self.core.board.set_raft(self.machine.status());
-        // What is durable at once may bring about more.
+        // What is durable at once may produce more output.
         while let Some(seq) = self.hand_out() {
             self.machine.step(now, Input::Persisted(seq), &mut self.out);
             self.machine.collect(now, &mut self.out);
@@ -142,22 +140,20 @@ impl Loop {
                 let members = Frame::Members(self.core.members.table());
                 others.iter().for_each(|(peer, _)| self.outgoing.add(*peer, &members));
                 if let Err(error) = self.peers.set_peers(others) {
-                    tracing::error!(%error, "the operating system refuses a thread for a new peer");
+                    tracing::error!(%error, "cannot start a thread for a new peer");
                 }
             }
             Mail::Removed(removed) => self.peers.set_removed(removed),
             Mail::Input(input) => {
-                if let Input::Persisted(seq) = input
-                    && self.handed_over.is_some_and(|last| last <= seq)
-                {
-                    self.handed_over = None;
+                if let Input::Persisted(seq) = input {
+                    self.log.persisted(seq);
                 }
                 self.machine.step(now, input, &mut self.out);
             }
         }
     }
 
-    /// After the mail: a heartbeat that has come is heard before the time in which it came passes.
+    /// After the messages: a heartbeat that has arrived counts before the time in which it arrived passes.
     fn tick_when_due(&mut self, now: Instant) {
         for _ in 0..TICKS_AT_ONCE_MAX {
             if self.next_tick > now {
@@ -171,7 +167,7 @@ impl Loop {
         self.next_tick = self.next_tick.max(now);
     }
 
-    /// The disk and the peers first, for their work takes longest. Answers what has become durable meanwhile.
+    /// The disk and the peers first, for their work takes longest. Returns the last write that is durable already.
     fn hand_out(&mut self) -> Option<u64> {
         for (to, frame) in self.out.send.drain(..) {
             self.outgoing.add(to, &frame);
@@ -185,7 +181,7 @@ impl Loop {
             let committed = std::mem::take(&mut out.committed);
             let reads = std::mem::take(&mut out.reads);
             let words = std::mem::take(&mut out.words);
-            // Whoever takes this turn sees to it that it is dealt with.
+            // The thread that runs this turn also runs the apply machine, or wakes its thread.
             self.core.apply.queue.push_unwoken(apply::Mail::Work { leading, committed, reads, words }, 0);
         }
         if !out.refused.is_empty() {
@@ -213,27 +209,11 @@ impl Loop {
     }
 
     fn persist(&mut self) -> Option<u64> {
-        let released = self.out.released.take();
-        let persists = std::mem::take(&mut self.out.persist);
-        if persists.is_empty() && released.is_none() {
-            return None;
+        let durable = self.log.write(std::mem::take(&mut self.out.persist), &self.core.persist);
+        if let Some(index) = self.out.released.take() {
+            self.core.persist.push(Order::Release(index));
         }
-        if released.is_none()
-            && self.may_write_here(&persists)
-            && let Ok(mut log) = self.log.try_lock()
-            && log.is_quick()
-            && log.fits(&persists)
-        {
-            return log.write(persists.into_iter());
-        }
-        self.handed_over = persists.last().map(|persist| persist.seq).or(self.handed_over);
-        self.core.persist.push(persist::Mail { persists, released });
-        None
-    }
-
-    /// Not before what the persist thread still has, and not what makes other threads wait.
-    fn may_write_here(&self, persists: &[Persist]) -> bool {
-        self.handed_over.is_none() && persists.iter().all(|persist| persist.install.is_none())
+        durable
     }
 
     fn refuse(&self, from: NodeId, reason: &'static str) {
@@ -266,20 +246,20 @@ impl Loop {
                 }
                 self.leader = leader;
                 let leader = leader.map(|leader| leader.0);
-                tracing::info!(term = term.0, ?role, leader, "leadership changed");
+                tracing::info!(term = term.0, ?role, leader, "leader changed");
             }
             Note::SteppedDown(term) => {
                 tracing::warn!(
                     term = term.0,
-                    "stopped leading: no majority was heard for an election timeout"
+                    "stepped down: no majority answered within an election timeout"
                 );
             }
             Note::Installed(at) => {
                 self.core.metrics.snapshots_installed.inc();
-                tracing::info!(term = at.term.0, index = at.index.0, "took a snapshot from the leader");
+                tracing::info!(term = at.term.0, index = at.index.0, "snapshot installed");
             }
             Note::CaughtUp => {
-                tracing::info!("the log has everything again that may have been lost: voting again")
+                tracing::info!("the log has caught up with everything it may have lost: voting again")
             }
         }
     }

@@ -1,6 +1,6 @@
-//! What the threads of a member share: one queue into each of them, and what they write for others to see.
-//! A thread reaches the machines and files of the others only by putting a value into their queue; while little is to
-//! be done it may then take a turn with them itself, in `consult`.
+//! What the threads of a member share: a queue to each of them, and the state that they publish.
+//! A thread reaches the machines and files of the others only by their queue; under light load
+//! it may then run their turn itself, in `consult`.
 
 use crate::auth::AuthDesk;
 use crate::budget::Budget;
@@ -8,6 +8,8 @@ use crate::clock::Clock;
 use crate::cluster_secret::Keeper;
 use crate::config::Config;
 use crate::documents::Shelf;
+use crate::durable_log::Order;
+use crate::log::RaftLog;
 use crate::members::Members;
 use crate::mesh::Desk;
 use crate::metrics::Metrics;
@@ -16,7 +18,7 @@ use crate::queue::Queue;
 use crate::seat::Seat;
 use crate::status::Board;
 use crate::waiters::{Caller, Priority, Waiters};
-use crate::{apply, backup, consensus, persist, storage};
+use crate::{apply, backup, consensus, storage};
 use base::Instant;
 use base::limits::LEASE_EVENTS_WAITING_MAX;
 use node::{LeaseEvent, Work};
@@ -27,48 +29,48 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 pub(crate) struct Core {
     pub clock: Clock,
     pub consensus: Seat<consensus::Loop>,
-    pub persist: Queue<persist::Mail>,
+    pub persist: Queue<Order<RaftLog>>,
     pub apply: Seat<apply::Loop>,
     pub storage: Queue<storage::Mail>,
     /// The data plane.
     pub mesh: Arc<Desk>,
-    /// This node is no member of coord: it keeps data alone.
+    /// A data-only node: it stores data of the mesh and is no member of coord.
     pub data_only: bool,
-    /// What other nodes are shown, and whom this one believes.
+    /// How this node authenticates to others, and which nodes it trusts.
     pub security: Arc<Security>,
-    /// Changes what the data directory keeps of it.
+    /// Replaces the stored secret.
     pub secret_keeper: Keeper,
-    /// Other machines reach the peer port.
+    /// Other machines can connect to the peer port.
     pub is_peer_port_exposed: bool,
     pub waiters: Waiters,
     pub board: Board,
     pub metrics: Metrics,
     pub members: Members,
-    /// What the cluster agrees on beside the keys.
+    /// The documents of the cluster.
     pub documents: Shelf,
-    /// Who may do what, and who is who.
+    /// Users, permissions and tokens.
     pub auth: AuthDesk,
     /// New requests are refused.
     pub draining: AtomicBool,
-    /// The number of the next stream of watches.
+    /// The id of the next stream of watches.
     pub watch_streams: AtomicU64,
-    /// The number of the next range that is read in pieces.
+    /// The id of the next range that is read in pieces.
     pub large_reads: AtomicU64,
-    /// What the pieces of all answers may take.
+    /// Memory for the pieces of all answers.
     pub budget: Budget,
-    /// Seats for those who read values from the store.
+    /// Limits how many threads read values from the store.
     pub readers: Semaphore,
-    /// Seats for those who take backups.
+    /// Limits how many backups run.
     pub backups: Arc<Semaphore>,
-    /// What happens to leases, for whoever listens.
+    /// Lease events, for all listeners.
     pub lease_events: broadcast::Sender<LeaseEvent>,
-    /// The cluster has this member no longer.
+    /// The cluster has removed this member.
     pub removed: watch::Sender<bool>,
 }
 
 /// As many read at once as keep a disk and two cores busy.
 const READERS_MAX: usize = 4;
-/// With more requests under way, taking them together is worth more than waking nobody.
+/// With more requests under way, batching saves more than running the turn on the caller's thread.
 const CALM_REQUESTS_MAX: usize = 4;
 
 impl Core {
@@ -109,8 +111,8 @@ impl Core {
         }
     }
 
-    /// Tells the consensus machine. While few requests are under way, everything that follows happens on this thread,
-    /// before this returns; otherwise the threads of the core see to it, many at a time. False while the member stops.
+    /// Posts to the consensus machine. Under light load this thread also runs the turns that follow,
+    /// before this returns; otherwise the core's threads do, in batches. False while the member stops.
     pub fn consult(&self, mail: consensus::Mail, bytes: usize) -> bool {
         if !self.is_calm() {
             return self.consensus.queue.push_bytes(mail, bytes);
@@ -121,12 +123,12 @@ impl Core {
         heard
     }
 
-    /// Few requests are under way: time is lost by waking threads, not by working.
+    /// Few requests are under way: waking threads costs more than the work.
     pub fn is_calm(&self) -> bool {
         self.waiters.count() <= CALM_REQUESTS_MAX
     }
 
-    /// Puts work into the queue whose outcome nobody waits for.
+    /// Queues work whose outcome no caller waits for.
     pub fn submit(&self, deadline: Instant, work: Work) {
         let bytes = proposed_bytes(&work);
         if self.waiters.admit(bytes, Priority::Urgent) {
@@ -138,12 +140,12 @@ impl Core {
         }
     }
 
-    /// Growth by so many bytes would find no room. Whatever is under way already counts as much as what is in the log.
+    /// Growth by so many bytes would exceed the space. Requests under way count as much as what is in the log.
     pub fn has_no_space_for(&self, bytes: usize) -> bool {
         self.board.has_no_space(bytes, self.waiters.bytes())
     }
 
-    /// Something happened that the consensus machine must hear. While the member stops, nobody listens.
+    /// Posts an input to the consensus machine. While the member stops, it is dropped.
     pub fn report(&self, input: node::Input) {
         self.consensus.queue.push(consensus::Mail::Input(input));
     }

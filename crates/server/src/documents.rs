@@ -1,5 +1,5 @@
-//! The documents that the cluster agrees on, as far as this member has applied them: written by the apply thread,
-//! read by anyone. Whoever is answered finds here what the answer is about.
+//! The documents of the cluster, as far as this member has applied them: written by the apply thread,
+//! read by any thread. A caller that receives an answer finds the documents that the answer is about.
 
 use crate::handle::Handle;
 use base::Code;
@@ -28,9 +28,9 @@ impl Shelf {
 }
 
 impl Handle {
-    /// A document that the cluster agrees on, with its version, as it is now.
+    /// A document of the cluster with its version, as it is now.
     pub async fn document(&self, name: &str) -> Result<Option<(u64, Bytes)>, Code> {
-        // Such a node has what the members have told it.
+        // A data-only node has the documents that members have sent.
         if self.is_data_only() {
             return Ok(self.document_here(name));
         }
@@ -43,13 +43,13 @@ impl Handle {
         self.shared.core.documents.get(name).map(|document| (document.version, document.bytes))
     }
 
-    /// All of them, as far as this member has applied. What is unchanged is the same allocation.
+    /// All of them, as far as this member has applied. Unchanged documents are the same allocation.
     pub fn documents_here(&self) -> Arc<Documents> {
         self.shared.core.documents.all()
     }
 
-    /// Replaces a document that still has this version, zero if there must be none, and answers its new version.
-    /// `Code::DocumentChanged` says that it has another.
+    /// Replaces a document that still has this version, zero if there must be none, and returns its new version.
+    /// `Code::DocumentChanged` says that the version differs.
     pub async fn set_document(&self, name: &str, expect: u64, bytes: Bytes) -> Result<u64, Code> {
         let set = SetDocument { name: name.to_owned(), expect, bytes };
         set.validate()?;

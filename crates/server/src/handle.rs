@@ -1,5 +1,5 @@
-//! The one way into a running member: submit a request, look at its status and figures.
-//! A request is encoded on the caller's thread and waits in the consensus queue; whoever submits gets an
+//! The one way into a running member: submit requests, read its status and metrics.
+//! A request is encoded on the caller's thread and waits in the consensus queue; the caller gets an
 //! answer or a refusal not much later than the deadline, whatever happens to the cluster.
 
 use crate::auth::Asking;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What comes of a request that was submitted with a mailbox.
+/// The outcome of a request that was submitted with an inbox.
 #[derive(Debug)]
 pub struct Answer {
     /// The number that it was submitted under.
@@ -44,7 +44,7 @@ pub struct Handle {
 pub(crate) struct Shared {
     identity: Identity,
     pub core: Arc<Core>,
-    /// For their figures; a handle does not keep a stopped member's sockets open.
+    /// For their metrics; a handle does not keep a stopped member's sockets open.
     pub peers: Weak<Peers>,
     pub request_timeout: Duration,
     request_bytes_max: usize,
@@ -139,12 +139,12 @@ impl Handle {
         self.queue(self.usual_deadline(), work, || Caller::mailbox(mailbox.clone(), ticket))
     }
 
-    /// Reads a large range in pieces, at the revision that it says.
+    /// Reads a large range in pieces, at its revision.
     pub async fn pieces(&self, range: Range, keep: Keep, encode: Arc<dyn Encode>) -> Result<Pieces, Code> {
         Pieces::begin(&self.shared.core, range, keep, encode).await
     }
 
-    /// Asks what only the leader knows of a lease, wherever the leader is.
+    /// Asks the leader about a lease, wherever the leader is.
     pub async fn ask(&self, question: Question) -> Result<Reply, Code> {
         self.wait_for(Work::Ask(question)).await
     }
@@ -167,12 +167,12 @@ impl Handle {
         self.carry_out(&Command::Alarm(command)).await
     }
 
-    /// Sets what all members may store before the alarm is raised, or leaves it to each; zero sets no bound.
+    /// Sets the quota of all members, or leaves it to each; zero sets no bound.
     pub async fn set_quota(&self, bytes: Option<u64>) -> Result<Reply, Code> {
         self.carry_out(&Command::Quota(bytes)).await
     }
 
-    /// Grants a lease, under an id of our choice if none is given. One that is taken by chance is passed over.
+    /// Grants a lease, under an id of our choice if none is given. If that id exists already, another is chosen.
     pub async fn grant_lease(&self, id: LeaseId, ttl: i64) -> Result<Reply, Code> {
         if ttl > LEASE_TTL_SECONDS_MAX {
             return Err(Code::LeaseTtlTooLarge);
@@ -187,8 +187,8 @@ impl Handle {
         }
     }
 
-    /// Submits a client's command that may be sent again under the same id, here or elsewhere: it is carried out
-    /// once, and its answer is that of the first time.
+    /// Submits a client's command that may be sent again under the same id, here or elsewhere: it is executed
+    /// once, and a repetition gets the answer of the first time.
     pub async fn submit_once(&self, id: RequestId, command: Command) -> Result<Reply, Code> {
         let command = match command {
             Command::LeaseGrant(Grant { ttl, .. }) if ttl > LEASE_TTL_SECONDS_MAX => {
@@ -203,7 +203,7 @@ impl Handle {
         self.carry_out(&Command::Once(once)).await
     }
 
-    /// Begins to tell what happens to leases from now on.
+    /// Subscribes to lease events from now on.
     pub fn lease_events(&self, wanted: Wanted) -> Result<LeaseEvents, Code> {
         match self.shared.core.draining.load(Ordering::Relaxed) {
             true => Err(Code::Stopped),
@@ -240,7 +240,7 @@ impl Handle {
     pub(crate) async fn wait_until(&self, deadline: Instant, work: Work) -> Result<Reply, Code> {
         let (sender, answer) = oneshot::channel();
         self.queue(deadline, work, || Caller::Alone(sender))?;
-        // Nobody answers any more when the member has stopped.
+        // The sender is dropped when the member has stopped.
         answer.await.unwrap_or(Err(Code::Stopped))
     }
 
@@ -251,14 +251,14 @@ impl Handle {
         }
     }
 
-    /// Hands work to the consensus thread. From then on the caller is answered in any case.
+    /// Posts work to the consensus thread. From then on the caller is answered in any case.
     fn queue(&self, deadline: Instant, work: Work, caller: impl FnOnce() -> Caller) -> Result<(), Code> {
         let core = &*self.shared.core;
         let bytes = proposed_bytes(&work);
         if !core.waiters.admit(bytes, self.priority_of(&work)) {
             return Err(Code::TooManyRequests);
         }
-        // A member that stops drops the request, and its caller hears of it by that.
+        // A member that stops drops the request, which tells its caller.
         if !core.consult(Mail::Request { deadline, work, caller: caller() }, 0) {
             core.waiters.dismiss(1, bytes);
         }
@@ -275,12 +275,12 @@ impl Handle {
         self.shared.core.members.table()
     }
 
-    /// This member receives the log and has no vote.
+    /// This member receives the log and does not vote.
     pub fn is_learner(&self) -> bool {
         self.member_table().get(self.shared.identity.member).is_some_and(|member| member.learner)
     }
 
-    /// Adds a member that is reached at these addresses, and answers the id that it got.
+    /// Adds a member at these addresses, and returns its id.
     pub async fn add_member(&self, peer_urls: Vec<String>, learner: bool) -> Result<NodeId, Code> {
         let (id, work) = self.addition(peer_urls, learner)?;
         self.as_member().wait_for(work).await.map(|_| id)
@@ -308,7 +308,7 @@ impl Handle {
         node::member::added_id(self.shared.identity.member, self.shared.boot, nth)
     }
 
-    /// This node keeps data and nothing of the coordination store.
+    /// This node stores data of the mesh and nothing of the coordination store.
     pub fn is_data_only(&self) -> bool {
         self.shared.core.data_only
     }
@@ -324,7 +324,7 @@ impl Handle {
         Ok((id, self.propose(&Command::Members(MemberChange::Add(member)))?))
     }
 
-    /// Removes a member, unless those who would be left and can be reached are no quorum.
+    /// Removes a member, unless the remaining members that can be reached are no quorum.
     pub async fn remove_member(&self, id: NodeId) -> Result<(), Code> {
         let mut voters = self.member_table().voters();
         let voted = voters.len();
@@ -340,18 +340,18 @@ impl Handle {
         self.shared.core.board.waits_for()
     }
 
-    /// Goes on without a member that this one waits for. What only that member has is lost.
+    /// Continues without a member that this one waits for. Writes that only that member has are lost.
     pub fn accept_loss(&self, id: NodeId) -> Result<(), Code> {
         if !self.waits_for().contains(&id) {
             return Err(Code::MemberNotFound);
         }
-        tracing::warn!(member = format!("{:x}", id.0), "an operator accepts the loss of a member");
+        tracing::warn!(member = format!("{:x}", id.0), "operator accepted the loss of a member");
         self.shared.core.report(Input::AcceptLoss(id));
         Ok(())
     }
 
-    /// Puts a new member that is reached at these addresses in the place of another, in one step, and answers its id. It
-    /// is settled by whoever leads, soon after.
+    /// Replaces a member by a new one at these addresses in one step, and returns its id. The
+    /// leader completes the joint configuration soon after.
     pub async fn replace_member(&self, old: NodeId, peer_urls: Vec<String>) -> Result<NodeId, Code> {
         check_urls(&peer_urls)?;
         let mut staying = self.member_table().voters();
@@ -387,7 +387,7 @@ impl Handle {
         members.iter().filter(|id| **id == me || peers.connected(**id)).count()
     }
 
-    /// Takes over a connection of a peer that came by the port of clients. One that cannot be served is closed.
+    /// Takes over a peer's connection that was accepted on the client port. If that fails, it is closed.
     pub fn adopt_peer(&self, stream: std::net::TcpStream) {
         let Some(peers) = self.shared.peers.upgrade() else { return };
         if let Err(error) = peers.adopt(stream) {
@@ -395,7 +395,7 @@ impl Handle {
         }
     }
 
-    /// Ends when the cluster has removed this member.
+    /// Resolves when the cluster has removed this member.
     pub async fn removed(&self) {
         let mut removed = self.shared.core.removed.subscribe();
         if removed.wait_for(|removed| *removed).await.is_err() {
@@ -421,7 +421,7 @@ impl Handle {
         tokio::time::timeout(self.shared.request_timeout, moved).await.map_err(|_| Code::Timeout)
     }
 
-    /// What would be refused for lack of space is not put into the log first.
+    /// A request that the quota would refuse is not put into the log.
     pub(crate) fn propose(&self, command: &Command) -> Result<Work, Code> {
         let mut bytes = Vec::with_capacity(COMMAND_BYTES_USUAL);
         command.encode_for(self.caller(), &mut bytes);
@@ -434,8 +434,8 @@ impl Handle {
         }
     }
 
-    /// Begins a stream of watches: one end takes requests, the other gives responses. It ends when the
-    /// latter is dropped.
+    /// Opens a stream of watches: one end takes requests, the other gives responses. Dropping the latter closes
+    /// it.
     pub fn watch_stream(&self) -> Result<(Requests, Responses), Code> {
         match self.shared.core.draining.load(Ordering::Relaxed) {
             true => Err(Code::Stopped),
@@ -448,18 +448,18 @@ impl Handle {
         self.shared.election
     }
 
-    /// Members prove nothing to each other, and other machines reach the peer port.
+    /// Members do not authenticate to each other, and other machines can connect to the peer port.
     pub fn has_open_peer_port(&self) -> bool {
         let core = &*self.shared.core;
         core.is_peer_port_exposed && core.security.now().is_open()
     }
 
-    /// When the certificate ends that other members are shown, in seconds since 1970.
+    /// When the certificate that this member shows to others expires, in seconds since 1970.
     pub fn peer_certificate_expiry(&self) -> Option<u64> {
         self.shared.core.security.now().tls.as_ref()?.expiry()
     }
 
-    /// The figures of the core as text for Prometheus, without the mark of its end.
+    /// The metrics of the core as text for Prometheus, without the end marker.
     pub fn metrics(&self) -> String {
         let core = &*self.shared.core;
         let peers = self.shared.peers.upgrade().map(|peers| peers.counters());
@@ -478,7 +478,7 @@ impl Handle {
 }
 
 fn changing(request: Request) -> Command {
-    Command::from_request(request).expect("what is no read changes something")
+    Command::from_request(request).expect("a request that is no read is a command")
 }
 
 fn quorum(voters: usize) -> usize {
@@ -500,7 +500,7 @@ fn check_urls(urls: &[String]) -> Result<(), Code> {
     }
 }
 
-/// How often a change of leadership is looked for.
+/// How often a transfer polls for the new leader.
 const LEADER_POLL: Duration = Duration::from_millis(5);
 /// Most commands fit without their buffer growing.
 const COMMAND_BYTES_USUAL: usize = 256;

@@ -1,6 +1,6 @@
-//! What is still known of a key's past: asked of the store as it is on the disk, where that holds up nobody.
-//! A key goes in, its last changes come out, with or without values. All rows of the past are looked at, so only so
-//! many such questions are answered at a time.
+//! What is still known of a key's past: read from the store as it is on the disk, on a blocking thread.
+//! A key goes in, its last changes come out, with or without values. Each query reads all rows of the past, so only so
+//! many run at a time.
 
 use crate::backup::flushed_view;
 use crate::handle::Handle;
@@ -15,7 +15,7 @@ impl Handle {
         let view = flushed_view(core, self.status().applied.0).await?;
         let _seat = core.readers.acquire().await.expect("it is never closed");
         let read = tokio::task::spawn_blocking(move || coord::history_of(&*view, &key, limit));
-        // A row that cannot be read ends the process wherever it is met; here it would have been the first.
+        // A row that cannot be read ends the process wherever it is read; this is only the first place.
         read.await.map_err(|_| Code::Stopped)?.map_err(|_| Code::Stopped)
     }
 }

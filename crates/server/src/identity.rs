@@ -1,4 +1,4 @@
-//! Whose data directory it is: a small text file, written once and durable before anything else is there.
+//! The owner of a data directory: a small text file, written once and durable before anything else is there.
 //! It names the member and its cluster; a directory that names others is never opened further.
 
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::path::Path;
 const FILE: &str = "identity";
 const HEAD: &str = "althing identity 1";
 
-/// Refuses a directory of another member or cluster, and claims one that belongs to nobody yet.
+/// Refuses a directory of another member or cluster, and claims one without an owner.
 pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result<(), Error> {
     let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
     let Some(text) = read(disk, FILE).map_err(trouble("read the identity file"))? else {
@@ -28,7 +28,7 @@ pub(crate) fn claim(disk: &dyn Disk, path: &Path, expected: &Identity) -> Result
     }
 }
 
-/// Whose it is, if anybody's.
+/// The owner of the directory, if there is one.
 pub(crate) fn owner(disk: &dyn Disk, path: &Path) -> Result<Option<Identity>, Error> {
     let trouble = |source| Error::DataDir { action: "read the identity file", path: path.to_owned(), source };
     let Some(text) = read(disk, FILE).map_err(trouble)? else { return Ok(None) };

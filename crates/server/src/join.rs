@@ -1,7 +1,7 @@
-//! How a new node comes into a cluster: it asks any member who belongs to it, and finds its own place by the address at
-//! which it is reached. It may ask to be added first; otherwise somebody has added it before it was started.
-//! The question and the answer are bytes on the peer port; whoever cannot answer yet is asked again, for a while.
-//! A cluster that has a secret, or auth on, lets in nodes that have the secret or show a token.
+//! How a new node joins a cluster: it asks any member for the table of members, and finds itself by its peer
+//! address. It may ask to be added first; otherwise an operator has added it before it was started.
+//! Request and response are bytes on the peer port; a node that gets no answer asks again, for a while.
+//! A cluster that has a secret, or auth on, admits nodes that have the secret or present a token.
 
 use crate::config::{Config, Join};
 use crate::error::Error;
@@ -18,41 +18,41 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tls::{Claim, Dial, Fingerprint, Pinned, Secret};
 
-/// The first byte of a question. Those of other regions begin with 2.
+/// The first byte of a join request. Requests of other regions begin with 2.
 const FORMAT: u8 = 1;
 const WITH_TOKEN: u8 = 3;
 const KNOWN: u8 = 1;
 const REFUSED: u8 = 2;
 const KNOWN_NODE: u8 = 3;
-/// As `KNOWN`, and it is this question that has added the node. An older node cannot read it and asks again.
+/// As `KNOWN`, and this request has added the node. An older node cannot read it and asks again.
 const ADDED: u8 = 4;
-/// Before one of the others: the secret of the cluster, for a node that has shown a token.
+/// Precedes one of the others: the secret of the cluster, for a node that has presented a token.
 const TRUSTED: u8 = 5;
 /// As `REFUSED`, and asking again does not help.
 const FORBIDDEN: u8 = 6;
-/// With so many votes a cluster has enough of them: who joins keeps data alone.
+/// With so many voters a cluster has enough of them: a node that joins becomes data-only.
 const VOTERS_ENOUGH: usize = 5;
-/// For one member to answer, and for the whole search.
+/// For one member to answer, and for all attempts.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// The place that a new node was given.
+/// What a node learns by joining.
 pub(crate) struct Place {
     pub identity: Identity,
     pub members: Members,
-    /// It keeps data, and is no member.
+    /// A data-only node is no member.
     pub data_only: bool,
-    /// Its id was given out just now, to this process: nobody can have voted under it.
+    /// Its id was assigned just now, to this process: no vote can have been cast under it.
     pub is_new: bool,
     /// The secret of the cluster, if the node came with a token.
     pub secret: Option<Secret>,
 }
 
-/// How a node that joins speaks to members, and what it shows them.
+/// How a joining node connects to members, and what it presents to them.
 pub(crate) struct Approach {
     guard: Guard,
-    /// With the authority that it believes until it has the secret.
+    /// With the authority that it trusts until it has the secret.
     token: Option<(Option<Fingerprint>, Presented)>,
 }
 
@@ -79,21 +79,21 @@ impl Approach {
     }
 }
 
-/// What a node wants that asks.
+/// What a joining node asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Wish {
-    /// To know its place; somebody has given it one.
+    /// To learn its id; an operator has added it.
     Known = 0,
     Added = 1,
-    /// To keep data alone.
+    /// To become data-only.
     DataOnly = 2,
 }
 
 /// Asks until a member knows this node.
 pub(crate) fn find_place(config: &Config, join: &Join, approach: &Approach) -> Result<Place, Error> {
     let until = Instant::now() + PATIENCE;
-    let mut trouble = String::from("nobody was asked");
+    let mut trouble = String::from("no member was asked");
     let wish = match (config.mesh.data_only, join.add) {
         (true, _) => Wish::DataOnly,
         (false, true) => Wish::Added,
@@ -121,9 +121,9 @@ pub(crate) fn find_place(config: &Config, join: &Join, approach: &Approach) -> R
     Err(Error::NotAdmitted { peer: config.advertise_peer.clone(), trouble })
 }
 
-/// Why a member gave no place.
+/// Why a member did not admit this node.
 enum Trouble {
-    /// It may be another one's, or over in a moment.
+    /// Another member may answer differently, or the same one later.
     Passing(String),
     Forbidden(String),
 }
@@ -146,7 +146,7 @@ fn ask(address: &str, question: &[u8], config: &Config, approach: &Approach) -> 
     Ok(Place { identity, members, data_only: node.is_some(), is_new, secret })
 }
 
-/// A question, as it is on the wire.
+/// A join request, as it is on the wire.
 struct Asked {
     wish: Wish,
     peer_url: String,
@@ -186,7 +186,7 @@ impl Asked {
 
 struct Answered {
     cluster: ClusterId,
-    /// The asker's id, if it keeps data alone.
+    /// The node's id, if it is data-only.
     node: Option<NodeId>,
     members: Members,
     is_new: bool,
@@ -215,7 +215,7 @@ fn decode(answer: Bytes) -> Result<Answered, Trouble> {
     }
 }
 
-/// The other side. Blocks until the node is added, if it asks for that.
+/// The member's side. Blocks until the node is added, if it asks for that.
 pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Bytes {
     let mut out = Vec::new();
     let admitted = match Asked::decode(question) {
@@ -240,7 +240,7 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Byt
         }
         Err(why) => {
             let reason = why.to_string();
-            tracing::warn!(reason, "refused a node that asked to join");
+            tracing::warn!(reason, "join refused");
             out.push(if why.is_final() { FORBIDDEN } else { REFUSED });
             out.extend_from_slice(reason.as_bytes());
         }
@@ -248,10 +248,10 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Byt
     out.into()
 }
 
-/// Why a node is not let in.
+/// Why a node is not admitted.
 #[derive(Debug, thiserror::Error)]
 enum NotLetIn {
-    #[error("the question cannot be read")]
+    #[error("the join request cannot be decoded")]
     Illegible,
     #[error(
         "this cluster lets nodes join with a token alone; `althing member add` and `althing ring invite` print one for \
@@ -265,7 +265,7 @@ enum NotLetIn {
 }
 
 impl NotLetIn {
-    /// The node has no reason to ask again. One of an older release does not know such an answer and asks until it gives up.
+    /// The node has no reason to ask again. A node of an older release does not know this answer and asks until its timeout.
     fn is_final(&self) -> bool {
         matches!(
             self,
@@ -275,7 +275,7 @@ impl NotLetIn {
     }
 }
 
-/// Lets a node in that has proven itself, or shows a token, or where no proof is asked for. A node with a token is given
+/// Admits a node that has authenticated, or presents a token, or where no proof is demanded. A node with a token receives
 /// the secret, if the answer is encrypted.
 fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, Option<Secret>), NotLetIn> {
     let Asked { wish, peer_url, token } = asked;
@@ -291,7 +291,7 @@ fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, 
                 }
             }
             None if secret.is_some() => return Err(NotLetIn::WithoutToken),
-            // An administrator has added it before, and there is nothing to hand over.
+            // An administrator has added it before, and it needs no secret.
             None if wish == Wish::Known => {}
             None => {
                 // A member that is behind may not know yet that auth is on.
@@ -307,7 +307,7 @@ fn admit(handle: &Handle, asked: Asked, asker: &Asker<'_>) -> Result<(Admitted, 
 
 enum Admitted {
     Known,
-    /// By this question, or it begins with this question what it was added for.
+    /// By this request, or by one that this node repeats.
     Added,
     DataOnly(NodeId),
 }
@@ -325,7 +325,7 @@ fn find_or_add(handle: &Handle, wish: Wish, peer_url: String) -> Result<Admitted
         return handle.enrol_blocking(place(&peer_url)).map(Admitted::DataOnly);
     }
     let added: NodeId = handle.add_member_blocking(vec![peer_url])?;
-    tracing::info!(peer = added.0, "added a node that asked to join");
+    tracing::info!(peer = added.0, "node joined the cluster");
     Ok(Admitted::Added)
 }
 

@@ -1,7 +1,7 @@
-//! Join tokens: what lets a node into a cluster that asks for proof. A token serves one node, once, until it expires.
-//! The cluster keeps the hash of each in a document, so that every member knows it and a used one is used everywhere; the
-//! token itself is shown when it is made and kept nowhere. It names the authority of the cluster, by which the node that
-//! joins knows that it speaks with the cluster before it says anything.
+//! Join tokens: what admits a node to a cluster that demands proof. A token admits one node, once, until it expires.
+//! The cluster stores the hash of each in a document, so that every member knows it and a used one is used everywhere; the
+//! token itself is printed when it is made and stored nowhere. It names the authority of the cluster, by which the joining
+//! node authenticates the cluster before it sends anything.
 
 use crate::handle::Handle;
 use crate::members::place;
@@ -14,16 +14,16 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tls::{Fingerprint, Peers};
 
-/// Where the cluster keeps them.
+/// The document that stores them.
 const DOCUMENT: &str = "cluster/join-tokens";
 const FORMAT: u8 = 1;
 const PREFIX: &str = "althing-join-";
 const ID_BYTES: usize = 16;
 const KEY_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
-/// How many may wait for their nodes at a time.
+/// How many unused tokens there may be.
 const TOKENS_MAX: usize = 256;
-/// How often a change is made again because another came first.
+/// How often a compare-and-set is repeated because another write came first.
 const ATTEMPTS: usize = 16;
 
 /// As an operator carries it to the node that joins.
@@ -73,17 +73,17 @@ impl FromStr for JoinToken {
     }
 }
 
-/// What a node shows that joins with a token.
+/// What a joining node presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Presented {
     pub id: Bytes,
     pub key: Bytes,
-    /// Drawn by the node for this start: it alone may ask again.
+    /// Drawn by the node for this start: only the same start may repeat the request.
     pub nonce: Bytes,
 }
 
 impl JoinToken {
-    /// Nothing if the system gives no random numbers.
+    /// `None` if the system gives no random numbers.
     pub(crate) fn present(&self) -> Option<Presented> {
         let copy = |bytes: &[u8]| Bytes::copy_from_slice(bytes);
         let nonce = tls::random::<KEY_BYTES>()?;
@@ -91,7 +91,7 @@ impl JoinToken {
     }
 }
 
-/// Why a node is not let in by a token.
+/// Why a token does not admit a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
@@ -111,27 +111,27 @@ pub(crate) enum Refusal {
 pub(crate) enum Use {
     /// All members.
     Agreed,
-    /// The member that was asked, which waits for the node that asks; no node has started under its id before.
+    /// Only this member, which waits for the joining node; no node has started under its id before.
     ByNewMember,
 }
 
-/// As the cluster keeps a token.
+/// A token as the cluster stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Kept {
     id: Bytes,
     hash: Bytes,
     expires_ms: u64,
-    /// By whom, as a hash of its nonce and its address; empty until then.
+    /// The node that has used it, as a hash of its nonce and its address; empty until then.
     used_by: Bytes,
     /// The hash of the one address that may use it; empty for any.
     bound_to: Bytes,
 }
 
-/// What became of a token that is good.
+/// What redeeming a valid token means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Redeemed {
     Before,
-    /// To be written down. It may be bound to the address of the node.
+    /// To be recorded. It may be bound to the address of the node.
     Now {
         is_bound: bool,
     },
@@ -173,7 +173,7 @@ impl Tokens {
         out.into()
     }
 
-    /// For a node at any address if there is none.
+    /// For a node at any address if the URL is empty.
     fn add(&mut self, token: &JoinToken, peer_url: &str, now_ms: u64, ttl: Duration) -> Result<(), Code> {
         self.0.retain(|kept| kept.expires_ms > now_ms);
         if self.0.len() >= TOKENS_MAX {
@@ -211,7 +211,7 @@ impl Tokens {
 }
 
 impl Handle {
-    /// A new token that serves one node within this time; the one at this URL, if there is one.
+    /// Makes a token that admits one node within this time; only the one at this URL, if there is one.
     pub async fn make_join_token(&self, ttl: Duration, peer_url: &str) -> Result<JoinToken, Code> {
         let secret = self.core().security.now().secret;
         let made = || {
@@ -231,7 +231,8 @@ impl Handle {
         Err(Code::TopologyBusy)
     }
 
-    /// Uses a token for the node at this address, or finds that this very node has used it. For a thread of the peer port.
+    /// Redeems a token for the node at this address, or finds that the same start has redeemed it. For a thread of the peer
+    /// port.
     pub(crate) fn redeem_blocking(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
         for _ in 0..ATTEMPTS {
             let can_write = self.status().leader.is_some();
@@ -259,8 +260,8 @@ impl Handle {
         Err(Code::TopologyBusy.into())
     }
 
-    /// The one member of a cluster to which a second was added has no quorum before that starts, so nothing can be agreed on.
-    /// No other member can be asked, and this one writes down by itself who has used the token: one start of one node.
+    /// A single member to which a second was added has no quorum before that one starts, so it cannot commit.
+    /// No other member can be asked, and this one records locally which start of which node has used the token.
     fn redeem_here(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
         if self.member_table().voters().len() != 2 {
             return Err(Code::NoLeader.into());
@@ -270,7 +271,7 @@ impl Handle {
         if used_by == node { Ok(Use::ByNewMember) } else { Err(Refusal::Used) }
     }
 
-    /// What a single node has written down by itself holds when all can agree again; and a token that was made for a member
+    /// The local record stays valid when the cluster can commit again; and a token that was made for a member
     /// ends when that member has started.
     fn check_first_use(&self, presented: &Presented, peer_url: &str) -> Result<(), Refusal> {
         let noted = self.core().secret_keeper.noted_use(&hex(&presented.id)).map_err(unwritten)?;
@@ -288,7 +289,7 @@ impl Handle {
         table.iter().any(|member| !member.name.is_empty() && member.peer_urls.iter().any(is_there))
     }
 
-    /// A member was added at this address and has not told its name yet.
+    /// A member was added at this address and has not published its name yet.
     fn is_awaited(&self, peer_url: &str) -> bool {
         let table = self.member_table();
         let is_there = |url: &String| place(url) == place(peer_url);
@@ -297,7 +298,7 @@ impl Handle {
 
     fn join_tokens(&self) -> Result<(u64, Tokens), Code> {
         let Some((version, bytes)) = self.document_here(DOCUMENT) else { return Ok((0, Tokens::default())) };
-        // One of a later release: nothing is known of what is in it.
+        // A document of a later release cannot be decoded.
         Ok((version, Tokens::decode(bytes).ok_or(Code::NotInStep)?))
     }
 }
@@ -308,7 +309,7 @@ fn node_of(presented: &Presented, peer_url: &str) -> String {
 }
 
 fn unwritten(error: std::io::Error) -> Refusal {
-    tracing::error!(%error, "cannot read or write which join tokens were used");
+    tracing::error!(%error, "cannot access the record of used join tokens");
     Refusal::Code(Code::NoSpace)
 }
 

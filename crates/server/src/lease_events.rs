@@ -1,6 +1,6 @@
-//! One listener to what happens to leases.
-//! Grants and ends come from this member's own apply thread, in the order of the log and without a gap: a listener
-//! that cannot keep up is told so and ends. Warnings are asked of the leader, wherever it is, at short intervals;
+//! One subscriber to lease events.
+//! Grants and ends come from this member's own apply thread, in the order of the log and without a gap: a subscriber
+//! that cannot keep up gets an error and ends. Warnings are polled from the leader, wherever it is;
 //! a lease that was warned of and lives on was renewed.
 
 use crate::handle::Handle;
@@ -14,10 +14,10 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
-/// How often the leader is asked at most and at least; in between, a quarter of the time of the warning.
+/// Bounds of the interval of polls; in between, a quarter of the time of the warning.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(50);
 const LOOK_EVERY_MAX: Duration = Duration::from_millis(500);
-/// Leases that are looked after in one go because they are no longer about to end.
+/// How many warned leases one poll checks that are no longer about to expire.
 const RENEWALS_PER_LOOK: usize = 64;
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ pub struct LeaseEvents {
     handle: Handle,
     inbox: Receiver<LeaseEvent>,
     wanted: Wanted,
-    /// Leases that were announced to end.
+    /// Leases that a warning was sent for.
     warned: BTreeSet<LeaseId>,
     ready: VecDeque<LeaseEvent>,
     next_look: Instant,
@@ -44,7 +44,7 @@ impl LeaseEvents {
         LeaseEvents { handle, inbox, wanted, warned, ready: VecDeque::new(), next_look: Instant::now() }
     }
 
-    /// The next event; a refusal ends the listening.
+    /// The next event; an error ends the subscription.
     pub async fn next(&mut self) -> Result<LeaseEvent, Code> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -72,7 +72,7 @@ impl LeaseEvents {
         }
     }
 
-    /// Without a leader there is nothing to be learnt, and nothing ends either.
+    /// Without a leader there is nothing to poll, and no lease expires either.
     async fn look(&mut self) {
         let Some(warning) = self.wanted.warning else { return };
         self.next_look = Instant::now() + (warning / 4).clamp(LOOK_EVERY_MIN, LOOK_EVERY_MAX);
@@ -95,7 +95,7 @@ impl LeaseEvents {
         }
     }
 
-    /// Of those that were announced and are not about to end any more, some have ended: the log tells how.
+    /// Of the leases that were warned of and are not about to expire any more, some have ended: the log says how.
     async fn look_after(&mut self, named: &BTreeSet<LeaseId>) {
         let quiet: Vec<LeaseId> = self.warned.difference(named).copied().take(RENEWALS_PER_LOOK).collect();
         for id in quiet {

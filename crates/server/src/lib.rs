@@ -1,9 +1,9 @@
 //! The thin shell around the pure machines: threads, queues, peer streams, shutdown, and the `Handle` that
-//! the api room holds. Nothing in here decides anything about the protocol: values are moved between the
+//! `api` holds. Nothing in here decides anything about the protocol: values are moved between the
 //! machines of `node`, the disk side of `engine` and the streams of `peer`.
 //!
 //! Four threads take their work from one queue each (`core`): `consensus` orders, `persist` writes the log while
-//! its disk is slow, `apply` answers, `storage` keeps the store. Three more do the same for the data plane (`mesh`).
+//! its disk is slow, `apply` answers, `storage` owns the store. Three more do the same for the data plane (`mesh`).
 
 mod apply;
 pub mod auth;
@@ -15,6 +15,7 @@ pub mod config;
 mod consensus;
 mod core;
 mod documents;
+mod durable_log;
 pub mod error;
 mod fatal;
 pub mod handle;
@@ -31,7 +32,6 @@ pub mod mesh;
 mod metrics;
 pub mod offline;
 pub mod peer;
-mod persist;
 pub mod pieces;
 pub mod ports;
 mod post;

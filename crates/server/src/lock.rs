@@ -1,7 +1,7 @@
 //! Lock calls: the shell around `node::lock_call`, which decides what happens next.
-//! Each call is a task of its own that goes on after its client has left, until its place in the queue is gone or
-//! told; a client leaves by dropping the future. Time, channels and the number of calls are dealt with here, and
-//! whoever holds a lock without having heard of it gives it back.
+//! Each call is a task of its own that continues after its client has left, until its key in the queue is gone or
+//! reported; a client leaves by dropping the future. Time, channels and the number of calls are handled here, and
+//! a lock that was granted to a client that has left is released.
 
 use crate::apply::Mail;
 use crate::handle::Handle;
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep};
 
-/// What is refused for want of room is asked for again after so long.
+/// How long to wait before a refused command is proposed again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(crate) struct LockCalls {
     running: AtomicUsize,
 }
 
-/// What a client asks for.
+/// A client's lock request.
 #[derive(Clone, Debug)]
 pub struct LockAsk {
     pub name: Bytes,
@@ -47,7 +47,7 @@ pub enum Patience {
     /// Until the lease ends or the client leaves.
     Endless,
     AtMost(Duration),
-    /// Only if nobody else holds it.
+    /// Only if no other client holds it.
     Try,
 }
 
@@ -57,7 +57,7 @@ pub enum Locked {
     NotHeld(LockReply),
 }
 
-/// A lock that is held. Unless its client is told, it is given back.
+/// A lock that is held. Unless the client takes it, it is released.
 #[derive(Debug)]
 pub struct Grant {
     held: Held,
@@ -80,7 +80,7 @@ impl Grant {
         &self.held
     }
 
-    /// The client is being told in this very moment.
+    /// The client receives the lock now, so dropping this does not release it.
     pub fn tell(mut self) -> Held {
         self.give_back = None;
         self.held.clone()
@@ -127,7 +127,7 @@ impl Handle {
         matches!(self.lease_time(lease).await, Ok(time) if time.ttl < 0)
     }
 
-    /// What is left of a lease, as the leader says it now.
+    /// The remaining time of a lease, from the leader.
     pub async fn lease_time(&self, id: LeaseId) -> Result<LeaseTime, Code> {
         match self.ask(Question::TimeToLive { id, keys: false }).await?.body {
             Body::LeaseTime(time) => Ok(time),
@@ -139,7 +139,7 @@ impl Handle {
         self.carry_out(&Command::LockRelease(release)).await
     }
 
-    /// Checks a token for a resource that is kept elsewhere.
+    /// Checks a token for a resource outside the cluster.
     pub async fn check_fence(&self, check: CheckFence) -> Result<Reply, Code> {
         self.carry_out(&Command::FenceCheck(check)).await
     }
@@ -149,14 +149,14 @@ impl Handle {
         self.carry_out(&Command::Fenced(Fenced { fence, request })).await
     }
 
-    /// Who stands behind places in queues, as far as this member knows.
+    /// The owners of positions in queues, as far as this member knows.
     pub async fn claims(&self, keys: Vec<Bytes>) -> Result<Vec<Option<Claim>>, Code> {
         let (asker, claims) = oneshot::channel();
         self.shared.core.apply.queue.push(Mail::Claims { keys, asker });
         claims.await.map_err(|_| Code::Stopped)
     }
 
-    /// Proposes until it is applied, whoever leads meanwhile; only the end of this member ends it.
+    /// Proposes until the command is applied, across leader changes; only the end of this member ends it.
     async fn insist(&self, command: Command) -> Result<Reply, Code> {
         loop {
             match self.wait_until(Instant::FAR_FUTURE, self.propose(&command)?).await {
@@ -175,12 +175,12 @@ struct Task {
     call: Call,
     id: WaitId,
     client: Option<oneshot::Sender<Result<Locked, Code>>>,
-    /// The command that is under way.
+    /// The command under way.
     answer: Option<Answer>,
     news: Option<oneshot::Receiver<News>>,
     /// When the client's patience ends.
     timeout: Option<Pin<Box<Sleep>>>,
-    /// When the client is told that its command has no answer yet.
+    /// When the client learns that its command has no answer yet.
     overdue: Pin<Box<Sleep>>,
     is_cancelled: bool,
 }
@@ -215,7 +215,7 @@ impl Task {
             is_cancelled: false,
             handle,
         };
-        // A request that finds no room is refused: nothing has happened yet.
+        // A request beyond the limit is refused: nothing has happened yet.
         let handle = task.handle.clone();
         task.answer =
             Some(Box::pin(
@@ -276,7 +276,7 @@ impl Task {
         }
     }
 
-    /// What has begun must be ended, so from here on the proposer insists.
+    /// What was begun must be ended, so from here on the command is proposed until it is applied.
     fn propose(&mut self, command: Command) {
         let handle = self.handle.clone();
         self.overdue = Box::pin(sleep(handle.shared.request_timeout));
@@ -301,7 +301,7 @@ impl Task {
         }
     }
 
-    /// A grant that nobody takes gives itself back.
+    /// A grant that no client takes releases itself.
     fn tell(&mut self, outcome: Result<Locked, Code>) {
         if let Some(client) = self.client.take() {
             let _ = client.send(outcome);

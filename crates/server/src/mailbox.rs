@@ -1,7 +1,7 @@
-//! Where answers gather for one reader, who is woken once however many come together: a client connection has one
+//! Replies that gather for one reader, which is woken once however many come together: a client connection has one
 //! for all of its calls.
-//! Letters go in from any thread and come out in that order. The reader takes all there are, or leaves its waker.
-//! How many there can be is bounded by whoever sends: one letter for each thing that was asked for.
+//! Replies go in from any thread and come out in that order. The reader takes all there are, or leaves its waker.
+//! The senders bound their number: one reply for each request.
 
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Waker};
@@ -27,14 +27,14 @@ impl<T> Mailbox<T> {
         self.state.lock().expect("no thread panics while it holds a mailbox")
     }
 
-    /// Puts a letter in, and wakes the reader.
+    /// Adds a reply, and wakes the reader.
     pub fn push(&self, letter: T) {
         if let Some(reader) = self.push_quietly(letter) {
             reader.wake();
         }
     }
 
-    /// Puts a letter in. Who has more of them wakes the reader when all are in.
+    /// Adds a reply. A sender of several wakes the reader after the last.
     #[must_use]
     pub fn push_quietly(&self, letter: T) -> Option<Waker> {
         let mut state = self.lock();
@@ -42,7 +42,7 @@ impl<T> Mailbox<T> {
         state.reader.take()
     }
 
-    /// The reader is awake, and need not be woken before it has looked.
+    /// The reader is awake, and need not be woken before its next `take`.
     pub fn attend(&self) {
         self.lock().reader = None;
     }

@@ -1,7 +1,7 @@
-//! Who is in the cluster and where each member can be reached.
+//! The members of the cluster and the addresses of each.
 //! The replicated table goes in as it is applied; a list for clients and for the peer streams comes out. Until the
-//! cluster has founded its table, the list of the configuration stands for it, with what members tell each other
-//! about where they serve clients.
+//! cluster has founded its table, the configured list stands for it, with the client addresses that members send
+//! each other.
 
 use crate::config::{self, Config};
 use base::limits::MEMBERS_MAX;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// One member, as clients are told of it.
+/// One member, as clients see it.
 pub type MemberInfo = Member;
 
 pub(crate) struct Members {
@@ -27,16 +27,16 @@ struct State {
     /// Stands for the table while that is empty.
     configured: BTreeMap<NodeId, Member>,
     client_urls: BTreeMap<NodeId, String>,
-    /// Where those are reached whom another member's table has and this one's does not, yet.
+    /// Addresses of members that another member's table has and this one's does not, yet.
     heard: BTreeMap<NodeId, String>,
     published: Option<Instant>,
-    /// Nodes that keep data alone, by where they are reached.
+    /// Data-only nodes, with their peer addresses.
     nodes: BTreeMap<NodeId, String>,
-    /// Who has told this member that it was removed.
+    /// The members that say that this one was removed.
     turned_away_by: BTreeSet<NodeId>,
 }
 
-/// Between two attempts to tell the cluster this member's name and client address.
+/// Between two attempts to publish this member's name and client address.
 const PUBLISH_PAUSE: Duration = Duration::from_secs(1);
 
 impl Members {
@@ -58,7 +58,7 @@ impl Members {
         self.me
     }
 
-    /// Where this member serves clients.
+    /// The client URL of this member.
     pub fn own_url(&self) -> &str {
         &self.own_url
     }
@@ -67,21 +67,21 @@ impl Members {
         self.list().iter().any(|member| member.id == id)
     }
 
-    /// A member has told where it serves clients.
+    /// A member has sent its client URL.
     pub fn learn(&self, from: NodeId, client_url: String) {
         if from != self.me && self.contains(from) {
             self.lock().client_urls.insert(from, client_url);
         }
     }
 
-    /// The table was changed.
+    /// The table has changed.
     pub fn set_table(&self, table: coord::Members) {
         let mut state = self.lock();
         state.heard.retain(|id, _| table.get(*id).is_none() && !table.is_removed(*id));
         state.table = table;
     }
 
-    /// Another member has told whom it knows. True if there is somebody new among them.
+    /// Another member has sent its table. True if there are new members in it.
     pub fn hear(&self, told: &coord::Members) -> bool {
         let mut state = self.lock();
         let mut news = false;
@@ -102,12 +102,12 @@ impl Members {
         self.lock().table.clone()
     }
 
-    /// The cluster has this member no longer.
+    /// The cluster has removed this member.
     pub fn was_removed(&self) -> bool {
         self.lock().table.is_removed(self.me)
     }
 
-    /// A member says that this one was removed, and knows it for good. True when so many say so that they can do
+    /// A member says that this one was removed, and its store holds that. True when those who say so are a quorum
     /// without it.
     pub fn turned_away(&self, by: NodeId) -> bool {
         let mut state = self.lock();
@@ -129,7 +129,7 @@ impl Members {
             true => state.configured.values().collect(),
             false => state.table.iter().collect(),
         };
-        // What a member tells this one directly comes a little earlier than what it tells the cluster.
+        // What a member sends directly comes a little earlier than what it publishes in the table.
         let told = |member: &Member| match member.client_urls.is_empty() && !member.name.is_empty() {
             true => state.client_urls.get(&member.id).cloned().into_iter().collect(),
             false => member.client_urls.clone(),
@@ -137,7 +137,7 @@ impl Members {
         listed.into_iter().map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
     }
 
-    /// The others, with the address of each; those whom only others know included.
+    /// The others with their addresses, including those that only other members' tables have.
     pub fn others(&self) -> Vec<(NodeId, String)> {
         let listed = self.list().into_iter().filter(|member| member.id != self.me);
         let mut others: Vec<(NodeId, String)> = listed
@@ -152,7 +152,7 @@ impl Members {
         others
     }
 
-    /// These keep data alone. True if that is news.
+    /// Sets the data-only nodes. True if they have changed.
     pub fn set_nodes(&self, nodes: BTreeMap<NodeId, String>) -> bool {
         let mut state = self.lock();
         let news = state.nodes != nodes;
@@ -160,7 +160,7 @@ impl Members {
         news
     }
 
-    /// What the cluster should be told of this member, if it does not know and was not told just now.
+    /// What this member must publish of itself, if the table lacks it and the last attempt was not just now.
     pub fn publication(&self, now: Instant) -> Option<MemberChange> {
         let mut state = self.lock();
         let known = state.table.get(self.me)?;

@@ -1,6 +1,6 @@
-//! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows
-//! durable and flush them, and the handle is how others ask. Values are moved here and nothing is decided, except
-//! by the driver of `mesh_node`.
+//! The data plane of a node: one thread owns the machine of `mesh` and takes its queue whole, two more make its rows durable
+//! and flush them, and the handle is the way in for other threads. This module only moves values; the driver in `mesh_node`
+//! decides.
 
 pub(crate) mod addresses;
 pub(crate) mod board;
@@ -20,6 +20,7 @@ pub(crate) mod store;
 pub mod waiting;
 pub(crate) mod wire;
 
+use crate::durable_log;
 use crate::queue::Queue;
 use crate::seat::Seat;
 use addresses::Addresses;
@@ -32,9 +33,9 @@ use std::time::Duration;
 /// The queues into the threads of the mesh, and what they show.
 pub(crate) struct Desk {
     pub seat: Seat<node::Loop>,
-    /// Somebody is on the way to the machine, and takes along what is queued until then.
+    /// A task is about to run the machine, with everything queued until then.
     errand: AtomicBool,
-    pub log: Queue<log::Order>,
+    pub log: Queue<durable_log::Order<log::RowLog>>,
     pub store: Queue<store::Order>,
     pub board: Board,
     /// Of the thread that asks other regions.
@@ -63,17 +64,17 @@ impl Desk {
         }
     }
 
-    /// Tells the machine. What follows happens on this thread, before this returns, unless somebody is at the machine,
-    /// who then sees to it: to wake the machine's own thread costs more than the turn. See ADR 37.
+    /// Posts to the machine and runs its turn on this thread, unless another thread is running it, which then takes this
+    /// message too: waking the machine's own thread costs more than the turn. See ADR 37.
     pub fn tell(&self, mail: node::Mail, bytes: usize) -> bool {
         let heard = self.seat.queue.push_unwoken(mail, bytes);
         self.seat.attend();
         heard
     }
 
-    /// The same for tasks that serve clients. Who asks alone sees to it at once. Otherwise the first of those that have
-    /// something to ask is given an errand: it lets all others that are ready on its thread ask first, and then takes the
-    /// machine's turn for all of them, on this thread. See ADR 34.
+    /// The same for tasks that serve clients. A request that comes alone runs the turn at once. Otherwise the first task gets a
+    /// deferred turn: it lets all other ready tasks of its thread post first, and then runs one turn for all of them on this
+    /// thread. See ADR 34.
     pub fn bring(self: &Arc<Desk>, mail: node::Mail, alone: bool) -> Option<Errand> {
         self.seat.queue.push_unwoken(mail, 0);
         if alone {
@@ -85,12 +86,12 @@ impl Desk {
     }
 }
 
-/// Done when it is dropped, so that it is done whatever becomes of the task.
+/// The turn runs on drop, so that it runs even if the task is cancelled.
 pub(crate) struct Errand(Arc<Desk>);
 
 impl Drop for Errand {
     fn drop(&mut self) {
-        // Before the machine is seen to: who queues something from now on goes again.
+        // Before the turn: a message posted from now on gets a turn of its own.
         self.0.errand.store(false, Ordering::Release);
         self.0.seat.attend();
     }

@@ -1,6 +1,6 @@
-//! The figures that operators watch, under etcd's names, so that its dashboards and alerts work.
+//! The metrics that operators watch, under etcd's names, so that its dashboards and alerts work.
 //! Threads bump counters and observe durations of whole batches; everything that is on the status board or
-//! counted elsewhere is copied when somebody asks. Nothing here is touched per request.
+//! counted elsewhere is copied when the metrics are rendered. Nothing here is touched per request.
 
 use crate::mesh::status::MeshStatus;
 use crate::peer::Counters;
@@ -67,7 +67,7 @@ struct Copied {
     peer_sent_failures: Family<Labels, Counter>,
 }
 
-/// What is read elsewhere and copied here.
+/// Values that are read elsewhere and copied here.
 pub(crate) struct Reading {
     pub status: Status,
     pub waiting: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Reading {
 }
 
 impl Metrics {
-    /// A peer sent what no peer sends.
+    /// A peer sent a frame that no correct peer sends.
     pub fn refuse_frame(&self, reason: &'static str) {
         self.frames_refused.get_or_create(&[("reason", reason)]).inc();
     }
@@ -166,7 +166,7 @@ impl Metrics {
         self.peer_round_trip_seconds.get_or_create(&label).observe(time.as_secs_f64());
     }
 
-    /// Everything as text for Prometheus, without the mark of its end: others may have more to say.
+    /// All metrics as text for Prometheus, without the end marker: other crates append theirs.
     pub fn render(&self, reading: &Reading) -> String {
         self.copied.set(reading);
         self.mesh.copy(&reading.mesh);
@@ -305,7 +305,7 @@ impl Copied {
     }
 }
 
-/// Zero where the operating system does not say.
+/// Zero where the operating system does not report it.
 fn resident_bytes() -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -313,7 +313,7 @@ fn resident_bytes() -> i64 {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// Zero where the operating system does not say.
+/// Zero where the operating system does not report it.
 fn files_max() -> i64 {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));

@@ -1,5 +1,5 @@
-//! What is done to the directory of a member that does not run: a backup restored into it, or all of it verified.
-//! The directory is locked meanwhile, so a member that runs is never disturbed and none can start in between.
+//! What is done to the directory of a member that does not run: restore a backup into it, or verify it.
+//! The directory is locked meanwhile, so a running member is never disturbed and none can start in between.
 
 use crate::error::Error;
 use crate::identity;
@@ -33,7 +33,7 @@ pub fn restore(
     raise_by: i64,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Restored, Identity), Error> {
-    // Only who it is goes into the directory, and not how it is reached.
+    // Only the identity goes into the directory, and not the addresses.
     let roster = Roster::founder(&member.name, &member.initial_cluster, &member.cluster_token, false)?;
     let Directory { disk, lock } = Directory::open(&member.data_dir)?;
     let found = disk.list().map_err(|source| Error::DataDir {

@@ -48,21 +48,21 @@ use tls::Claim;
 pub struct Params {
     pub cluster: ClusterId,
     pub me: NodeId,
-    /// Already bound, so that a taken port is the caller's to report; none if somebody else accepts, and hands over
-    /// what is ours.
+    /// Already bound, so that the caller reports a taken port; none if the client port accepts peers and hands over
+    /// their connections.
     pub listen: Option<TcpListener>,
     /// The other members, each with its `host:port`, which is resolved at each attempt.
     pub peers: Vec<(NodeId, String)>,
     pub timing: Timing,
-    /// What connections are sealed with, and what the other side must prove.
+    /// How connections are encrypted, and what the other side must prove.
     pub security: Arc<Security>,
-    /// Hears once for each ping how long it took to be acknowledged.
+    /// Called once for each ping with its round-trip time.
     pub on_round_trip: OnRoundTrip,
-    /// Answers whoever wants to belong to the cluster.
+    /// Answers nodes that want to join.
     pub on_question: OnQuestion,
 }
 
-/// The bytes of a question go in, with what is known of the node that asks; those of its answer come out.
+/// The bytes of a request go in, with what is known of its sender; those of the response come out.
 pub type OnQuestion = Arc<dyn Fn(Bytes, &Asker<'_>) -> Bytes + Send + Sync>;
 
 pub type OnRoundTrip = Arc<dyn Fn(NodeId, Duration) + Send + Sync>;
@@ -74,7 +74,7 @@ pub struct Timing {
     pub handshake: Duration,
     /// How often a stream proves that it is alive.
     pub ping: Duration,
-    /// A stream without a sign of life for so long, in either direction, is given up. The kernel alone would
+    /// A stream without a received byte for so long, in either direction, is given up. The kernel alone would
     /// keep trying for minutes, and after a partition for as long again as the partition lasted.
     pub silence: Duration,
     /// Before the first new attempt; each further one waits twice as long.
@@ -101,7 +101,7 @@ pub enum Event {
     Frames { from: NodeId, frames: Vec<Bytes> },
     /// Our stream to the peer is up: `send` works from here on.
     Connected { peer: NodeId },
-    /// A stream from or to the peer broke, told once until a stream is up again. A stream that a newer one
+    /// A stream from or to the peer broke, reported once until a stream is up again. A stream that a newer one
     /// of the same peer replaced is not a loss.
     Lost { peer: NodeId },
     /// A peer says that this member was removed from the cluster.
@@ -161,7 +161,7 @@ struct Shared {
     listen: Option<TcpListener>,
     half_open: accept::HalfOpen,
     peers: RwLock<BTreeMap<NodeId, Arc<Peer>>>,
-    /// Who belonged to the cluster once and is turned away for good.
+    /// Former members, which are turned away for good.
     removed: RwLock<BTreeSet<NodeId>>,
     stopping: AtomicBool,
 }
@@ -177,12 +177,12 @@ struct Abroad {
 struct Peer {
     id: NodeId,
     address: String,
-    /// Where it belongs and who hears of it, if it is not of this cluster.
+    /// Its region and its handler, if it is of another cluster.
     abroad: Option<Abroad>,
-    /// Whether its streams that are up lie in the clear: the one from it, and the one to it.
+    /// Whether its streams that are up are unencrypted: the one from it, and the one to it.
     clear_from: AtomicBool,
     clear_to: AtomicBool,
-    /// Where its address led when it was last looked up.
+    /// The IP addresses of its last lookup.
     resolved: Mutex<Vec<IpAddr>>,
     outbox: Outbox,
     /// The stream we dialled, so that stopping can cut it off.
@@ -195,7 +195,7 @@ struct Peer {
     pause: Pause,
     tally: Tally,
     ping: ping::Ping,
-    /// It no longer belongs to the cluster, or moved: its threads end.
+    /// It no longer belongs to the cluster, or has another address: its threads end.
     gone: AtomicBool,
 }
 
@@ -234,7 +234,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Takes over a connection that somebody else has accepted, and that begins as `greetings` do.
+    /// Takes over a connection that the client port has accepted, and that begins with one of `greetings`.
     pub fn adopt(&self, stream: TcpStream) -> io::Result<()> {
         let remote = stream.peer_addr()?;
         let connection = accept::begin(&self.shared, stream, remote)?;
@@ -244,11 +244,11 @@ impl Peers {
         Ok(())
     }
 
-    /// From now on these are the others: who is new is dialled, who is missing or has moved is dropped.
+    /// Replaces the list of the other members: new ones are dialled, missing or moved ones are dropped.
     pub fn set_peers(&self, peers: Vec<(NodeId, String)>) -> io::Result<()> {
         assert!(peers.iter().all(|(id, _)| *id != self.shared.me), "a member is not its own peer");
         let mut known = self.shared.write_peers();
-        // An id that a node of another cluster has as well is this cluster's.
+        // An id that a node of another cluster has as well belongs to this cluster's member.
         let is_ours = |peer: &Peer| peer.abroad.is_none() || peers.iter().any(|(id, _)| *id == peer.id);
         let stays = |peer: &Peer| peer.abroad.is_none() && peers.contains(&(peer.id, peer.address.clone()));
         for (_, peer) in known.extract_if(.., |_, peer| is_ours(peer) && !stays(peer)) {
@@ -262,8 +262,8 @@ impl Peers {
         Ok(())
     }
 
-    /// The same for nodes of other clusters: they are dialled and listened to, and what comes of that is told to
-    /// `deliver` alone. Who has the id of a member is left out.
+    /// The same for nodes of other clusters: they are dialled and listened to, and their events go to
+    /// `deliver` alone. A node with the id of a member is left out.
     pub fn set_strangers(&self, strangers: &[Stranger], deliver: &Deliver) -> io::Result<()> {
         let mut known = self.shared.write_peers();
         let listed = |peer: &Peer, cluster: ClusterId| {
@@ -292,7 +292,7 @@ impl Peers {
         self.spawn(format!("peer-to-{:x}", peer.id.0), move || dial::run(&shared, &peer))
     }
 
-    /// These are told, when they dial, that they do not belong to the cluster any more.
+    /// These are turned away when they dial, as removed from the cluster.
     pub fn set_removed(&self, removed: BTreeSet<NodeId>) {
         *self.shared.removed.write().expect("no thread panics while it holds the removed") = removed;
     }
@@ -303,7 +303,7 @@ impl Peers {
         self.shared.peer(to).is_some_and(|peer| peer.send(frames, true))
     }
 
-    /// The same, and writes them here and now if the socket takes them: for few and small frames, which would wait
+    /// The same, and writes the frames on this thread if the socket takes them: for few and small frames, which would wait
     /// longer for the peer's thread to wake than they take to write.
     pub fn send_at_once(&self, to: NodeId, frames: Vec<Bytes>) -> bool {
         let Some(peer) = self.shared.peer(to) else { return false };
@@ -360,14 +360,14 @@ impl Peers {
         }
     }
 
-    /// The members with which frames are exchanged in the clear now.
+    /// The members with which frames are exchanged unencrypted now.
     pub fn in_the_clear(&self) -> Vec<NodeId> {
         let is_clear = |peer: &&Arc<Peer>| peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to();
         self.shared.read_peers().values().filter(is_clear).map(|peer| peer.id).collect()
     }
 
-    /// Has one stream to a member that lies in the clear dialled again. One at a time, so that a leader does not lose all
-    /// its followers at once.
+    /// Closes one unencrypted stream to a member, so that it is dialled again. One at a time, so that a leader never loses
+    /// all its followers.
     pub fn redial_one_in_the_clear(&self) {
         let clear = self.shared.read_peers().values().find(|peer| peer.is_clear_to()).cloned();
         if let Some(stream) = clear.and_then(|peer| peer.outbox.stream().map(|stream| (peer, stream))) {
@@ -375,7 +375,7 @@ impl Peers {
         }
     }
 
-    /// Ends all streams that lie in the clear, but those of other regions.
+    /// Ends all unencrypted streams, but those of other regions.
     pub fn cut_what_is_clear(&self) {
         for peer in self.shared.read_peers().values().filter(|peer| peer.abroad.is_none()) {
             if peer.clear_from.load(Ordering::SeqCst) || peer.is_clear_to() {
@@ -384,18 +384,18 @@ impl Peers {
         }
     }
 
-    /// What has passed so far, by peer.
+    /// The counts of each peer.
     pub fn counters(&self) -> Vec<(NodeId, Counters)> {
         self.shared.read_peers().values().map(|peer| (peer.id, peer.tally.read())).collect()
     }
 
-    /// Closes all sockets and lets nothing pass any more; the threads are waited for when this is dropped.
+    /// Closes all sockets and delivers nothing more; dropping this waits for the threads.
     pub fn halt(&self) {
         self.shared.halt();
     }
 
     /// Closes all sockets and waits for all threads: at most for a name or a connection attempt under way.
-    /// No `Lost` is told for what is closed here.
+    /// No `Lost` is reported for streams that are closed here.
     pub fn stop(self) {
         drop(self);
     }
@@ -415,7 +415,7 @@ impl Drop for Peers {
 
 /// More than this is left to the peer's thread, which may have another core.
 const AT_ONCE_BYTES_MAX: usize = 16 * 1024;
-/// Envelopes that somebody other than the peer's thread writes in a row.
+/// How many envelopes a sender writes in a row in the place of the peer's thread.
 const AT_ONCE_ENVELOPES_MAX: usize = 4;
 
 impl Peer {
@@ -443,12 +443,12 @@ impl Peer {
         self.abroad.as_ref().map_or(shared.cluster, |abroad| abroad.cluster)
     }
 
-    /// Who hears of it.
+    /// The handler of its events.
     fn deliver<'a>(&'a self, shared: &'a Shared) -> &'a Deliver {
         self.abroad.as_ref().map_or(&shared.deliver, |abroad| &abroad.deliver)
     }
 
-    /// What a node must be that speaks for it.
+    /// What a node must prove to speak for this peer.
     fn claim(&self) -> Claim<'_> {
         match &self.abroad {
             None => Claim::Member { id: self.id.0, address: &self.address },
@@ -485,7 +485,7 @@ impl Peer {
         queued
     }
 
-    /// Unless somebody is writing: then that one goes on with these.
+    /// Unless another thread is writing: then that thread writes these as well.
     fn write_at_once(&self) {
         for _ in 0..AT_ONCE_ENVELOPES_MAX {
             let Ok(mut guard) = self.writer.try_lock() else { return };
@@ -494,7 +494,7 @@ impl Peer {
                 writer.fill(&self.outbox, false);
             }
             let done = writer.is_done() || writer.write_at_once(&self.tally);
-            // Before the outbox is looked at again: whoever puts something in afterwards finds the writer free.
+            // Before the outbox is checked again: a later sender finds the writer free.
             drop(guard);
             if done && !self.outbox.has_ready() {
                 return;
@@ -538,7 +538,7 @@ impl Shared {
         self.stopping.load(Ordering::SeqCst)
     }
 
-    /// Wakes every thread with the news. A thread that registers a socket looks at `stopping` afterwards, so
+    /// Wakes every thread. A thread that registers a socket checks `stopping` afterwards, so
     /// that none is missed between the two.
     fn halt(&self) {
         self.stopping.store(true, Ordering::SeqCst);
@@ -559,8 +559,8 @@ impl Shared {
         self.peers.write().expect("no thread panics while it holds the peers")
     }
 
-    /// Whether a connection that claims to be a peer's comes from where a member may be. Connections from this machine
-    /// do: which of its own addresses they bear depends on their way.
+    /// Whether a connection that claims to be a peer's comes from a member's address. Connections from this machine
+    /// do: their source address depends on the route.
     fn is_address_of_a_member(&self, peer: &Peer, remote: IpAddr) -> bool {
         let is_known = || {
             let peers = self.read_peers();
@@ -574,7 +574,7 @@ impl Shared {
     }
 }
 
-/// Ends a stream for every thread that uses it. A stream that is closed already is as good.
+/// Ends a stream for every thread that uses it. It may be closed already.
 fn cut(stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Both);
 }

@@ -67,14 +67,14 @@ pub struct Total {
     pub more: bool,
 }
 
-/// Encoded keys; whoever drops the last copy of the bytes gives their share back.
+/// Encoded keys; dropping the last copy of the bytes releases their share.
 #[derive(Debug)]
 pub struct Piece {
     pub bytes: Bytes,
     pub keys: u64,
 }
 
-/// A whole answer, and the share that it should not outlive.
+/// A whole answer, and its share of the budget, which must outlive it.
 #[derive(Debug)]
 pub struct Whole {
     pub reply: RangeReply,
@@ -92,7 +92,7 @@ impl Drop for Hold {
     }
 }
 
-/// What the apply thread is asked.
+/// Requests to the apply thread.
 pub(crate) enum Ask {
     Hold { id: HoldId, range: Arc<Range>, keep: Keep, reply: Reply<u64> },
     Survey { at: At, keys_left: u64, encode: Arc<dyn Encode>, reply: Reply<Seen<Survey>> },
@@ -115,10 +115,10 @@ impl At {
     }
 }
 
-/// Something with the store in which the rest of it lies.
+/// A result with the store that holds the rest of it.
 pub(crate) type Seen<T> = (T, Arc<StoreView>);
 
-/// On the apply thread. Whoever has gone away does not hear the answer.
+/// On the apply thread. The caller may have gone away.
 pub(crate) fn answer(machine: &mut Apply, now: Instant, view: &Arc<StoreView>, ask: Ask) {
     match ask {
         Ask::Hold { id, range, keep, reply } => {
@@ -166,7 +166,7 @@ impl Pieces {
         self.count
     }
 
-    /// Sums up what all pieces will be together. What is sorted first may all be needed, whatever the limit.
+    /// Sums up the size of all pieces. A sorted range may need all keys, whatever the limit.
     pub async fn survey(&self) -> Result<Total, Code> {
         let limit = if self.range.sort.is_some() { u64::MAX } else { self.range.limit() as u64 };
         let mut total = Total::default();
@@ -223,7 +223,7 @@ impl Pieces {
     /// The whole answer at once, for orders that cannot be walked; `total` says how large it may become.
     pub async fn whole(&self, total: Total) -> Result<Whole, Code> {
         let bytes = usize::try_from(total.bytes).unwrap_or(usize::MAX);
-        // It is there twice: as it was read, and as it is encoded.
+        // It is in memory twice: as it was read, and as it is encoded.
         let share = self.hold.core.budget.reserve(bytes.saturating_mul(2)).await?;
         let (id, range) = (self.hold.id, self.range.clone());
         let reply = self.hold.ask(|reply| Ask::Whole { id, range, reply }).await?;
@@ -247,10 +247,10 @@ impl Hold {
         }
     }
 
-    /// Reads from the store where that holds up nobody else; only so many at a time.
+    /// Reads from the store on a blocking thread; only so many at a time.
     async fn read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> Result<T, Code> {
         let _seat = self.core.readers.acquire().await.expect("it is never closed");
-        // What is wrong there is wrong with the store: nothing may go on as if it were one client's bad luck.
+        // An error there is an error of the store: the process must not continue as if one client were affected.
         let guarded = || {
             let _guard = AbortOnPanic;
             read()
@@ -266,7 +266,7 @@ fn next_of(walked: Walked) -> Option<Bytes> {
     }
 }
 
-/// Bytes that count against the budget as long as they live.
+/// Bytes that count against the budget until they are dropped.
 struct Shared {
     bytes: Vec<u8>,
     _share: Share,

@@ -1,7 +1,7 @@
-//! Ports for members that are started on this machine: asked for a number of them, it names ports that are free now.
-//! They lie below those that the kernel hands out by itself, because each connection out takes one of these, and a
+//! Ports for members that are started on this machine: returns as many free ports as asked for.
+//! They lie below the kernel's ephemeral range, because each outgoing connection takes one of that, and a
 //! member that is to listen on such a port, or on the same port again after a restart, may find it taken.
-//! No port is named twice by one process.
+//! No port is returned twice by one process.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Below are the ports of well-known services.
 const FIRST: u32 = 10_000;
-/// Where Linux begins with its own, if it does not say.
+/// Linux's default start of the ephemeral range.
 const KERNELS_FIRST: u32 = 32_768;
 
 static TRIED: AtomicU32 = AtomicU32::new(0);
@@ -27,7 +27,7 @@ pub fn free_port() -> io::Result<u16> {
 pub fn listen() -> io::Result<TcpListener> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let Some(width) = kernels_first(&range).checked_sub(FIRST).filter(|width| *width > 0) else {
-        // The kernel's own range begins too low to stay out of it.
+        // The ephemeral range begins too low to stay below it.
         return TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     };
     let begin = std::process::id().wrapping_mul(997);

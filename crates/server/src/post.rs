@@ -27,7 +27,7 @@ impl Outgoing {
         }
     }
 
-    /// What the transport refuses is repeated by the machines.
+    /// The machines repeat what the transport refuses.
     pub fn send(&mut self, peers: &Peers, at_once: bool) {
         for (peer, frames) in self.by_peer.drain(..) {
             match at_once {
@@ -38,10 +38,10 @@ impl Outgoing {
     }
 }
 
-/// Whether a stream goes on.
+/// Whether a stream stays open.
 type Taken = Result<(), Forged>;
 
-/// Brings what the transport hears into the consensus queue, and holds it back while that is full.
+/// Posts the transport's events to the consensus queue, and blocks the stream while that is full.
 pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     let assembly = Mutex::new(Assembly::default());
     Arc::new(move |event| match event {
@@ -66,7 +66,7 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
         }
         Event::Removed { by } => {
             if core.members.turned_away(by) && !core.removed.send_replace(true) {
-                tracing::error!(peer = by.0, "a majority says that this member was removed from the cluster");
+                tracing::error!(peer = by.0, "removed from the cluster, says a majority");
             }
             Ok(())
         }
@@ -74,7 +74,7 @@ pub(crate) fn incoming(core: Arc<Core>) -> Deliver {
     })
 }
 
-/// The same for nodes of other regions: all that they may send is frames of the mesh's machine, and
+/// The same for nodes of other regions: they may send only frames of the mesh's machine, and
 /// messages about homes and shared documents.
 pub(crate) fn incoming_abroad(core: Arc<Core>) -> Deliver {
     let assembly = Mutex::new(Assembly::default());
@@ -103,7 +103,7 @@ fn count_damage(core: &Core) -> Taken {
     Ok(())
 }
 
-/// A frame that no peer sends is counted, and its stream is closed.
+/// A frame that no correct peer sends is counted, and its stream is closed.
 fn refuse(core: &Core, reason: &'static str) -> Taken {
     core.metrics.frames_malformed.inc();
     core.metrics.refuse_frame(reason);
@@ -155,7 +155,7 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> Taken {
         }
     }
     frames.retain_mut(|frame| match frame {
-        // It is nothing to agree on.
+        // This needs no agreement.
         Frame::ClientUrl(url) => {
             core.members.learn(from, std::mem::take(url));
             false
@@ -177,7 +177,7 @@ fn on_frames(core: &Core, from: NodeId, received: Vec<Bytes>) -> Taken {
     taken
 }
 
-/// What comes for the mesh waits for the mesh alone: raft's frames came before it in the envelope and are passed on.
+/// Frames of the mesh wait for the mesh alone: raft's frames came before them in the envelope and are passed on.
 fn on_mesh_frames(core: &Core, assembly: &Mutex<Assembly>, from: NodeId, frames: Vec<Bytes>) -> Taken {
     let bytes = frames.iter().map(Bytes::len).sum();
     let (mut envelopes, mut taken) = (Vec::with_capacity(frames.len()), Ok(()));

@@ -1,12 +1,12 @@
 //! A queue into one thread, which takes everything that has gathered with one lock: work that comes while it
 //! is busy is its next batch, and the busier it is the larger the batches.
 //! Items go in one by one, in the order in which they come out. Memory is bounded by the senders: those that
-//! carry strangers' bytes say how many and wait for room first; the others are bounded by what waits in them.
+//! carry peers' bytes say how many and wait for space first; the others are bounded by what waits in them.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Bytes of those who say how many they bring.
+/// Bytes of senders that declare them.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Queue<T> {
@@ -54,8 +54,8 @@ impl<T> Queue<T> {
         self.push_bytes(item, 0)
     }
 
-    /// For news that can wait until the taker is awake for another reason: waking it would cost more than the
-    /// news is worth.
+    /// For an item that can wait until the taker wakes for another reason: waking it would cost more than the
+    /// delay.
     pub fn push_quietly(&self, item: T) {
         let mut state = self.lock();
         if !state.closed {
@@ -63,7 +63,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Never waits either; `wait_for_room` is called before by those who can.
+    /// Never waits either; callers that can wait call `wait_for_room` before.
     pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
         let mut state = self.lock();
         let pushed = state.push(item, bytes);
@@ -75,7 +75,7 @@ impl<T> Queue<T> {
         pushed
     }
 
-    /// For those who see to it themselves, or that it is seen to.
+    /// For callers that run the taker's turn themselves, or wake it later.
     pub fn push_unwoken(&self, item: T, bytes: usize) -> bool {
         self.lock().push(item, bytes)
     }
@@ -102,7 +102,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits while too many bytes are queued. A closed queue has room: nothing is kept in it.
+    /// Waits while too many bytes are queued. A closed queue never blocks: it drops every item.
     pub fn wait_for_room(&self) {
         let mut state = self.lock();
         while state.bytes >= BYTES_MAX && !state.closed {
@@ -110,7 +110,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits until something is queued, the taker is woken or the time has come.
+    /// Waits until an item is queued, the taker is woken or the time has come.
     pub fn wait(&self, until: Option<Instant>) {
         let mut state = self.lock();
         state.taker_sleeps = state.items.is_empty() && !state.closed;

@@ -1,31 +1,32 @@
-//! A machine with its queue, and who carries out its turns. The machine has a thread of its own, which takes
-//! everything that has gathered as one turn. Waking that thread takes longer than a turn does when there is little to
-//! do, so whoever brings the mail may take the turn instead: `attend`.
-//! Turns never overlap, and mail is taken in the order in which it came, because it is taken by whoever has the
-//! machine. No mail is forgotten: whoever leaves the machine looks once more, or wakes the thread.
+//! An actor: a machine with its queue and a thread, which takes everything that has gathered as one turn. Waking that
+//! thread takes longer than a turn does under light load, so a thread that posts a message may run the turn
+//! instead: `attend`.
+//! Turns never overlap, and messages are taken in order, because only the thread that has locked the
+//! machine takes them. No message is forgotten: a thread that unlocks the machine checks once more, or wakes the
+//! actor's thread.
 
 use crate::fatal::AbortOnPanic;
 use crate::queue::Queue;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
-/// Turns that a visitor takes before the thread has to go on.
+/// How many turns a helping thread runs before the actor's thread has to continue.
 const VISIT_TURNS_MAX: usize = 8;
 
 pub(crate) trait Machine {
     type Mail;
 
-    /// Deals with all of the mail.
+    /// Processes all messages.
     fn turn(&mut self, mail: &mut Vec<Self::Mail>) -> Next;
 }
 
-/// When the next turn is due if no mail comes.
+/// When the next turn is due if no message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Now,
-    /// Never earlier than the turn before has said.
+    /// Never earlier than the previous turn has said.
     At(Instant),
-    /// There is none.
+    /// The machine has ended.
     Over,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Seat<M: Machine> {
 
 struct Occupant<M: Machine> {
     machine: M,
-    /// Of the last turn, kept for its memory.
+    /// The buffer of the last turn, reused.
     mail: Vec<M::Mail>,
 }
 
@@ -46,7 +47,7 @@ impl<M: Machine> Seat<M> {
         Seat { queue: Queue::new(), taken: Mutex::new(None) }
     }
 
-    /// The body of the machine's own thread. After each of its turns it hands on what the turn brought about.
+    /// The body of the actor's own thread. After each of its turns it calls `hand_on`, which wakes other actors.
     pub fn run(&self, machine: M, hand_on: impl Fn()) {
         *self.lock() = Some(Occupant { machine, mail: Vec::new() });
         let mut next = Next::Now;
@@ -59,7 +60,7 @@ impl<M: Machine> Seat<M> {
         }
     }
 
-    /// Deals with what is queued, here and now, unless somebody is about it: then that one sees to it.
+    /// Runs the queued turn on this thread, unless another thread runs one: that thread takes these messages as well.
     pub fn attend(&self) {
         for _ in 0..VISIT_TURNS_MAX {
             let Ok(mut seat) = self.taken.try_lock() else { return };
@@ -70,7 +71,7 @@ impl<M: Machine> Seat<M> {
                 let _guard = AbortOnPanic;
                 take_turn(&self.queue, &mut seat)
             };
-            // Before the queue is looked at again: whoever puts something in afterwards finds the seat free.
+            // Before the queue is checked again: a later sender finds the machine unlocked.
             drop(seat);
             match next {
                 Next::At(_) if !self.queue.has_news() => return,
@@ -149,7 +150,7 @@ mod tests {
         };
         let visitors: Vec<_> = (0..3).map(visitor).collect();
         visitors.into_iter().for_each(|visitor| visitor.join().unwrap());
-        // Whoever left last has left nothing behind, or the thread is at it: the end comes after all of it.
+        // The helping threads have left nothing behind, or the actor's thread is running: the end comes after all of it.
         seat.queue.push_unwoken(0, 0);
         seat.attend();
         own.join().unwrap();

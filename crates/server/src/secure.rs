@@ -1,8 +1,8 @@
-//! Closes the peer port of a running member in three steps, each of which an operator asks for: it takes the secret and
-//! speaks with members that have it and with those that do not; it dials members again that it still speaks to in the clear;
-//! it hears members with the secret alone. Neighbouring steps understand each other, so members go through them one by one,
-//! in any order, and a command that was broken off is repeated. Nothing of it is replicated: a member goes by what its own
-//! data directory keeps.
+//! Closes the peer port of a running member in three steps, one request each: it takes the secret and
+//! accepts members with and without it; it dials those members again that it still speaks to unencrypted;
+//! it accepts only members with the secret. Neighbouring steps are compatible, so members go through them one by one,
+//! in any order, and an interrupted command is repeated. Nothing of it is replicated: a member follows its own
+//! data directory.
 
 use crate::cluster_secret::Kept;
 use crate::handle::Handle;
@@ -10,13 +10,13 @@ use crate::peer::{Guard, Stage};
 use base::NodeId;
 use tls::{Fingerprint, Peers, Secret};
 
-/// How far a member is.
+/// How far a member has closed its peer port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPort {
     pub stage: Stage,
     /// Of the secret that it has.
     pub authority: Option<Fingerprint>,
-    /// Members with which it exchanges frames in the clear now.
+    /// Members with which it exchanges frames unencrypted now.
     pub in_the_clear: Vec<NodeId>,
 }
 
@@ -31,7 +31,7 @@ pub enum SecureError {
     OtherSecret,
     #[error("this member has no secret yet")]
     NoSecret,
-    #[error("members speak in the clear with this one, and would be cut off: {0}")]
+    #[error("these members still exchange unencrypted frames with this one, and would be cut off: {0}")]
     InTheClear(String),
     #[error(transparent)]
     Failed(#[from] Box<crate::Error>),
@@ -48,7 +48,7 @@ impl Handle {
         }
     }
 
-    /// Takes the secret; members without it are still heard. A member that has it already stays as closed as it is.
+    /// Takes the secret; members without it are still accepted. A member that has it already stays as closed as it is.
     pub fn take_secret(&self, secret: Secret) -> Result<PeerPort, SecureError> {
         let now = self.core().security.now();
         if !self.core().secret_keeper.is_usable() {
@@ -59,13 +59,13 @@ impl Handle {
             Some(_) => {}
             None => {
                 self.keep(Kept { secret, stage: Stage::Both })?;
-                tracing::info!("took the secret of the cluster; members without it are still heard");
+                tracing::info!("took the cluster secret; members without it are still accepted");
             }
         }
         Ok(self.peer_port())
     }
 
-    /// Dials a member again that it speaks to in the clear.
+    /// Dials one unencrypted member again.
     pub fn redial_in_the_clear(&self) -> PeerPort {
         if let Some(peers) = self.shared.peers.upgrade()
             && self.core().security.now().secret.is_some()
@@ -75,7 +75,7 @@ impl Handle {
         self.peer_port()
     }
 
-    /// Hears members with the secret alone from now on.
+    /// Accepts only members with the secret from now on.
     pub fn close_peer_port(&self) -> Result<PeerPort, SecureError> {
         let now = self.core().security.now();
         let secret = now.secret.ok_or(SecureError::NoSecret)?;
@@ -88,7 +88,7 @@ impl Handle {
             return Err(SecureError::InTheClear(ids.join(", ")));
         }
         self.keep(Kept { secret, stage: Stage::Closed })?;
-        tracing::info!("the peer port is closed to nodes without the secret of the cluster");
+        tracing::info!("peer port closed to nodes without the cluster secret");
         if let Some(peers) = self.shared.peers.upgrade() {
             peers.cut_what_is_clear();
         }

@@ -7,10 +7,11 @@ use crate::cluster_secret::{self, Keeper, Kept};
 use crate::config::{self, Config};
 use crate::consensus::{self, HEARTBEAT_TICKS};
 use crate::core::Core;
+use crate::durable_log::{self, LogOwner, Writer};
 use crate::error::Error;
 use crate::handle::{self, Handle};
 use crate::join::{self, Approach, Place};
-use crate::log::Log;
+use crate::log::RaftLog;
 use crate::members::{self, Members};
 use crate::mesh::scout::{self, Scout};
 use crate::metrics::Metrics;
@@ -18,7 +19,7 @@ use crate::peer::{self, Guard, OnQuestion, OnRoundTrip, Peers, Security, Stage, 
 use crate::snapshot::Streams;
 use crate::status::Identity;
 use crate::thread::Thread;
-use crate::{apply, identity, mesh, persist, post, storage};
+use crate::{apply, identity, mesh, post, storage};
 use base::limits::{
     APPEND_BYTES_SOFT, GRPC_OVERHEAD_BYTES, RANGE_WHOLE_BYTES_MAX, SNAPSHOT_CHUNK_BYTES,
     WATCH_BATCH_BYTES_SOFT, WATCH_BATCH_REVISIONS, WATCHES_PER_STREAM_MAX,
@@ -34,23 +35,23 @@ use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tls::Secret;
 
-/// The store keeps this much of its file in memory.
+/// The store's cache.
 pub(crate) const STORE_CACHE_BYTES: usize = 8 * 1024 * 1024;
 /// More is cheaper for the store, and costs memory and time at the next start.
 pub(crate) const UNINDEXED_KEYS_MAX: usize = 100_000;
-/// How often the apply thread looks at the clock, at least.
+/// How often the apply thread ticks, at least.
 const APPLY_TICK_MAX: Duration = Duration::from_millis(100);
-/// How often what is left of a long lease is recorded, as in etcd.
+/// How often the remaining time of a long lease is recorded, as in etcd.
 const LEASE_CHECKPOINT_INTERVAL: Duration = Duration::from_secs(300);
-/// Nothing is kept for the readers of a member that has not been heard for so long.
+/// A member that was silent for so long no longer holds compaction back for its readers.
 const MEMBER_GRACE: Duration = Duration::from_secs(60);
-/// What the store may need of the reserve until everybody knows that there is no space.
+/// How much of the reserve the store may need until the alarm is committed.
 const RESERVE_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
-/// How often a drain looks whether it is done.
+/// How often a drain polls whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(2);
 
 /// A running member. Dropping it stops it without draining.
@@ -75,7 +76,7 @@ struct Threads {
     scout: Thread,
 }
 
-/// Whether the store is brought up to date at the end.
+/// Whether the store is flushed at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Flushed,
@@ -97,10 +98,10 @@ impl Server {
         Server::launch(Some(listen), config)
     }
 
-    /// Without a port, whoever serves clients hands over the connections of peers: see `Handle::adopt_peer`.
+    /// Without a port, the client port hands over the connections of peers: see `Handle::adopt_peer`.
     fn launch(listen: Option<TcpListener>, config: Config) -> Result<Server, Error> {
         if config.join.is_none() {
-            // A name that is not in the list is told before anything is opened.
+            // A name that is not in the list is reported before anything is opened.
             Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token, false)?;
         }
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
@@ -180,17 +181,17 @@ impl Server {
         let answered = poll(deadline, || waiting() == 0);
         if !answered {
             let waiting = waiting();
-            tracing::warn!(waiting, "stopping although requests still wait");
+            tracing::warn!(waiting, "stopping with requests under way");
         }
         self.end(End::Flushed);
     }
 
-    /// Ends at once. Requests under way are told that the server stopped; their outcome is unknown.
+    /// Ends at once. Requests under way get `Stopped`; their outcome is unknown.
     pub fn stop(mut self) {
         self.end(End::AtOnce);
     }
 
-    /// Leadership goes to a member that is connected, if there is one.
+    /// Transfers leadership to a connected member, if there is one.
     fn hand_over(&self, deadline: Instant) {
         let leads = || self.core.board.read().is_leader;
         let voters = self.core.members.list().into_iter().filter(|member| !member.learner);
@@ -198,11 +199,11 @@ impl Server {
         let (true, Some(heir)) = (leads(), heir) else { return };
         self.core.report(Input::Transfer(heir));
         if poll(deadline, || !leads()) {
-            tracing::info!(peer = heir.0, "handed over leadership");
+            tracing::info!(peer = heir.0, "transferred leadership");
         }
     }
 
-    /// Each thread ends after those that may still ask something of it.
+    /// Each thread ends after those that may still send to it.
     fn end(&mut self, end: End) {
         let Some(threads) = self.threads.take() else { return };
         self.core.draining.store(true, Ordering::Relaxed);
@@ -249,15 +250,21 @@ impl Threads {
         let storage = storage::Loop::new(core.clone(), vault, streams, reserve_bytes(config));
         let apply_tick = config.flush_interval.min(APPLY_TICK_MAX);
         let apply = apply::Loop::new(core.clone(), apply, view, apply_tick, reserve_bytes(config));
-        let log = Arc::new(Mutex::new(Log::new(core.clone(), journal)));
-        let persist = persist::Loop::new(core.clone(), log.clone());
-        let consensus = consensus::Loop::new(core.clone(), peers.clone(), consensus, log, tick(config));
+        let log = Writer::new(RaftLog::new(core.clone(), journal));
+        let consensus = consensus::Loop::new(
+            core.clone(),
+            peers.clone(),
+            consensus,
+            LogOwner::new(log.clone()),
+            tick(config),
+        );
         let settings = mesh::start::settings(config, core, cluster);
         let segment_bytes = mesh::start::segment_bytes(config);
         let (node, mesh_log, mesh_store) =
             mesh::node::Loop::new(core.clone(), peers.clone(), settings, segment_bytes, mesh_files);
         let scout = Scout::new(core.clone(), peers.clone(), post::incoming_abroad(core.clone()));
-        let (mesh_core, log_core, store_core) = (core.clone(), core.clone(), core.clone());
+        let (mesh_core, log_core, store_core, persist_core) =
+            (core.clone(), core.clone(), core.clone(), core.clone());
         let core_of_apply = core.clone();
         let apply_thread = move || core_of_apply.apply.run(apply, || {});
         let core = core.clone();
@@ -265,34 +272,44 @@ impl Threads {
         Ok(Threads {
             scout: Thread::spawn("mesh-scout", || scout.run())?,
             mesh: Thread::spawn("mesh", move || mesh_core.mesh.seat.run(node, || {}))?,
-            mesh_log: Thread::spawn("mesh-log", move || mesh::log::run(&log_core, &mesh_log))?,
+            mesh_log: Thread::spawn("mesh-log", move || {
+                let persisted = |seq| {
+                    log_core.mesh.tell(mesh::node::Mail::Persisted(seq), 0);
+                };
+                durable_log::run(&log_core.mesh.log, &mesh_log, persisted);
+            })?,
             mesh_store: Thread::spawn("mesh-store", move || mesh::store::run(&store_core, mesh_store))?,
             storage: Thread::spawn("storage", || storage.run())?,
             apply: Thread::spawn("apply", apply_thread)?,
-            persist: Thread::spawn("persist", || persist.run())?,
+            persist: Thread::spawn("persist", move || {
+                let persisted = |seq| {
+                    persist_core.consult(consensus::Mail::Input(Input::Persisted(seq)), 0);
+                };
+                durable_log::run(&persist_core.persist, &log, persisted);
+            })?,
             consensus: Thread::spawn("consensus", consensus_thread)?,
         })
     }
 }
 
-/// Who this member is, and who is in the cluster as far as it was told.
+/// This member's identity, and the members of the cluster as far as it knows them at its start.
 pub(crate) struct Roster {
     pub identity: Identity,
-    /// The first members; nobody, for one that joined later.
+    /// The first members; empty for a member that joined later.
     founders: Vec<coord::Member>,
-    /// What a node that joins was told.
+    /// The table that a joining node received.
     members: coord::Members,
-    /// It keeps data, and is no member.
+    /// A data-only node is no member.
     data_only: bool,
-    /// Its id was given out in answer to this start.
+    /// Its id was assigned for this start.
     is_new: bool,
-    /// What it was given with its place.
+    /// The secret that it received when it joined.
     secret: Option<Secret>,
 }
 
 impl Roster {
-    /// A founder knows everything from its configuration; whoever joined knows itself from its directory, and whoever
-    /// joins now asks.
+    /// A founder knows everything from its configuration; a node that has joined knows itself from its directory, and a
+    /// joining node asks.
     fn find(
         config: &Config,
         founder: Option<Roster>,
@@ -303,7 +320,7 @@ impl Roster {
         if let Some(founder) = founder.filter(|founder| config.join.is_none() || was_founder(founder)) {
             return Ok(founder);
         }
-        let join = config.join.as_ref().expect("without it, whoever is no founder does not start");
+        let join = config.join.as_ref().expect("a node that is no founder has a join configuration");
         match owner {
             Some(owner) => {
                 let identity = Identity { name: config.name.clone(), ..owner };
@@ -313,14 +330,18 @@ impl Roster {
                 let approach = Approach::new(guard.clone(), join)?;
                 let place = join::find_place(config, join, &approach)?;
                 let Place { identity, members, data_only, is_new, secret } = place;
-                tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joins a cluster");
+                tracing::info!(
+                    member = identity.member.0,
+                    cluster = identity.cluster.0,
+                    "joined the cluster"
+                );
                 Ok(Roster { members, data_only, is_new, secret, ..Roster::of(identity) })
             }
         }
     }
 
-    /// Whom a node that has applied nothing yet can turn to. One that was given its place and ended before it heard more
-    /// asks again.
+    /// The members that a node can contact which has applied nothing yet. One that was admitted and ended before it learnt
+    /// more asks again.
     fn be_told(&mut self, config: &Config, guard: &Guard) -> Result<coord::Members, Error> {
         if let Some(join) = &config.join
             && self.founders.is_empty()
@@ -332,7 +353,7 @@ impl Roster {
         Ok(self.members.clone())
     }
 
-    /// A member of the cluster that begins with these.
+    /// A member of the cluster that is founded by these.
     pub fn founder(name: &str, members: &[config::Member], token: &str, tls: bool) -> Result<Roster, Error> {
         let me = member_id(token, name);
         let founders = members::configured(members, token, tls);
@@ -344,14 +365,14 @@ impl Roster {
         Ok(Roster { founders, ..Roster::of(identity) })
     }
 
-    /// One that knows no other member.
+    /// A member that knows no other.
     fn of(identity: Identity) -> Roster {
         let members = coord::Members::default();
         Roster { identity, founders: Vec::new(), members, data_only: false, is_new: false, secret: None }
     }
 }
 
-/// Until the member runs, nobody can be told anything.
+/// Until the member runs, it answers no request.
 fn answer_questions(handle: Arc<OnceLock<Handle>>) -> OnQuestion {
     Arc::new(move |question, asker| match handle.get() {
         Some(handle) if mesh_node::is_region_question(&question) => scout::answer(handle, question, asker),
@@ -365,11 +386,11 @@ fn tell_openness(config: &Config, guard: &Guard) {
         return;
     }
     if config.peer_addr.ip().is_loopback() {
-        tracing::info!(address = %config.peer_addr, "peers are open, on this machine alone");
+        tracing::info!(address = %config.peer_addr, "peer port is open, to this machine alone");
     } else {
         tracing::warn!(
             address = %config.peer_addr,
-            "peers are open: any machine with a member's address can speak for a member on the peer port; \
+            "peer port is open: any machine with a member's address can speak for a member on the peer port; \
              `althing cluster secure`, or --cluster-secret-file on every member, closes it"
         );
     }
@@ -393,7 +414,7 @@ impl Directory {
     }
 }
 
-/// What must be free of the disk beside the reserve, which is as large: a segment of the log, what waits for the store,
+/// How much of the disk must be free beside the reserve, which is as large: a segment of the log, what waits for the store,
 /// and some for the store itself.
 pub(crate) fn reserve_bytes(config: &Config) -> u64 {
     config.wal_segment_bytes + 2 * config.flush_bytes as u64 + RESERVE_FOR_STORE_BYTES
@@ -429,7 +450,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
         seed: roster.identity.cluster.0,
         log_keep_entries: config.log_keep_entries,
         append_bytes: APPEND_BYTES_SOFT,
-        // The engine knows once it has read the log.
+        // The engine decides this once it has read the log.
         lost: Doubt::None,
         is_new: roster.is_new,
     };
@@ -466,7 +487,7 @@ fn engine_params(config: &Config, roster: &Roster) -> engine::Params {
     }
 }
 
-/// What the starts of a member are counted from. A later disk begins later, and nobody starts every second for long.
+/// The start of the boot counter. A later disk begins higher, and no member starts every second for long.
 fn first_boot() -> Boot {
     Boot(SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |age| age.as_secs().max(1)))
 }
@@ -505,7 +526,7 @@ fn tell_recovery(identity: &Identity, member: &Member) {
         tracing::warn!(
             file = torn.file,
             offset = torn.offset,
-            "cut the end of the write-ahead log: it was being written when the process or the machine died, or it was \
+            "truncated the end of the write-ahead log: it was being written when the process or the machine died, or it was \
              damaged since"
         );
     }
@@ -531,14 +552,14 @@ fn tell_recovery(identity: &Identity, member: &Member) {
         ),
     }
     if let Some(id) = member.accepted_loss {
-        tracing::warn!(member = format!("{:x}", id.0), "an operator accepted the loss of a member earlier");
+        tracing::warn!(member = format!("{:x}", id.0), "operator accepted the loss of a member earlier");
     }
     if recovery.unfinished_segment {
         tracing::info!("removed a segment of the write-ahead log that was being created");
     }
 }
 
-/// Looks until it is true or time is up.
+/// Polls until it is true or time is up.
 fn poll(deadline: Instant, done: impl Fn() -> bool) -> bool {
     while !done() {
         if Instant::now() >= deadline {

@@ -1,5 +1,5 @@
-//! Snapshots on their way to members that lag too far behind: each on a thread of its own, so that a slow
-//! peer holds up nobody else. The leader's machine hears how it ended, and starts again if need be.
+//! Snapshots that are sent to members that lag too far behind: each on a thread of its own, so that a slow
+//! peer delays no other. The leader's machine learns the outcome, and starts again if necessary.
 
 use crate::core::Core;
 use crate::peer::{BulkError, Peers};
@@ -20,7 +20,7 @@ pub(crate) struct Streams {
 struct Sender {
     core: Arc<Core>,
     peers: Arc<Peers>,
-    /// What a peer gets at least for making a snapshot durable once it has all of it.
+    /// How long a peer has at least to make a snapshot durable once it has all of it.
     patience: Duration,
     stopping: Mutex<bool>,
     stop: Condvar,
@@ -41,7 +41,7 @@ impl Streams {
         match spawned {
             Ok(thread) => self.threads.push(thread),
             Err(error) => {
-                tracing::warn!(peer = to.0, %error, "no thread to send a snapshot");
+                tracing::warn!(peer = to.0, %error, "cannot start a thread to send a snapshot");
                 self.sender.core.report(Input::SnapshotSent { to, ok: false });
             }
         }
@@ -67,10 +67,10 @@ impl Sender {
         let elapsed = start.elapsed();
         match &result {
             Ok(()) => {
-                tracing::info!(peer = to.0, elapsed_ms = elapsed.as_millis() as u64, "sent a snapshot");
+                tracing::info!(peer = to.0, elapsed_ms = elapsed.as_millis() as u64, "snapshot sent");
                 self.leave_time(elapsed + self.patience);
             }
-            Err(error) => tracing::warn!(peer = to.0, %error, "a snapshot could not be sent"),
+            Err(error) => tracing::warn!(peer = to.0, %error, "snapshot not sent"),
         }
         self.core.report(Input::SnapshotSent { to, ok: result.is_ok() });
     }

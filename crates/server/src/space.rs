@@ -1,4 +1,4 @@
-//! What an operator is told about space: once when it becomes scarce, when it is gone, and when it is back.
+//! Logs about space: once when it becomes scarce, when it is gone, and when it is back.
 
 use coord::AlarmKind;
 use node::Apply;
@@ -23,7 +23,7 @@ impl Space {
                 stored_bytes,
                 quota_bytes,
                 percent,
-                "space becomes scarce: compact, delete, or raise the quota"
+                "little space left: compact, delete, or raise the quota"
             );
         }
         self.warned = percent >= WARN_PERCENT || self.warned && percent >= CALM_PERCENT;
@@ -33,7 +33,7 @@ impl Space {
                 quota_bytes,
                 "NOSPACE: nothing that grows is accepted until keys are deleted and compacted"
             ),
-            (true, false) => tracing::info!(stored_bytes, quota_bytes, "there is space again"),
+            (true, false) => tracing::info!(stored_bytes, quota_bytes, "space available again"),
             _ => {}
         }
         self.full = full;

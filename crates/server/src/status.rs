@@ -1,4 +1,4 @@
-//! What a member knows about itself at a glance: written by the core's threads, read by anyone, never locked.
+//! A member's status at a glance: written by the core's threads, read by any thread, never locked.
 //! Each value is true by itself; values of different threads may be of slightly different moments.
 
 use base::{ClusterId, Index, NodeId, Revision, Term};
@@ -47,7 +47,7 @@ pub struct Status {
     pub watches: Counts,
 }
 
-/// Where the threads write it down.
+/// The shared status that the threads write.
 #[derive(Default)]
 pub(crate) struct Board {
     term: AtomicU64,
@@ -64,11 +64,11 @@ pub(crate) struct Board {
     store_bytes: AtomicU64,
     taken_bytes: AtomicU64,
     free_bytes: AtomicU64,
-    /// With less room than this, nothing that grows is taken in.
+    /// With less free space than this, writes that grow the store are refused.
     low_bytes: AtomicU64,
-    /// The disk has hardly any room left.
+    /// The disk has hardly any free space.
     disk_low: AtomicBool,
-    /// The largest that found no room since somebody asked.
+    /// The largest request that found no space since this was last read.
     refused_bytes: AtomicU64,
     stored_bytes: AtomicU64,
     held_bytes: AtomicU64,
@@ -132,7 +132,7 @@ impl Board {
         refused
     }
 
-    /// The largest that found no room since this was asked last.
+    /// The largest request that found no space since the last call.
     pub fn take_refused_bytes(&self) -> u64 {
         self.refused_bytes.swap(0, Relaxed)
     }
@@ -141,7 +141,7 @@ impl Board {
         self.low_bytes.store(bytes, Relaxed);
     }
 
-    /// The log has taken so much of the disk since it was looked at. Whoever looks next may be late.
+    /// The log has taken so much of the disk since it was measured. The next measurement may be late.
     pub fn take_free_bytes(&self, bytes: u64) {
         let _ = self.free_bytes.fetch_update(Relaxed, Relaxed, |free| Some(free.saturating_sub(bytes)));
     }
@@ -162,7 +162,7 @@ impl Board {
         self.disk_low.store(low, Relaxed);
     }
 
-    /// What a look at the disk found last.
+    /// The last measurement of the disk.
     pub fn measures(&self) -> Measures {
         Measures {
             free_bytes: self.free_bytes.load(Relaxed),

@@ -1,4 +1,4 @@
-//! The thread that owns the store: it flushes, builds the store that a snapshot brings, puts it in place, and
+//! The thread that owns the store: it flushes, builds the store of a received snapshot, puts it in place, and
 //! begins the streams of snapshots to others, which then run on threads of their own.
 //! Work is done in the order in which it came. A store that cannot be written ends the process.
 
@@ -23,22 +23,22 @@ pub(crate) enum Mail {
         reply: SyncSender<Arc<StoreView>>,
     },
     Snapshot(SnapshotOrder),
-    /// This member's state is not that of the others.
+    /// This member's state differs from that of the others.
     Astray,
-    /// Somebody wants to read all that is flushed.
+    /// A reader needs everything that is flushed.
     View {
         reply: oneshot::Sender<Arc<StoreView>>,
     },
 }
 
-/// How often the disk is looked at when there is nothing to do.
+/// How often the disk is measured when there is nothing to do.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Loop {
     core: Arc<Core>,
     vault: Vault,
     streams: Streams,
-    /// With less free than this, nothing that grows is taken in from this moment on.
+    /// With less free than this, writes that grow the store are refused from this moment on.
     low_bytes: u64,
 }
 
@@ -63,7 +63,7 @@ impl Loop {
                     Mail::Install { at, reply } => self.install(at, &reply),
                     Mail::Snapshot(order) => self.begin_stream(order),
                     Mail::Astray => self.end_astray(),
-                    // Whoever has gone away needs none.
+                    // The caller may have gone away.
                     Mail::View { reply } => drop(reply.send(self.vault.shared_view())),
                 }
             }
@@ -110,7 +110,7 @@ impl Loop {
         let free = self.vault.free_bytes().unwrap_or_else(|error| fatal("measuring the disk", &error));
         let taken = self.vault.taken_bytes().unwrap_or_else(|error| fatal("measuring the store", &error));
         self.core.board.set_store_bytes(bytes, taken, free);
-        // The apply thread looks closer, but not before the next flush may fill the disk.
+        // The apply thread decides, but not before the next flush may fill the disk.
         if free < self.low_bytes && !self.core.board.measures().is_roomy(self.low_bytes) {
             self.core.board.set_disk_low(true);
         }

@@ -1,7 +1,7 @@
-//! Who waits for an answer: callers by token, until the consensus thread refuses or the apply thread answers.
-//! Tokens are consecutive, so the callers lie in a row and a token is a place in it. Every token that the
-//! machines accept is answered or refused at its deadline, so the row cannot grow for ever; a caller that
-//! has gone away keeps its place until then. Whoever waits without a deadline steps aside when the row gets long.
+//! Callers that wait for an answer, by token, until the consensus thread refuses or the apply thread answers.
+//! Tokens are consecutive, so the callers are in a deque and a token is an index. Every token that the
+//! machines accept is answered or refused at its deadline, so the deque cannot grow for ever; a caller that
+//! has gone away keeps its slot until then. A caller without a deadline moves to a map when the deque gets long.
 
 use crate::handle::Answer;
 use crate::mailbox::Mailbox;
@@ -14,19 +14,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 use tokio::sync::oneshot;
 
-/// One who waits, and how much of what it proposed may still come into the log.
+/// A caller that waits, and how many bytes of its proposal may still come into the log.
 pub(crate) struct Waiter {
     pub caller: Caller,
     pub bytes: usize,
 }
 
-/// How one caller gets its answer: by itself, or together with others.
+/// How a caller gets its answer: by its own channel, or by an inbox together with others.
 pub(crate) enum Caller {
     Alone(oneshot::Sender<Result<Reply, Code>>),
     Mailbox(Ticket),
 }
 
-/// An answer that is owed to a mailbox. If nobody answers any more, it says so when it is dropped.
+/// An answer that is owed to an inbox. If it is dropped without an answer, the inbox gets `Stopped`.
 pub(crate) struct Ticket {
     mailbox: Option<Arc<Mailbox<Answer>>>,
     number: u64,
@@ -37,11 +37,11 @@ impl Caller {
         Caller::Mailbox(Ticket { mailbox: Some(mailbox), number })
     }
 
-    /// Hands over the answer. Whoever is to be woken for it comes back.
+    /// Hands over the answer. Returns the waker of the reader, if it must be woken.
     fn send(self, answer: Result<Reply, Code>) -> Option<Waker> {
         match self {
             Caller::Alone(sender) => {
-                // A caller that has gone away does not hear it.
+                // The caller may have gone away.
                 let _ = sender.send(answer);
                 None
             }
@@ -65,36 +65,36 @@ impl Drop for Ticket {
     }
 }
 
-/// Longer than this the row gets only when somebody at its head waits without a deadline.
+/// The deque gets longer than this only when the caller at its head waits without a deadline.
 const ROW_LEN_MAX: usize = 4 * REQUESTS_WAITING_MAX;
 
 #[derive(Default)]
 pub(crate) struct Waiters {
     /// Admitted and not yet answered; those that are still in the consensus queue included.
     waiting: AtomicUsize,
-    /// What they proposed, together.
+    /// The bytes of their proposals.
     bytes: AtomicUsize,
     row: Mutex<Row>,
 }
 
 #[derive(Default)]
 struct Row {
-    /// The token of the first place.
+    /// The token of the first slot.
     first: u64,
     places: VecDeque<Option<Waiter>>,
-    /// Those who have waited so long that the row went on without them.
+    /// Callers that wait without a deadline and were moved out of the deque.
     aside: BTreeMap<u64, Waiter>,
 }
 
-/// Of what may wait, this is kept for urgent requests.
+/// How many of the waiting requests may be urgent ones only.
 const URGENT_REQUESTS: usize = REQUESTS_WAITING_MAX / 16;
 const URGENT_BYTES: usize = PROPOSALS_WAITING_BYTES_MAX / 16;
 
-/// Whether a request is taken while so many others wait that ordinary ones are refused.
+/// Whether a request is admitted while so many others wait that ordinary ones are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     Ordinary,
-    /// Probes of health, changes of the members, renewals of leases, and what the member asks of itself.
+    /// Health probes, member changes, renewals of leases, and the member's own requests.
     Urgent,
 }
 
@@ -103,7 +103,7 @@ impl Waiters {
         self.row.lock().expect("no thread panics while it holds the waiters")
     }
 
-    /// Takes one more in, which proposes so many bytes, unless too many wait.
+    /// Admits one more, which proposes so many bytes, unless too many wait.
     pub fn admit(&self, bytes: usize, priority: Priority) -> bool {
         let (count_max, bytes_max) = match priority {
             Priority::Ordinary => {
@@ -120,13 +120,13 @@ impl Waiters {
         admitted
     }
 
-    /// These were admitted and are gone.
+    /// These were admitted and are answered.
     pub fn dismiss(&self, count: usize, bytes: usize) {
         self.waiting.fetch_sub(count, Ordering::Relaxed);
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// What was proposed and may not be in the log yet.
+    /// Bytes that were proposed and may not be in the log yet.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl Waiters {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Gives the callers the tokens from `first` on, which follow the last ones given.
+    /// Assigns the callers the tokens from `first` on, which follow the last ones assigned.
     pub fn register(&self, first: Token, arrived: &mut Vec<Waiter>) {
         if arrived.is_empty() {
             return;
@@ -149,12 +149,12 @@ impl Waiters {
         row.step_aside();
     }
 
-    /// Hands out answers. Those whose caller was refused before mean nothing to anybody.
+    /// Delivers answers. Those whose caller was refused before are dropped.
     pub fn deliver(&self, answers: impl Iterator<Item = (Token, Result<Reply, Code>)>) {
-        // Callers are woken after the lock is given back.
+        // Callers are woken after the lock is released.
         let found = self.find(answers);
         self.dismiss(found.len(), found.iter().map(|(waiter, _)| waiter.bytes).sum());
-        // And after all answers lie there, so that one look is enough.
+        // And after all answers are delivered, so that one wake-up is enough.
         let readers: Vec<Waker> =
             found.into_iter().filter_map(|(waiter, answer)| waiter.caller.send(answer)).collect();
         readers.into_iter().for_each(Waker::wake);
@@ -171,7 +171,7 @@ impl Waiters {
         found
     }
 
-    /// The end: whoever still waits learns that nothing will come.
+    /// The end: callers that still wait get an error.
     pub fn clear(&self) {
         let mut row = self.lock();
         let places = std::mem::take(&mut row.places);
@@ -303,7 +303,7 @@ mod tests {
         assert!(!waiters.admit(BYTES, Ordinary));
         waiters.dismiss(1, 0);
         assert!(waiters.admit(BYTES, Ordinary));
-        assert_eq!(waiters.bytes(), BYTES, "whoever is sent away counts for nothing");
+        assert_eq!(waiters.bytes(), BYTES, "a refused request counts for nothing");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Streams of watches between the api room and the apply thread.
+//! Streams of watches between the api crate and the apply thread.
 //! Requests go into the apply thread's queue; responses come out in batches, one channel send for each stream
 //! and turn. Both ways are bounded: requests by permits, and while many responses wait; responses by the
 //! credit that goes back to the hub as the client takes them.
@@ -50,7 +50,7 @@ impl Requests {
         self.stream
     }
 
-    /// Waits while the client leaves too much lying about. False when the member has stopped.
+    /// Waits while the client has taken too little. False when the member has stopped.
     pub async fn send(&self, input: Input) -> bool {
         self.await_room().await;
         let permit = self.permits.clone().acquire_owned().await.expect("it is never closed");
@@ -74,15 +74,15 @@ pub struct Responses {
     core: Arc<Core>,
     inbox: UnboundedReceiver<Vec<Response>>,
     waiting: Arc<Waiting>,
-    /// The cost of what was given out last, and may still be in the client's hands.
+    /// The cost of the last batch, which the client may still be reading.
     given: Credit,
-    /// The cost of what it took and the hub has not heard of.
+    /// The cost of what the client took and the hub does not know of.
     taken: Credit,
 }
 
 impl Responses {
-    /// What has gathered for the client; `None` when the member has stopped. Asking says that what was given
-    /// out before has been taken.
+    /// What has gathered for the client; `None` when the member has stopped. The call says that the previous
+    /// batch has been taken.
     pub fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<Response>>> {
         self.return_credit();
         let Some(batch) = ready!(self.inbox.poll_recv(cx)) else { return Poll::Ready(None) };
@@ -138,7 +138,7 @@ impl Outlets {
         self.streams.values().map(|outlet| outlet.waiting.responses.load(Ordering::Relaxed)).sum()
     }
 
-    /// Everything that a turn brought about, each stream's part at once. Answers how many events that were.
+    /// Delivers the responses of a turn, those of each stream at once. Returns the number of events.
     pub fn deliver(&mut self, responses: &mut Vec<Response>) -> u64 {
         let events = responses.iter().map(|response| response.event_count() as u64).sum();
         let mut responses = responses.drain(..).peekable();
@@ -170,7 +170,7 @@ impl Outlet {
     fn send(&mut self) {
         let batch = std::mem::take(&mut self.pending);
         self.waiting.responses.fetch_add(batch.len(), Ordering::Release);
-        // A client that has just gone away does not hear it.
+        // The client may have gone away.
         let _ = self.sender.send(batch);
     }
 }

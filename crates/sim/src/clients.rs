@@ -25,13 +25,13 @@ pub struct Clients {
 }
 
 const PATIENCE_US: u64 = 3_000_000;
-/// Whoever can ask again does so long before the member gives up.
+/// A client that can retry does so long before the member gives up.
 const PATIENCE_FOR_AN_ATTEMPT_US: (u64, u64) = (100_000, 1_500_000);
 const DEADLINE: Duration = Duration::from_millis(2_500);
 
 impl Clients {
     pub fn new(count: usize) -> Clients {
-        // In the end every member is asked by somebody else.
+        // In the end a different client asks each member.
         let asking = vec![None; count.max(HOSTS_MAX)];
         Clients { history: Vec::new(), workload: Workload::new(), asking, stopped: false }
     }

@@ -40,7 +40,7 @@ struct Contender {
     turn: u64,
     /// The calls that it waits for, and where they are.
     calls: Vec<(u64, usize, u32)>,
-    /// Where calls under the present lease were given up. If such a connection breaks, nobody knows whether they
+    /// Where calls under the present lease were given up. If such a connection breaks, it is unknown whether they
     /// have left their queues.
     given_up: Vec<(usize, u32)>,
 }
@@ -137,7 +137,7 @@ impl Contenders {
         self.all.len()
     }
 
-    /// After everybody has had time to finish: somebody who waits was forgotten.
+    /// After all clients had time to finish: a client that still waits was forgotten.
     pub fn check_over(&self) -> Checked {
         for (number, contender) in self.all.iter().enumerate() {
             if let (Doing::Locking { lock }, Some(lease)) = (&contender.doing, contender.lease) {
@@ -162,7 +162,7 @@ impl World {
         }
         match me.doing.clone() {
             Doing::Idle if self.contenders.stopped => {
-                // Whoever has had enough leaves without a word.
+                // A client that is done leaves without revoking its lease.
                 self.contenders.all[contender].lease = None;
             }
             Doing::Idle => self.begin_round(contender),
@@ -318,7 +318,7 @@ impl World {
         let Some(once) = numbered else { return self.send_command(contender, &command) };
         let command = Command::Once(*once);
         self.send_command(contender, &command);
-        // The network keeps a copy, which comes when the lock may be somebody else's.
+        // The network keeps a copy, which arrives when another client may hold the lock.
         if self.rng.chance(300_000) {
             let delay = self.rng.between(100, 3_000_000);
             self.send_command_later(contender, &command, delay);
@@ -488,7 +488,7 @@ impl World {
         let sleeps = !self.contenders.stopped && self.rng.chance(5_000);
         let lease = self.contenders.all[contender].lease;
         let hold = match lease {
-            // It sleeps beyond the end of its lease, and nobody renews it meanwhile.
+            // It sleeps beyond the end of its lease, and does not renew it meanwhile.
             Some(lease) if sleeps => {
                 self.contenders.all[contender].lease = None;
                 lease.ttl_us + self.rng.between(500_000, 3_000_000)

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Facts {
     keys: BTreeMap<Bytes, KeyFacts>,
-    /// (key, value) → the revision that wrote it, where somebody saw it.
+    /// (key, value) → the revision that wrote it, where a client saw it.
     origins: BTreeMap<(Bytes, Bytes), Revision>,
 }
 

@@ -1,7 +1,7 @@
 //! Users with few permissions, and an administrator who gives and takes them while everything else goes wrong.
-//! Guests hold tokens, take them to any member, and read and write letters there; the administrator grants and revokes
-//! roles and permissions, deletes and adds users and roles anew, and changes passwords. What may be is decided by
-//! `permits`, from the committed log alone and by rules of its own.
+//! Users hold tokens, present them to any member, and read and write letters there; the administrator grants and revokes
+//! roles and permissions, deletes and adds users and roles, and changes passwords. A model judges what is permitted, from the
+//! committed log alone and by rules of its own.
 
 use crate::oracle::{Checker, Violation};
 use crate::permits::{Permits, Proof};
@@ -238,7 +238,7 @@ impl World {
         Ok(())
     }
 
-    /// The password fits: whoever compares it does so with what it was at this member's auth revision.
+    /// The password fits: it is compared with the one at this member's auth revision.
     fn ask_for_token(&mut self, host: usize, guest: usize) {
         let revision = self.process(host).member.apply.auth().revision();
         let secret = format!("secret-{guest}-{}", self.guests.asked.len());

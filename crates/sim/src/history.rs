@@ -20,7 +20,7 @@ pub struct Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     Kv(Request),
-    /// A client revokes a lease; or the lease expires, which nobody is told of.
+    /// A client revokes a lease; or the lease expires, which no client hears of.
     EndLease(LeaseId),
 }
 
@@ -42,7 +42,7 @@ pub enum Outcome {
 pub type History = Vec<Operation>;
 
 impl Operation {
-    /// The moment by which it had taken effect, if ever it did: the end of time when nobody knows.
+    /// The moment by which it had taken effect, if ever it did: the end of time if that is unknown.
     pub fn deadline(&self) -> u64 {
         match self.outcome {
             Outcome::Unknown => u64::MAX,
@@ -81,7 +81,7 @@ pub fn is_vague(body: &Body) -> bool {
     matches!(body, Body::LeaseRevoked | Body::CarriedOut)
 }
 
-/// Whether somebody may be told this if that is right: of a large answer to a repeated request only the revision is
+/// Whether a client may get `told` where `right` is correct: of a large reply to a repeated request only the revision is
 /// left.
 pub fn agrees(told: &Reply, right: &Reply) -> bool {
     told == right || told.body == Body::CarriedOut && told.revision == right.revision

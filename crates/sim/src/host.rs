@@ -112,7 +112,7 @@ impl Process {
 pub fn outcome_of(result: Result<Reply, Code>) -> Outcome {
     match result {
         Ok(reply) => Outcome::Done(reply),
-        // The proposal may be in somebody's log.
+        // The proposal may be in the log of some member.
         Err(Code::Timeout | Code::NoLeader | Code::Stopped) => Outcome::Unknown,
         Err(code) => Outcome::Refused(code),
     }

@@ -64,8 +64,8 @@ pub fn check(history: &[Operation]) -> Verdict {
     check_within(history, STEPS_AT_LEAST + history.len() as u64 * STEPS_PER_OPERATION)
 }
 
-/// The same for somebody who has seen where operations of unknown fate landed. What is seen decides only
-/// what is tried first: the verdict rests on the history alone.
+/// The same with hints where operations of unknown fate took effect. Hints decide only what is tried first: the verdict rests
+/// on the history alone.
 pub fn check_hinted(history: &[Operation], landed: &dyn Fn(usize) -> Option<Revision>) -> Verdict {
     judge(history, STEPS_AT_LEAST + history.len() as u64 * STEPS_PER_OPERATION, landed)
 }

@@ -38,7 +38,7 @@ type Answer = Result<Reply, Code>;
 struct Place {
     lease: LeaseId,
     token: Revision,
-    /// The call that asked last, or, of a place that is held, all that have not left; `None` when nobody counts them any more.
+    /// The call that asked last, or, of a place that is held, all that have not left; `None` when they are no longer counted.
     calls: Option<BTreeSet<u64>>,
 }
 
@@ -91,7 +91,7 @@ impl Locked {
         self.queues.get(lock).into_iter().flatten().map(|place| place.lease).collect()
     }
 
-    /// In the end nobody waits and nothing is held.
+    /// In the end no client waits and nothing is held.
     pub fn check_empty(&self) -> Checked {
         match self.queues.iter().find(|(_, queue)| !queue.is_empty()) {
             None => Ok(()),
@@ -256,7 +256,7 @@ impl Locked {
         let before = self.written.insert(fence.lock.clone(), fence.token);
         assert!(
             before.is_none_or(|before| before <= fence.token),
-            "the model lets nobody write out of order"
+            "the model lets no client write out of order"
         );
         self.revision += 1;
         Body::Put(PutReply::default())

@@ -29,7 +29,7 @@ struct Moment {
     hash: u64,
     past: Option<State>,
     leases: Arc<BTreeSet<LeaseId>>,
-    /// The oldest revision that can be read; zero when nobody knows of any.
+    /// The oldest revision that can be read; zero before the first compaction.
     floor: Revision,
 }
 

@@ -1,4 +1,4 @@
-//! Whoever breaks things: processes, disks, clocks and links, one or many at a time.
+//! The nemesis: breaks processes, disks, clocks and links, one or many at a time.
 //! Every fault is drawn from the seed, undone after a while, and counted.
 
 use crate::history::Outcome;
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Whoever would elect a new leader goes down and comes back while it votes.
+    /// The members that would elect a new leader go down and come back while they vote.
     fn flicker(&mut self) {
         self.isolate_leader();
         for _ in 0..2 * self.hosts.len() {
@@ -234,7 +234,7 @@ impl World {
         self.tally.faults += 1;
         let machine = &mut self.hosts[host];
         machine.disk.set_space(0);
-        // Both the store and the log wait for room, and give up if it does not come.
+        // Both the store and the log wait for space, and give up if there is none in time.
         if self.rng.chance(500_000) {
             machine.disk.make_room_after(self.rng.between(1, 5) as u32);
         }
@@ -268,7 +268,7 @@ impl World {
         self.drive(leader, Input::Transfer(to))
     }
 
-    /// Faults stop: links heal, clocks run, disks have room, everybody starts again.
+    /// Faults stop: links heal, clocks run, disks have space, all members start again.
     pub fn calm_down(&mut self) {
         self.calm = true;
         self.quiet_since = self.agenda.now();

@@ -1,5 +1,5 @@
-//! Whoever changes the cluster while everything else goes on: members are added with and without a vote, given their
-//! vote, removed, and replaced when their machine is lost.
+//! Operators that change the cluster during the run: they add members with and without a vote, promote, remove, and replace
+//! members whose machine is lost.
 //! The table that the first member applies is the truth; every member's raft must stand on the configuration of the
 //! index that it has applied, whatever happened to it meanwhile.
 
@@ -184,12 +184,12 @@ impl World {
         (host < self.settings.members || is_known) && !machine.retired
     }
 
-    /// In the end one configuration counts, whoever led when a replacement was begun.
+    /// In the end one configuration counts, even if the leader that began a replacement is gone.
     pub fn check_settled(&self) -> Checked {
         match self.operators.table.replacement() {
             None => Ok(()),
             Some(replacement) => {
-                let what = format!("nobody settles {replacement:?} although faults have stopped");
+                let what = format!("no leader finishes {replacement:?} although faults have stopped");
                 Err(Violation { checker: Checker::Live, what })
             }
         }
@@ -217,7 +217,7 @@ impl World {
         (0..self.hosts.len()).filter(|host| belongs(host) && !lost(host)).collect()
     }
 
-    /// A member whose disk might be a new one elects nobody who has a log, for some time.
+    /// A member whose disk might be new does not vote for a candidate with a log, for some time.
     pub fn has_doubting_member(&self) -> bool {
         let doubts = |host: usize| {
             let process = self.hosts[host].process.as_ref();
@@ -266,7 +266,7 @@ impl World {
             learners: Vec::new(),
             outgoing: Vec::new(),
         };
-        // Before the table of members is founded, whoever joins has what its leader told it.
+        // Before the table of members exists, a joining member has what its leader sent it.
         let known = self.operators.config_at(consensus.configured()).cloned();
         let first = (host < self.settings.members).then(founders);
         let Some(expected) = known.or(first) else { return Ok(()) };

@@ -107,7 +107,7 @@ fn read(view: &dyn base::View, row: PageRow) -> KeyValue {
         Source::Store => rows::read_record(view, &key, version.modified)
             .expect("a record can be read")
             .expect("an indexed version has a record"),
-        Source::Unasked => unreachable!("nobody asks for keys alone"),
+        Source::Unasked => unreachable!("no reader asks for keys alone"),
     };
     KeyValue {
         key,

@@ -12,7 +12,7 @@ use base::mutant::Mutant;
 use world::World;
 
 const STORM_US: u64 = 16_000_000;
-/// Within it everybody is back, what was sent has arrived, and rounds of comparing between regions are over.
+/// Within it all nodes are back, sent entries have arrived, and rounds of anti-entropy between regions are over.
 const CALM_US: u64 = 8_000_000;
 
 /// One seed.

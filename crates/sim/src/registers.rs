@@ -92,7 +92,7 @@ impl Registers {
             .compactions
             .iter()
             .any(|compaction| compaction.revision > oldest && compaction.asked <= operation.deadline());
-        (!reason).then(|| format!("revision {oldest} was refused, and nobody had compacted it"))
+        (!reason).then(|| format!("revision {oldest} was refused, and no client had compacted it"))
     }
 
     fn was_possible(&self, operation: &Operation, request: &Request) -> Option<String> {

@@ -17,7 +17,7 @@ use scenario::Scenario;
 use world::World;
 
 const STORM_US: u64 = 20_000_000;
-/// Within it everybody is back, what moves has moved, and three rounds of comparing are over.
+/// Within it all nodes are back, moves are finished, and three rounds of anti-entropy are over.
 const CALM_US: u64 = 12_000_000;
 
 /// One seed.

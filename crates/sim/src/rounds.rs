@@ -1,5 +1,4 @@
-//! The judge of compactions that nobody asked for: they end no watch that was there when its member was asked, and they
-//! do not stand still.
+//! The judge of automatic compactions: they end no watch that existed when its member was asked, and they make progress.
 //! What members send, propose and tell their watchers goes in as it happens; the first broken promise comes out. Only
 //! worlds in which nothing is ever too far behind are judged for the first, and in no world do clients compact as well.
 

@@ -121,8 +121,8 @@ fn live_through(world: &mut World) -> Checked {
     watched::check(&world.watchers, &world.truth)
 }
 
-/// The same storm over a world of locks. Nobody asks for more once the cluster has come back; then everybody who
-/// waits has their turn, and in the end nothing is held.
+/// The same storm over a world of locks. No client asks for more once the cluster has come back; then every waiting client
+/// has its turn, and in the end nothing is held.
 fn fight_through(world: &mut World) -> Checked {
     world.run_until(STORM_US)?;
     world.calm_down();

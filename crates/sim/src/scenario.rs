@@ -34,7 +34,7 @@ pub struct Bias {
     pub append_bytes: usize,
     /// Between two changes of the cluster, in µs.
     pub change_pause: (u64, u64),
-    /// How often whoever is added has no vote at first, in a million.
+    /// How often an added member has no vote at first, in a million.
     pub learners: u64,
     /// Clients that take their responses late, in a million.
     pub slow_watchers: u64,
@@ -127,7 +127,7 @@ pub static VOTES: Scenario = Scenario {
     met: |world| world.tally.elections,
 };
 
-/// The lights go out while the cluster is changed, and everybody comes back with what their disks say of it.
+/// Power goes while the cluster is changed, and all members come back with what their disks say of it.
 pub static CHANGES: Scenario = Scenario {
     name: "changes",
     about: "members count by configurations whose majorities do not meet",
@@ -193,8 +193,8 @@ pub static LOCKS: Scenario = Scenario {
     met: |world| world.tally.acquired,
 };
 
-/// Users come with their tokens while an administrator gives and takes what they may do; a world counts if somebody was
-/// served and somebody refused.
+/// Users come with their tokens while an administrator gives and takes what they may do; a world counts if requests
+/// were served and refused.
 pub static AUTH: Scenario = Scenario {
     name: "auth",
     about: "what was revoked is done nevertheless",
@@ -331,7 +331,7 @@ pub static ALL: [Scenario; 16] = [
     },
     Scenario {
         name: "c20-elections-within-a-lease",
-        about: "a lease starts anew with every leader, or ends early (etcd 13294, 17132)",
+        about: "a lease starts again with every leader, or ends early (etcd 13294, 17132)",
         bias: Bias {
             faults: &[(8, Fault::Transfer), (1, Fault::Kill)],
             fault_pause: (200_000, 1_500_000),
@@ -404,7 +404,7 @@ pub static ALL: [Scenario; 16] = [
             fault_pause: (300_000, 1_800_000),
             change_pause: (3_000_000, 9_000_000),
             learners: 1_000_000,
-            // Whoever waits for a lock has asked before there is a leader, and is in its first entries.
+            // Lock clients ask before there is a leader, so their requests are in its first entries.
             only_locks: true,
             ..UNBIASED
         },

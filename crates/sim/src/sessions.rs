@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    /// What is heard of a lease that may be somebody's session.
+    /// An answer about a lease that may be a client's session.
     pub fn heard(&mut self, lease: LeaseId, answer: &Result<Reply, Code>) {
         match answer.as_ref().map(|reply| &reply.body) {
             Ok(Body::LeaseGranted { .. }) => {

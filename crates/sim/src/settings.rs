@@ -30,7 +30,7 @@ pub struct Settings {
     wal_segment_bytes: u64,
     watch: coord::watch::Params,
     pub bias: Bias,
-    /// The leader compacts what nobody needs, and clients do not.
+    /// The leader compacts what no member needs, and clients do not compact.
     pub leader_compacts: bool,
     keep: compactor::Keep,
     unindexed_keys_max: usize,
@@ -107,7 +107,7 @@ impl Settings {
         }
     }
 
-    /// Nobody is ever too far behind.
+    /// No watch and no member is ever too far behind.
     pub fn keeps_for_all(&self) -> bool {
         !self.bias.dead_watchers
     }

@@ -1,7 +1,6 @@
-//! The stage on which nodes of the mesh play, in one region or several: the hosts, what happens between them and when, all
-//! in the order that the seed gives it. Frames go as bytes; the steps of disks and of whoever would be coord are events
-//! too. A world is a stage with clients, faults and a judge of its own: it is given its cues and the answers to what it
-//! asked.
+//! A simulated cluster of mesh nodes, in one region or several: the hosts, the network, and the events between them in the
+//! order that the seed gives. Frames travel as bytes; the steps of disks and of coord are events too. A world adds clients,
+//! faults and a judge: it receives its own scheduled events and the replies to its requests.
 
 mod between;
 pub mod campaign;
@@ -379,7 +378,7 @@ impl Stage {
         }
     }
 
-    /// Somebody whom a client can ask, or nobody this time.
+    /// A node that a client can ask, or none this time.
     pub fn any_that_hears(&mut self) -> Option<NodeId> {
         let nodes = self.nodes();
         let node = *self.rng.pick(&nodes);

@@ -29,7 +29,7 @@ const RENEWAL_ON_THE_WAY_US: u64 = 3_500_000;
 const ELECTION_US: u64 = 1_000_000;
 /// From the end of a lease's time until that is committed: a tick, the way through the log, and one repetition.
 const PROPOSAL_US: u64 = 2_500_000;
-/// The client that stands for everybody who ends leases.
+/// The client number of operations that end leases.
 const LANDLORD: u64 = 1_000;
 
 #[derive(Default)]
@@ -138,7 +138,7 @@ impl Tenants {
         true
     }
 
-    /// A lease that nobody renews ends by then, if all has been calm since `quiet_since` and this was the last
+    /// A lease that no client renews ends by then, if all has been calm since `quiet_since` and this was the last
     /// election.
     fn check_not_late(&self, id: LeaseId, quiet_since: u64) -> Checked {
         let lease = &self.leases[&id];
@@ -222,7 +222,7 @@ impl World {
         (Errand { id, sent, what: What::Revoke(operation) }, work)
     }
 
-    /// From now on a lease may end: an operation whose outcome is unknown until somebody is told.
+    /// From now on a lease may end: an operation whose outcome is unknown until a client hears of it.
     fn note_end(&mut self, id: LeaseId) -> usize {
         let invoked = self.agenda.now();
         self.registers.end_possible(id, invoked);
@@ -308,7 +308,7 @@ impl World {
         }
     }
 
-    /// After everybody has left, nothing is left of the leases.
+    /// After all clients have left, no lease is left.
     pub fn check_all_ended(&self) -> Checked {
         let members = self.hosts.iter().filter_map(|host| host.process.as_ref());
         match members.map(|process| process.member.apply.lease_count()).max() {

@@ -15,7 +15,7 @@ use raft::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub struct Truth {
-    /// Revisions that somebody asked to compact at.
+    /// Revisions of requested compactions.
     pub compactions: BTreeSet<Revision>,
     /// Revisions in which some key was deleted.
     pub deletes: BTreeSet<Revision>,

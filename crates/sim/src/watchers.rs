@@ -270,7 +270,7 @@ impl World {
             }
             Kind::Progress => Seen::Progress(header),
             Kind::Canceled { compacted } => Seen::Canceled(compacted),
-            Kind::Denied(code) => unreachable!("nobody has turned auth on here: {code}"),
+            Kind::Denied(code) => unreachable!("auth is off in this world: {code}"),
         };
         let record = connection.watches.get(&response.watch).copied();
         if matches!(seen, Seen::Canceled(_)) {

@@ -1,5 +1,5 @@
-//! What the clients ask for: a few keys that everybody fights over, every value written once only, so that
-//! whoever reads one knows which write it came from.
+//! The requests of the clients: a few contended keys, every value written once only, so that a read value identifies its
+//! write.
 
 use crate::scenario::Mix;
 use base::{KeyRange, LeaseId, Revision, Rng};
@@ -127,7 +127,7 @@ impl Workload {
         })
     }
 
-    /// The idiom of locks: put only if nobody has.
+    /// The idiom of locks: put only if the key is absent.
     fn create(&mut self, rng: &mut Rng) -> Request {
         let key = key(rng);
         let keys = KeyRange::single(key.clone());

@@ -1,4 +1,4 @@
-//! The seeded world: hosts, the network between them, clients, and somebody who breaks things.
+//! The seeded world: hosts, the network between them, clients, and a nemesis.
 //! It steps real members event by event in true time; whatever happens follows from the seed alone, and a
 //! rolling hash of the events proves it. See `run` for what is checked.
 

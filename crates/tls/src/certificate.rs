@@ -1,6 +1,5 @@
-//! What is read from a certificate that the TLS library has verified, and does not tell: the common name of its subject,
-//! and when it ends.
-//! DER goes in; a text or a time comes out, or nothing for whatever is not as X.509 has it. No length is trusted.
+//! Reads from a verified certificate what the TLS library does not expose: the common name of its subject, and its
+//! expiry. DER goes in; a text or a time comes out, or `None` for malformed input. No length is trusted.
 
 const INTEGER: u8 = 0x02;
 const OBJECT: u8 = 0x06;
@@ -59,7 +58,7 @@ pub fn expiry(certificate: &[u8]) -> Option<u64> {
     Some(days_since_1970(year, month, day)? * 86_400 + seconds)
 }
 
-/// By years that begin in March, so that the odd day comes last.
+/// With years that begin in March, so that the leap day comes last.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;

@@ -1,5 +1,5 @@
-//! The other side of a port with TLS: whom a client believes, and what it shows of itself.
-//! Paths go in; PEM for a library that reads it itself, or a configuration, comes out.
+//! TLS of a client: the authorities that it trusts, and its own certificate. Paths go in; PEM for a library that
+//! reads it itself, or a configuration, comes out.
 
 use crate::files::{self, chain, key, read};
 use crate::peers::name_of;
@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where systems keep the authorities that they believe, the first that exists.
+/// Where systems keep their trusted authorities; the first that exists is used.
 const SYSTEM_ROOTS: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -24,9 +24,9 @@ const SYSTEM_ROOTS_VARIABLE: &str = "SSL_CERT_FILE";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The authorities that are believed; those of the system if there is none.
+    /// The trusted authorities; those of the system if there is none.
     pub ca: Option<PathBuf>,
-    /// What is shown to a server that asks, and its key.
+    /// The client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
@@ -65,7 +65,7 @@ impl ClientFiles {
         Ok(Arc::new(config))
     }
 
-    /// Under which name the server at `host:port` must show itself.
+    /// The name that the certificate of the server at `host:port` must have.
     pub fn name_of(address: &str) -> Option<ServerName<'static>> {
         name_of(address)
     }
@@ -74,7 +74,7 @@ impl ClientFiles {
         if let Some(ca) = &self.ca {
             return files::roots(ca);
         }
-        // Of the system's many, some may be of a kind that is not believed any more.
+        // Some of the system's certificates may be of an unsupported kind.
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(chain(&self.roots_path()?)?);
         Ok(roots)

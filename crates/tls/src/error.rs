@@ -1,4 +1,4 @@
-//! Why certificates cannot be used, said of the file that is at fault.
+//! Errors of certificates, with the file that is at fault.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ pub enum Error {
     Unusable { file: PathBuf, reason: String },
     #[error("no file of this system's certificate authorities was found; name one with --cacert")]
     NoSystemRoots,
-    #[error("the system gives no random numbers to make keys of")]
+    #[error("the system provides no random numbers for keys")]
     NoRandomness,
-    #[error("a certificate that was made here cannot be used: {reason}")]
+    #[error("a generated certificate cannot be used: {reason}")]
     Made { reason: String },
 }

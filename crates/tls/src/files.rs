@@ -1,5 +1,5 @@
-//! PEM files: a chain of certificates, its key, authorities that are believed, and lists of what was revoked.
-//! Paths go in and what they hold comes out, or the file that is at fault. A file is read up to a bound.
+//! PEM files: a chain of certificates, its key, trusted authorities, and revocation lists. Paths go in and what they
+//! hold comes out, or the file that is at fault. A file is read up to a bound.
 
 use crate::Error;
 use rustls::RootCertStore;
@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 /// More than any bundle of authorities takes.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Who a port is, and whom it believes.
+/// The certificate of a port, and the authorities that it trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// The certificate, with those between it and its authority behind it.
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Whoever connects must show a certificate of one of these authorities; without the file, none is asked for.
+    /// Clients must present a certificate of one of these authorities; without the file, none is requested.
     pub ca: Option<PathBuf>,
-    /// Certificates that are not believed any more.
+    /// Revoked certificates.
     pub crl: Option<PathBuf>,
 }
 
@@ -45,9 +45,10 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> 
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<_, _>>()
         .map_err(|reason| unusable(path, reason))?;
-    match chain.is_empty() {
-        true => Err(Error::Nothing { file: path.to_owned(), what: "certificate" }),
-        false => Ok(chain),
+    if chain.is_empty() {
+        Err(Error::Nothing { file: path.to_owned(), what: "certificate" })
+    } else {
+        Ok(chain)
     }
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
         .map_err(|_| Error::Nothing { file: path.to_owned(), what: "private key" })
 }
 
-/// Every certificate in the file must be one that can be believed.
+/// Every certificate in the file must be usable as a trust anchor.
 pub(crate) fn roots(path: &Path) -> Result<RootCertStore, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in chain(path)? {

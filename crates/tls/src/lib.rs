@@ -1,6 +1,7 @@
-//! Certificates: what a port shows, whom it believes, and what is read from both.
-//! Paths and shared secrets go in; configurations of the TLS library come out, made again when a file has changed. Clients
-//! verify every certificate in every build; members do, unless an operator asks for `--peer-auto-tls`.
+//! TLS configurations: certificates that ports present, authorities that they trust, and what is read from
+//! certificates. Paths and shared secrets go in; configurations of the TLS library come out, made again when a file
+//! has changed. Clients verify every certificate in every build; members do, unless an operator asks for
+//! `--peer-auto-tls`.
 
 mod certificate;
 mod client;

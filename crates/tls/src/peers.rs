@@ -1,8 +1,7 @@
-//! TLS between nodes: each side shows a certificate.
-//! What members and regions prove themselves by goes in; configurations for accepting and for dialling come out, and
-//! whether the certificates of a connection prove a claim. A certificate is believed if an authority of the peers' own
-//! vouches for it for both ends of a connection: what clients are given, usually good for one end alone, opens nothing
-//! here. The authority of a region's secret vouches for that region alone.
+//! TLS between nodes: each side presents a certificate. The proofs of members and regions go in; configurations for
+//! accepting and for dialling come out, and whether the certificates of a connection prove a claim. A certificate is
+//! trusted if an authority of the peers has signed it for both ends of a connection: client certificates, usually
+//! valid for one end only, are refused here. The authority of a region's secret is trusted for that region alone.
 
 use crate::files::{self, Files};
 use crate::pinned::AnyServer;
@@ -24,7 +23,7 @@ use rustls::{ServerConfig, SignatureScheme};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Nobody who wants to speak something else is let in.
+/// Connections with another protocol are refused.
 pub(crate) const PROTOCOL: &[u8] = b"althing-peer";
 /// What the authority of a cluster's secret is for, and the name that all its certificates bear.
 const MEMBERS: &str = "peers";
@@ -72,7 +71,7 @@ pub enum Claim<'a> {
     },
 }
 
-/// How a connection is sealed that is dialled; without a name no certificate can be verified.
+/// The TLS configuration of an outgoing connection; without a name no certificate can be verified.
 pub struct Dial {
     pub config: Arc<ClientConfig>,
     pub name: Option<ServerName<'static>>,
@@ -91,7 +90,7 @@ enum Source {
 
 struct Made {
     accept: Arc<ServerConfig>,
-    /// To members; none if they speak in the clear.
+    /// To members; none if they use no TLS.
     dial: Option<Arc<ClientConfig>>,
     /// Of members; none where they prove nothing.
     roots: Option<Arc<RootCertStore>>,
@@ -149,8 +148,8 @@ impl Peers {
         self.made().accept.clone()
     }
 
-    /// For a connection to the other side that is what it claims; none if that is spoken to in the clear. Of a peer that
-    /// is none of these, the address alone is known.
+    /// For a connection to the other side that is what it claims; none if that peer uses no TLS. Of a peer that is
+    /// none of these, the address alone is known.
     pub fn dial(&self, claim: Claim<'_>, address: &str) -> Option<Dial> {
         if let Claim::Region { name, .. } = claim
             && let Some(region) = self.region(name)
@@ -265,7 +264,7 @@ impl Region {
     }
 }
 
-/// What is shown and believed besides what members have.
+/// The certificates and authorities of regions, besides those of members.
 #[derive(Clone, Default)]
 struct Extra {
     roots: Vec<Arc<RootCertStore>>,
@@ -307,7 +306,7 @@ fn from_secret(secret: &Secret, me: Option<u64>, regions: &[Region]) -> Result<M
     let names: Vec<String> = me.map(name_of_member).into_iter().chain([MEMBER_NAME.to_owned()]).collect();
     let certified = authority.issue(&names)?.certified()?;
     let roots = Arc::new(authority.roots()?);
-    // A node that has a token and no secret yet may ask to join, and can show nothing.
+    // A node that has a token and no secret yet may ask to join, and has no certificate.
     let believed = Believed { members: Some(&roots), crls: vec![], must_show: false };
     let accept = accept(Some(certified.clone()), believed, &Extra::of(regions)).map_err(made_badly)?;
     let dial = dial(&roots, vec![], &certified).map_err(made_badly)?;
@@ -328,11 +327,11 @@ fn for_regions(regions: &[Region]) -> Result<Made, Error> {
     Ok(Made { accept, dial: None, roots: None, expiry: None })
 }
 
-/// Whom a port believes.
+/// The authorities that a port trusts.
 struct Believed<'a> {
     members: Option<&'a RootCertStore>,
     crls: Vec<CertificateRevocationListDer<'static>>,
-    /// The handshake ends without a certificate.
+    /// The handshake fails without a certificate.
     must_show: bool,
 }
 
@@ -384,7 +383,7 @@ fn dial(
     Ok(Arc::new(config))
 }
 
-/// Shows the certificate that the dialler has asked for by name: that of a region, or of members.
+/// Presents the certificate that the client has asked for by name (SNI): that of a region, or of members.
 #[derive(Debug)]
 struct ByName {
     usual: Option<Arc<CertifiedKey>>,
@@ -399,7 +398,7 @@ impl ResolvesServerCert for ByName {
     }
 }
 
-/// Shows the one certificate that there is.
+/// Presents the only certificate.
 #[derive(Debug)]
 struct Always(Arc<CertifiedKey>);
 
@@ -413,7 +412,7 @@ impl rustls::client::ResolvesClientCert for Always {
     }
 }
 
-/// Believes who dials only with a certificate that is good for being dialled as well.
+/// Accepts a client certificate only if it is valid as a server certificate as well.
 #[derive(Debug)]
 struct BothEnds {
     inner: Arc<dyn ClientCertVerifier>,

@@ -1,5 +1,5 @@
-//! Whom a node believes that dials without a certificate of its own: the one authority whose fingerprint it was given,
-//! or, where members prove nothing to each other, any server.
+//! Trust of a node that dials without a certificate of its own: the authority whose fingerprint it was given, or,
+//! where members prove nothing to each other, any server.
 
 use crate::peers::{Dial, MEMBER_NAME, PROTOCOL};
 use crate::provider;
@@ -13,7 +13,7 @@ use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use std::sync::Arc;
 
-/// A node that joins believes members of the cluster whose authority its token names.
+/// A joining node trusts members of the cluster whose authority its token names.
 pub struct Pinned;
 
 impl Pinned {

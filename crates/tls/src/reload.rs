@@ -1,6 +1,6 @@
-//! Something made of files, and made anew when one of them has changed.
-//! Whoever needs it looks, now and then, at how the files are; what was handed out before stays as it was. Files that
-//! cannot be used, as while they are being exchanged, leave the last that could in its place.
+//! A value built from files, and built again when one of them has changed. Each use checks the files now and then;
+//! values returned before stay as they were. Files that cannot be used, as while they are being replaced, leave the
+//! last good value in place.
 
 use crate::Error;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How often the files are looked at, at most.
+/// The shortest time between two checks of the files.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 type Make<T> = Box<dyn Fn() -> Result<T, Error> + Send + Sync>;
@@ -25,7 +25,7 @@ struct State<T> {
     /// How the files were before they were read.
     stamps: Vec<Option<Stamp>>,
     looked: Instant,
-    /// What was last complained about.
+    /// The last error that was logged.
     trouble: String,
 }
 
@@ -61,7 +61,7 @@ impl<T> Reloading<T> {
         }
         match (self.make)() {
             Ok(made) => {
-                tracing::info!(file = %self.paths[0].display(), "certificates have changed and were read again");
+                tracing::info!(file = %self.paths[0].display(), "certificates reloaded");
                 *state = State { made: Arc::new(made), stamps, looked: state.looked, trouble: String::new() };
             }
             Err(error) => {
@@ -69,7 +69,7 @@ impl<T> Reloading<T> {
                 if trouble != state.trouble {
                     tracing::warn!(
                         error = trouble,
-                        "certificates have changed and cannot be used; keeping the last"
+                        "changed certificates cannot be used; keeping the last good ones"
                     );
                     state.trouble = trouble;
                 }
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(*reloading.get(), b"one");
         fs::write(&path, "three").unwrap();
         assert_eq!(*reloading.get(), b"three");
-        assert_eq!(*kept, b"one", "whoever has it keeps it");
+        assert_eq!(*kept, b"one", "a value that was returned stays");
     }
 }

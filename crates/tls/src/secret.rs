@@ -77,7 +77,7 @@ pub fn hash(parts: &[&[u8]]) -> [u8; 32] {
     bytes
 }
 
-/// By which others know an authority.
+/// Identifies an authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fingerprint(pub [u8; 32]);
 

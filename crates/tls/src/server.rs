@@ -1,6 +1,6 @@
-//! What a port for clients shows them and asks of them.
-//! Files go in; the configuration for the next handshake comes out. With authorities, a client without a certificate of
-//! theirs is not let in; nothing of a session outlives its connection, so that every handshake verifies anew.
+//! TLS of a client port. Files go in; the configuration for the next handshake comes out. With authorities, a client
+//! without a certificate of theirs is not let in; nothing of a session outlives its connection, so that every
+//! handshake verifies again.
 
 use crate::files::{self, Files};
 use crate::reload::{LOOK_EVERY, Reloading};

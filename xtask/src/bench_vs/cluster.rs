@@ -1,5 +1,5 @@
 //! A cluster of one of the systems on this machine, from its start until it is dropped.
-//! Ports are free ones, data lies in a directory of its own that goes with it.
+//! Ports are free ones, data lies in a directory of its own that is removed with it.
 
 use super::Options;
 use std::fs;

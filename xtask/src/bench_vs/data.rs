@@ -8,10 +8,10 @@ use std::time::Duration;
 
 const SHAPE: &[&str] = &["--clients", "64", "--value-size", "100", "--key-space", "100000"];
 const READS: u64 = 200_000;
-/// Long enough that what is done later for a write (flushes, mostly) is done within the measurement, as often as it is when
-/// writes go on for ever.
+/// Long enough that deferred work for a write (flushes, mostly) is done within the measurement, as often as it is when
+/// writes continue for ever.
 const WRITES_FOR: Duration = Duration::from_secs(20);
-/// After that, until what is left to do for the writes is done: reads are not charged with it.
+/// After that, until the deferred work of the writes is done: reads are not charged with it.
 const REST: Duration = Duration::from_secs(12);
 /// Every key once, before anything is measured.
 const FILL: &[&str] = &["--sequential", "--total", "100000"];
@@ -21,7 +21,7 @@ struct Side {
     nodes: usize,
     put: &'static [&'static str],
     get: &'static [&'static str],
-    /// The same from one copy, where a read hears more than one.
+    /// The same from one replica, where a read asks several.
     get_one: Option<&'static [&'static str]>,
 }
 
@@ -52,7 +52,7 @@ const SIDES: [Side; 4] = [
 
 const LOADS: [&str; 3] = ["write", "read", "read of one copy"];
 
-/// Of the rounds the median, with a title that says what and who.
+/// The median of the rounds, with a title for each load and system.
 pub fn measure(options: &Options) -> Result<Vec<(String, Figures)>, String> {
     let mut found = Vec::new();
     for (parent, place) in [(&options.tmpfs, "tmpfs"), (&options.disk, "disk")] {

@@ -6,7 +6,7 @@ use super::{Options, bench};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// One figure of both systems; `None` where it could not be had.
+/// One measurement of both systems; `None` where it could not be had.
 pub struct Row {
     pub title: &'static str,
     pub unit: &'static str,

@@ -1,4 +1,4 @@
-//! Bars of two systems side by side, as a drawing that any browser shows.
+//! Bars of two systems side by side, as an SVG.
 
 /// Every group has a title and the figures of etcd and Althing; a longer bar is a larger figure, relative to the
 /// larger of the two.

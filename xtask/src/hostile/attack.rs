@@ -1,5 +1,5 @@
-//! Hostile connections, each of one kind. One thread has many of them and lets each do a little, again and again; one
-//! that was cut is opened again.
+//! Hostile connections, each of one kind. One thread has many of them and lets each do a little, again and again; a
+//! closed one is opened again.
 
 use super::connect;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ enum Kind {
     SlowBody,
     Pings,
     Settings,
-    /// Requests of HTTP/2 that never become whole.
+    /// Requests of HTTP/2 that never become complete.
     Partial,
 }
 

@@ -1,5 +1,5 @@
-//! Clients that ask, wait for the answer, and ask again; each request is timed, also over a new connection when the old
-//! one was closed.
+//! Clients that send a request, wait for the answer, and repeat; each request is timed, also over a new connection when the
+//! old one was closed.
 
 use super::connect;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The bytes of a connection: as the socket has them, or inside TLS.
-//! Which of the two is decided once, before anything is read; the way without TLS costs one look at that.
+//! The bytes of a connection: plain TCP, or TLS.
+//! Which of the two is decided once, before anything is read; plain TCP costs one branch.
 
 use std::io;
 use std::pin::Pin;
@@ -22,9 +22,9 @@ pub enum Line {
 }
 
 impl Line {
-    /// The handshake, with whoever is on the other side.
+    /// Runs the TLS handshake as the server.
     pub async fn seal(stream: TcpStream, config: Arc<ServerConfig>) -> io::Result<Line> {
-        // Boxed, so that connections without TLS do not carry room for it.
+        // Boxed, so that connections without TLS do not pay for its size.
         let handshake = Box::pin(TlsAcceptor::from(config).accept(stream));
         let sealed = timeout(HANDSHAKE_TIMEOUT, handshake).await.map_err(|_| io::ErrorKind::TimedOut)??;
         Ok(Line::Sealed(Box::new(sealed)))
@@ -37,7 +37,7 @@ impl Line {
         }
     }
 
-    /// The name on the certificate that the other side has shown, if one was asked for.
+    /// The name on the client's certificate, if one was requested.
     pub fn certified_name(&self) -> Option<String> {
         match self {
             Line::Plain(_) => None,

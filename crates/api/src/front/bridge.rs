@@ -1,6 +1,6 @@
-//! The long way: a call becomes an HTTP request, a task of its own asks the router, and the response goes back in
-//! parts. A request's body is handed over as it comes and credited to the client as it is read; a response's body is
-//! asked for only as fast as the client takes it.
+//! The routed path: a call becomes an HTTP request, a task of its own calls the router, and the response goes back in
+//! parts. A request's body is handed over as it arrives and credited to the client as it is read; a response's body is
+//! polled only as fast as the client takes it.
 
 use crate::front::progress::Progress;
 use crate::grpc::calls;
@@ -27,7 +27,7 @@ use tonic::codegen::Service;
 /// Pieces of one response's body on their way to the client.
 const PIECES_MAX: usize = 4;
 
-/// What a task has to say about its call.
+/// Messages of a task about its call.
 pub enum Part {
     Head {
         stream: StreamId,
@@ -63,7 +63,7 @@ pub struct Origin {
     pub counted: Option<calls::Call>,
 }
 
-/// A call under way on the long way. Its task ends with it.
+/// A call on the routed path. Dropping it ends its task.
 pub struct Bridged {
     /// Until the request's body has ended.
     body: Option<mpsc::UnboundedSender<Bytes>>,
@@ -108,11 +108,11 @@ impl Bridged {
         Some(Bridged { body: Some(sender), progress, task: task.abort_handle(), pieces, owed: 0 })
     }
 
-    /// A piece of the request's body.
+    /// Adds a piece of the request's body.
     pub fn push(&mut self, data: Bytes, now: Instant) {
         self.progress.receive(&data, now);
         if let Some(body) = self.body.as_ref().filter(|_| !data.is_empty()) {
-            // A task that does not read any more does not hear it; its share is credited when the stream ends.
+            // A task that does not read any more drops it; its bytes are credited when the stream ends.
             let _ = body.send(data);
         }
     }
@@ -122,7 +122,7 @@ impl Bridged {
         self.body = None;
     }
 
-    /// A piece of the response went on its way, at once or to wait.
+    /// A piece of the response was sent, at once or into the queue of the stream.
     pub fn sent(&mut self, at_once: bool) {
         match at_once {
             true => self.pieces.add_permits(1),
@@ -130,7 +130,7 @@ impl Bridged {
         }
     }
 
-    /// Nothing waits any more.
+    /// The queue of the stream is empty.
     pub fn drained(&mut self) {
         self.pieces.add_permits(std::mem::take(&mut self.owed));
     }
@@ -151,7 +151,7 @@ fn request_of(head: Head, body: Body) -> Option<Request<Body>> {
     *request.method_mut() = Method::from_bytes(&head.method).ok()?;
     let mut uri = axum::http::uri::Parts::default();
     uri.path_and_query = Some(PathAndQuery::from_maybe_shared(head.path).ok()?);
-    // Clients of etcd 3.4 put a whole URL there when they speak to a single member; nobody here needs to know.
+    // Clients of etcd 3.4 put a whole URL there when they speak to a single member; it is ignored.
     if let Ok(authority) = Authority::from_maybe_shared(head.authority) {
         uri.scheme = Some(Scheme::try_from(&*head.scheme).ok()?);
         uri.authority = Some(authority);
@@ -164,7 +164,7 @@ fn request_of(head: Head, body: Body) -> Option<Request<Body>> {
     Some(request)
 }
 
-/// What the handler reads.
+/// The body that the handler reads.
 struct RequestBody {
     receiver: mpsc::UnboundedReceiver<Bytes>,
     stream: StreamId,
@@ -189,7 +189,7 @@ impl http_body::Body for RequestBody {
     }
 }
 
-/// Where a task puts its response. If it ends without one, the client hears that.
+/// Where a task puts its response. If it ends without one, the client gets an error.
 struct Outlet {
     stream: StreamId,
     parts: Arc<Mailbox<Part>>,
@@ -244,7 +244,7 @@ impl Drop for Outlet {
     }
 }
 
-/// What HTTP/2 does not allow in a head is taken out; the length of a body is told if it is known.
+/// Removes headers that HTTP/2 does not allow; adds the length of the body if it is known.
 fn complete(headers: &mut HeaderMap, body: &Body, last: bool) {
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
         headers.remove(name);

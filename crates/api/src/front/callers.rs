@@ -1,6 +1,6 @@
-//! Who asks by a connection: the token of a call, or the name on the client's certificate.
-//! The head of a call goes in and the handle that asks for its caller comes out. The last caller is kept, so the calls of
-//! a client that stays the same cost one comparison. What cannot be decided at once is left to the services.
+//! The caller of a connection's requests: the token of a call, or the name on the client's certificate.
+//! The head of a call goes in and the handle that acts for its caller comes out. The last caller is cached, so the calls of
+//! one client cost one comparison. What cannot be decided at once is left to the services.
 
 use crate::grpc::who;
 use bytes::Bytes;
@@ -18,8 +18,8 @@ impl Callers {
         Callers { badge, last: None }
     }
 
-    /// The handle that asks for the caller of this call, which is `open` while auth is off. `None` for a caller who must
-    /// wait, be refused, or has no token.
+    /// The handle that acts for the caller of this call, which is `open` while auth is off. `None` for a caller that must
+    /// wait, is refused, or has no token.
     pub fn handle<'a>(&'a mut self, open: &'a Handle, head: &Head) -> Option<&'a Handle> {
         if !open.is_auth_on() {
             return Some(open);
@@ -34,7 +34,7 @@ impl Callers {
         self.last.as_ref().map(Admission::handle)
     }
 
-    /// Says in the head of a call for the router who asks, if only the certificate does.
+    /// Adds the caller to the head of a call for the router, if only the certificate names it.
     pub fn show(&self, head: &mut Head) {
         if let Some(badge) = self.badge.as_ref().filter(|_| who::may_wear_badge(head)) {
             head.fields.push(Field { name: Bytes::from_static(who::TOKEN.as_bytes()), value: badge.clone() });

@@ -1,6 +1,6 @@
-//! The time of one connection: when a silent client is asked for a sign of life and when it is given up, and when
-//! calls have waited as long as their clients wanted. One timer serves them all; it is set anew when it has rung, or
-//! when something is due before it rings.
+//! The timers of one connection: when a silent client is pinged and when it is given up, and when
+//! calls have reached their deadlines. One timer serves them all; it is reset when it has fired, or
+//! when something is due earlier.
 
 use http2::StreamId;
 use std::collections::BTreeSet;
@@ -9,20 +9,20 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A client that has said nothing for so long is asked for a sign of life.
+/// A client that was silent for so long is pinged.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// And is given up when none comes.
+/// And is given up when no answer comes.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often requests that are not whole are looked at.
+/// How often incomplete requests are checked.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Clock {
     begun: Instant,
     heard: Instant,
     asked: bool,
-    /// When the calls that have a deadline give up.
+    /// The deadlines of calls.
     deadlines: BTreeSet<(Instant, StreamId)>,
-    /// When requests that are not whole are looked at next.
+    /// When incomplete requests are checked next.
     sweep: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
@@ -30,13 +30,13 @@ pub struct Clock {
 /// What has come due.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Ask for a sign of life.
+    /// Ping the client.
     Ping,
-    /// Nobody is there.
+    /// The client has not answered.
     Dead,
-    /// This call has waited long enough.
+    /// This call has reached its deadline.
     Expired(StreamId),
-    /// Look for requests that take too long to become whole.
+    /// Check for requests that take too long to become complete.
     Sweep,
 }
 
@@ -47,19 +47,19 @@ impl Clock {
         Clock { begun: now, heard: now, asked: false, deadlines: BTreeSet::new(), sweep: None, alarm }
     }
 
-    /// When the client was last heard.
+    /// When bytes of the client last arrived.
     pub fn heard(&self) -> std::time::Instant {
         self.heard.into_std()
     }
 
-    /// The client has said something: the time, as the machine counts it.
+    /// Bytes of the client have arrived: returns the time, as the machine counts it.
     pub fn hear(&mut self) -> base::Instant {
         self.heard = Instant::now();
         self.asked = false;
         base::Instant::ZERO.after(self.heard - self.begun)
     }
 
-    /// A call gives up after so long, counted from when its bytes were heard.
+    /// A call expires after so long, counted from the arrival of its bytes.
     pub fn add(&mut self, stream: StreamId, timeout: Duration) -> Option<Instant> {
         let deadline = self.heard.checked_add(timeout)?;
         self.deadlines.insert((deadline, stream));
@@ -69,7 +69,7 @@ impl Clock {
         Some(deadline)
     }
 
-    /// There is a request that is not whole.
+    /// There is an incomplete request.
     pub fn sweep_soon(&mut self) {
         if self.sweep.is_none() {
             let at = self.heard.max(Instant::now()) + SWEEP_INTERVAL;

@@ -1,6 +1,6 @@
 //! One HTTP/2 connection: a single task that reads, steps the machine, hands calls to the core or to the router, and
-//! writes what has gathered, once a turn. Answers and parts of responses come in by two mailboxes that wake it once
-//! for all that lies in them.
+//! writes what has gathered, once a turn. Answers and parts of responses come in by two inboxes that wake it once
+//! for all that they hold.
 //! While too much output waits for the client nothing more is read from it.
 
 use crate::connections::Place;
@@ -41,9 +41,9 @@ const READ_BYTES: usize = 16 * 1024;
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// A buffer that has grown larger is given back when it is empty.
 const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
-/// What requests of one connection that are not whole may hold; beyond it they are refused.
+/// What incomplete requests of one connection may hold; beyond it they are refused.
 const HELD_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// For the last bytes, when everything is said.
+/// For the last bytes before the connection is closed.
 const GOODBYE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub struct Connection {
@@ -60,20 +60,20 @@ pub struct Connection {
     parts: Arc<Mailbox<Part>>,
     clock: Clock,
     place: Arc<Place>,
-    /// Whether the place knows that requests are under way.
+    /// Whether the slot is marked as having requests under way.
     busy: bool,
-    /// What requests that are not whole hold of the process's budget.
+    /// What incomplete requests hold of the process's budget.
     held: Held,
-    /// Until it is time to leave.
+    /// Resolves when it is time to close.
     stay: Option<Pin<Box<dyn Future<Output = Leave> + Send>>>,
-    /// What was taken out of the mailboxes, kept for its memory.
+    /// The buffer for what the inboxes held, reused.
     taken_answers: Vec<Answer>,
     taken_parts: Vec<Part>,
 }
 
 /// A call under way.
 enum Call {
-    /// Its message is still coming in, for the short way.
+    /// Its message is still arriving, for the fast path.
     Gathering(Box<Gathering>),
     /// The core has it.
     Waiting(Waiting),
@@ -84,8 +84,8 @@ struct Waiting {
     call: fast::Call,
     count: calls::Call,
     deadline: Option<Instant>,
-    /// What was asked, if the answer may turn out to be one for the router: too large, or for the same caller admitted
-    /// anew.
+    /// The request, if the router may have to serve it after all: its answer is too large, or its caller must be admitted
+    /// again.
     again: Option<Box<(Head, Bytes)>>,
 }
 
@@ -93,7 +93,7 @@ struct Gathering {
     call: fast::Call,
     head: Head,
     body: BytesMut,
-    /// Its counters, until somebody else counts it, and when it began.
+    /// Its counters, until the router counts it, and when it began.
     method: Option<Arc<Method>>,
     begun: std::time::Instant,
 }
@@ -105,11 +105,11 @@ impl Drop for Gathering {
     }
 }
 
-/// Why it is time to leave.
+/// Why the connection closes.
 enum Leave {
     /// The process stops.
     Stopping,
-    /// The connection is idle, and its place is needed.
+    /// The connection is idle, and its slot is needed.
     Idle,
 }
 
@@ -120,11 +120,11 @@ async fn time_to_leave(stopping: watch::Receiver<bool>, place: Arc<Place>) -> Le
     }
 }
 
-/// The connection is over: it was closed, or broke, or nobody is there.
+/// The connection is over: it was closed, or broke, or the client is gone.
 struct Over;
 
 impl Connection {
-    /// `input` is what the client has said after its greeting.
+    /// `input` is what the client has sent after its preface.
     pub fn new(
         guest: Guest,
         input: BytesMut,
@@ -157,16 +157,16 @@ impl Connection {
         let now = self.clock.hear();
         self.take_input(now);
         if poll_fn(|context| self.poll(context)).await.is_ok() {
-            // It may be gone already, or never read what is left.
+            // The client may be gone already, or never read the rest.
             let _ = timeout(GOODBYE_TIMEOUT, self.guest.shutdown()).await;
         }
     }
 
-    /// Turns until there is nothing to do but wait.
+    /// Runs turns until there is nothing to do but wait.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Over>> {
         self.answers.attend();
         loop {
-            // Answers after questions: what is answered at once is written at once.
+            // Answers after requests: what is answered at once is written at once.
             let mut busy = self.read(context)?;
             busy |= self.take_answers(context);
             busy |= self.take_parts(context);
@@ -236,7 +236,7 @@ impl Connection {
         self.bound_held();
     }
 
-    /// The place knows that a request is under way. False if it was given up before: the request is not carried out.
+    /// Marks the slot as busy. False if it was told to close before: then the request is not executed.
     fn note_busy(&mut self) -> bool {
         if !self.busy {
             self.busy = self.place.begin_request();
@@ -263,7 +263,7 @@ impl Connection {
         }
     }
 
-    /// Refuses requests that take too long to become whole, and lets others go on if they had to wait for memory.
+    /// Refuses requests that take too long to become complete, and resumes others that had to wait for memory.
     fn sweep(&mut self) {
         let intake = self.front.intake.clone();
         let now = std::time::Instant::now();
@@ -287,13 +287,13 @@ impl Connection {
         }
     }
 
-    /// Refuses a request without a look at its body.
+    /// Refuses a request without reading its body.
     fn refuse_early(&mut self, stream: StreamId, status: &Status) {
         self.answer_status(stream, status);
         self.machine.reset(stream, ErrorCode::NoError);
     }
 
-    /// Refuses a request of which nothing was carried out, because not all of it has come.
+    /// Refuses a request of which nothing was executed, because it is incomplete.
     fn refuse_partial(&mut self, stream: StreamId, status: &Status, http: StatusCode) {
         let call = self.calls.remove(&stream);
         if self.machine.is_answered(stream) {
@@ -334,7 +334,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// TLS may have taken what the socket has not.
+    /// TLS may have buffered what the socket has not taken.
     fn flush(&mut self, context: &mut Context<'_>) -> Result<bool, Over> {
         match Pin::new(&mut self.guest).poll_flush(context) {
             Poll::Ready(Err(_)) => Err(Over),
@@ -384,7 +384,7 @@ impl Connection {
     ) -> Option<&mut Bridged> {
         self.callers.show(&mut head);
         if !self.note_busy() {
-            // It was not carried out, and the client may ask again elsewhere.
+            // It was not executed, and the client may retry elsewhere.
             self.machine.reset(stream, ErrorCode::RefusedStream);
             self.calls.remove(&stream);
             return None;
@@ -440,12 +440,12 @@ impl Connection {
             }
         };
         let head = std::mem::take(&mut gathering.head);
-        let method = gathering.method.take().expect("nobody has counted it yet");
+        let method = gathering.method.take().expect("it is counted once");
         let asked = match last {
             true => fast.ask(gathering.call, &head, whole.clone()),
             false => Asked::Unusual,
         };
-        // A request that is whole is charged no more.
+        // A complete request is not charged any more.
         if !matches!(asked, Asked::Unusual) {
             self.machine.consume(stream, whole.len());
         }
@@ -473,8 +473,8 @@ impl Connection {
             drop(count);
             return self.machine.reset(stream, ErrorCode::RefusedStream);
         }
-        let Some(fast) = &self.front.fast else { unreachable!("only the short way submits") };
-        // Who must wait, or is refused, is the services' business.
+        let Some(fast) = &self.front.fast else { unreachable!("only the fast path submits") };
+        // The services serve a caller that must wait or is refused.
         let Some(handle) = self.callers.handle(&fast.handle, &head) else {
             return self.hand_over(stream, head, body, count);
         };
@@ -499,11 +499,11 @@ impl Connection {
             let term = fast.handle.status().term.0;
             for Answer { ticket, outcome } in answers.drain(..) {
                 let stream = StreamId(u32::try_from(ticket).expect("tickets are the numbers of streams"));
-                // One that was cancelled meanwhile is of no interest to anybody.
+                // One that was cancelled meanwhile is dropped.
                 let Some(mut waiting) = self.end_waiting(stream) else { continue };
                 match outcome {
                     Ok(reply) if matches!(reply.body, Body::Large(_)) => self.ask_again(stream, waiting),
-                    // Nothing was done: something about auth has changed since the caller was admitted.
+                    // It was not executed: the auth revision has changed since the caller was admitted.
                     Err(Code::AuthOldRevision) if waiting.again.is_some() => self.ask_again(stream, waiting),
                     Ok(reply) => {
                         waiting.count.end(tonic::Code::Ok);
@@ -528,13 +528,13 @@ impl Connection {
         }
     }
 
-    /// A large answer is read in pieces, and a caller is admitted again: both are the services' business.
+    /// The services read a large answer in pieces, and admit a caller again.
     fn ask_again(&mut self, stream: StreamId, waiting: Waiting) {
-        let (head, body) = *waiting.again.expect("what may have to be asked again is kept");
+        let (head, body) = *waiting.again.expect("a request that may be repeated is kept");
         self.hand_over(stream, head, body, waiting.count);
     }
 
-    /// Hands a whole call to the router.
+    /// Hands a complete call to the router.
     fn hand_over(&mut self, stream: StreamId, head: Head, body: Bytes, count: calls::Call) {
         let now = self.clock.heard();
         if let Some(bridged) = self.bridge(stream, head, Some(count)) {
@@ -629,7 +629,7 @@ impl Call {
         }
     }
 
-    /// The bytes that have come of what is not whole, and since when the rest is waited for.
+    /// The bytes of the incomplete message, and since when the rest is waited for.
     fn partial(&self) -> Option<(usize, std::time::Instant)> {
         match self {
             Call::Gathering(gathering) => Some((gathering.body.len(), gathering.begun)),

@@ -1,8 +1,8 @@
-//! The short way for the calls that a store lives on: Put, DeleteRange, Txn, Range unless the answer is large, and the
+//! The fast path for the most frequent calls: Put, DeleteRange, Txn, Range unless the answer is large, and the
 //! Unlock of etcd's lock service, which is a delete.
 //! A head and a whole message go in, a request for the core comes out; a reply of the core goes in, an answer comes
-//! out. It decides nothing that the services do not decide: what is parsed, validated and rendered is so by the same
-//! functions, and whatever is in any way unusual is left to them.
+//! out. It decides nothing that the services do not decide: the same functions parse, validate and render,
+//! and whatever is in any way unusual is left to the services.
 
 use crate::figures::{Figures, Method};
 use crate::grpc::{breadth, etcd_lock, kv, who};
@@ -29,14 +29,14 @@ pub struct Fast {
     limits: Limits,
     message_bytes_max: usize,
     methods: [Arc<Method>; PATHS.len()],
-    /// How many calls went this way.
+    /// How many calls took this path.
     pub calls: Counter,
 }
 
 /// How metadata begins that asks for more than etcd's clients can ask for.
 const OUR_METADATA: &[u8] = b"althing-";
 
-/// One of the calls that go the short way.
+/// One of the calls that take the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     Put,
@@ -54,12 +54,12 @@ const PATHS: [(&str, Call); 5] = [
     ("/v3lockpb.Lock/Unlock", Call::Unlock),
 ];
 
-/// What a message asks for.
+/// The parsed message.
 #[derive(Debug)]
 pub enum Asked {
     Core(Ask),
     Refused(Code),
-    /// Something that the services must see for themselves.
+    /// A call that the services must serve.
     Unusual,
 }
 
@@ -74,14 +74,14 @@ impl Fast {
         &self.methods[call as usize]
     }
 
-    /// Whether what the beginning of a body says can be gathered here.
+    /// Whether a body that begins so can be gathered here.
     pub fn can_gather(&self, body: &[u8]) -> bool {
         let Some(prefix) = body.first_chunk::<PREFIX_BYTES>() else { return true };
         let len = message_len(prefix);
         prefix[0] == 0 && len <= self.message_bytes_max && body.len() <= PREFIX_BYTES + len
     }
 
-    /// What a whole body asks for.
+    /// Parses a whole body.
     pub fn ask(&self, call: Call, head: &Head, mut body: Bytes) -> Asked {
         let whole = body.first_chunk().is_some_and(|prefix| body.len() == PREFIX_BYTES + message_len(prefix));
         if !whole || !self.can_gather(&body) {
@@ -89,7 +89,7 @@ impl Fast {
         }
         body.advance(PREFIX_BYTES);
         let Some(parsed) = parse(call, body) else { return Asked::Unusual };
-        // There must be room for its answer, which may have to be waited for.
+        // Its answer needs a reservation, which may have to wait.
         if parsed.as_ref().is_ok_and(breadth::is_wide) {
             return Asked::Unusual;
         }
@@ -127,7 +127,7 @@ impl Fast {
     }
 }
 
-/// Which call this is, if it is one of ours and nothing about it is unusual.
+/// Which call this is, if the fast path takes it and nothing about it is unusual.
 pub fn recognise(head: &Head) -> Option<Call> {
     let call = PATHS.iter().find(|(path, _)| head.path == *path)?.1;
     let plain = head.method == "POST"

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// For the first head of HTTP/1, however slowly its bytes come.
+/// For the first head of HTTP/1, however slowly its bytes arrive.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// A longer head is for the server of HTTP/1 to refuse.
+/// A longer head is refused by the HTTP/1 server.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BARE_LINE_FEED: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\ncontent-length: 31\r\nconnection: close\r\n\r\n\
@@ -24,7 +24,7 @@ pub enum Protocol {
         input: BytesMut,
     },
     Http1,
-    /// Another node of the cluster, or one that wants to be.
+    /// Another node of the cluster, or one that wants to join.
     Peer,
 }
 
@@ -55,7 +55,7 @@ async fn read_more(guest: &mut Guest, heard: &mut BytesMut) -> io::Result<()> {
     }
 }
 
-/// What was heard when the first head is whole.
+/// The bytes up to the end of the first head.
 async fn hear_head(guest: &mut Guest, mut heard: BytesMut) -> io::Result<Bytes> {
     loop {
         match judge(&heard) {
@@ -88,7 +88,7 @@ fn judge(bytes: &[u8]) -> Head {
         let Some(line) = rest[..end].strip_suffix(b"\r") else { return Head::BareLineFeed };
         rest = &rest[end + 1..];
         match (first, line.is_empty()) {
-            // Empty lines before the first are passed over by every server.
+            // Every server skips empty lines before the first.
             (true, true) => {}
             (true, false) if !line.ends_with(b" HTTP/1.1") && !line.ends_with(b" HTTP/1.0") => {
                 return Head::NotHttp;

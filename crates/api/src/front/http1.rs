@@ -1,5 +1,5 @@
-//! One connection of HTTP/1, served by hyper: heads and bodies have deadlines, bodies that are not whole are charged to
-//! the budget for them, and the connection's place is told while a request is under way.
+//! One connection of HTTP/1, served by hyper: heads and bodies have deadlines, incomplete bodies are charged to
+//! the budget for them, and the connection's slot is busy while a request is under way.
 
 use crate::connections::Place;
 use crate::door::Guest;
@@ -29,7 +29,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// What one connection buffers ahead of its handlers; a longer head is refused.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// Serves until the connection ends, or, when it is time to stop, until the request under way is answered.
+/// Serves until the connection ends, or, when the process stops, until the request under way is answered.
 pub async fn serve(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bool>) {
     let (place, address) = (guest.place().clone(), guest.connect_info());
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -40,7 +40,7 @@ pub async fn serve(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bo
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER_BYTES_MAX);
     let mut connection = Box::pin(builder.serve_connection(TokioIo::new(guest), service));
     tokio::select! {
-        // A connection that breaks has no one left to tell.
+        // A broken connection needs no answer.
         _ = connection.as_mut() => return,
         () = told(stopping) => connection.as_mut().graceful_shutdown(),
     }
@@ -65,7 +65,7 @@ async fn answer(
             }
             Body::empty()
         }
-        // A call that takes messages one by one is under way from its head on.
+        // A call that takes a stream of messages is under way from its head on.
         false if streams && place.begin_request() => Body::new(body),
         false => {
             let (arriving, place) = (Arriving::new(&front.intake), place.clone());
@@ -90,14 +90,14 @@ fn refuse(status: StatusCode, why: &'static str) -> Response<Body> {
     response
 }
 
-/// Why a body ends before it is whole.
+/// Why a body ends before it is complete.
 #[derive(Debug)]
 enum Failure {
     Late,
     NoRoom,
 }
 
-/// What a handler reads. It fails when it takes too long to become whole, or when the budget does not take it.
+/// The body that a handler reads. It fails when it takes too long to arrive, or when the budget is exceeded.
 struct RequestBody {
     body: Incoming,
     arriving: Arriving,
@@ -130,7 +130,7 @@ impl HttpBody for RequestBody {
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
             Poll::Ready(None) => {
-                // Whole: what happens to it from here on is its handler's business.
+                // Complete: from here on it is the handler's.
                 self.arriving.hold(0);
                 match self.place.begin_request() {
                     true => Poll::Ready(None),

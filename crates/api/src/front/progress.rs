@@ -1,5 +1,5 @@
-//! How far the body of a request has come: how much of it belongs to whole messages, how much its handler has read, and
-//! since when it waits for the rest. What is whole and read is credited to the client; the rest is held.
+//! How much of a request's body has arrived: how much of it belongs to complete messages, how much its handler has read,
+//! and since when it waits for the rest. What is complete and read is credited to the client; the rest is held.
 
 use std::time::Instant;
 
@@ -9,11 +9,11 @@ const PREFIX_BYTES: usize = 5;
 pub struct Progress {
     shape: Shape,
     received: usize,
-    /// Messages up to here are whole.
+    /// Messages up to here are complete.
     whole: usize,
     read: usize,
     credited: usize,
-    /// When what is not whole began.
+    /// When the incomplete message began.
     since: Instant,
     ended: bool,
 }
@@ -79,14 +79,14 @@ impl Progress {
         self.read += bytes;
     }
 
-    /// What has become whole and read since the last time.
+    /// What has become complete and read since the last call.
     pub fn credit(&mut self) -> usize {
         let more = self.whole.min(self.read) - self.credited;
         self.credited += more;
         more
     }
 
-    /// The bytes that have come of a message that is not whole, and since when it is waited for.
+    /// The bytes of the incomplete message, and since when the rest is waited for.
     pub fn partial(&self) -> Option<(usize, Instant)> {
         let bytes = self.received - self.whole;
         let waits = match &self.shape {

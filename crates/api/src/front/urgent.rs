@@ -1,5 +1,5 @@
-//! The calls that are answered while a member has no place for clients: probes, metrics, and what operators need to see
-//! and change who the members are.
+//! The calls that are answered on connections beyond the limit: probes, metrics, and what operators need to list
+//! and change the members.
 
 const PATHS: [&str; 16] = [
     "/health",

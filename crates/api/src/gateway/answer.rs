@@ -24,7 +24,7 @@ const METADATA_PREFIX: &str = "grpc-metadata-";
 const OUR_PREFIX: &str = "althing-";
 pub const JSON: &str = "application/json";
 
-/// A call that is asked once and answered once.
+/// A unary call.
 pub async fn unary<Q, A, F>(
     transcoder: Arc<Transcoder>,
     headers: HeaderMap,
@@ -46,7 +46,7 @@ where
     }
 }
 
-/// A call that is asked once and answered by a stream.
+/// A call with one request and a stream of responses.
 pub async fn server_stream<Q, A, F>(
     transcoder: Arc<Transcoder>,
     headers: HeaderMap,

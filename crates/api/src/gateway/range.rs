@@ -51,7 +51,7 @@ where
     ([(CONTENT_TYPE, JSON)], body).into_response()
 }
 
-/// The head of the answer with the keys in it. A body that breaks off is all that can be said of a problem.
+/// The head of the answer with the keys in it. An error can only end the body early.
 async fn write(transcoder: Arc<Transcoder>, mut large: Large, parts: mpsc::Sender<io::Result<Bytes>>) {
     let head = transcoder.write(&large.head);
     let opened = head.strip_suffix(b"}").expect("a message in JSON is an object");
@@ -69,7 +69,7 @@ async fn write(transcoder: Arc<Transcoder>, mut large: Large, parts: mpsc::Sende
         }
         parts.send(Ok(Bytes::from_static(b"]}"))).await.ok()
     };
-    // A client that has gone away is not written to.
+    // The client may have gone away.
     let _ = written.await;
 }
 

@@ -1,7 +1,7 @@
 //! WebSocket for the gateway, as etcd's proxy in front of its own has it: the messages of the client are the body of
 //! one request, and every line of the answer is a message back. So a page can watch, and renew leases.
-//! A connection that has just come goes in. One that is anything else goes back as it came; one that is a WebSocket is
-//! served until either side has had enough. Nothing waits without a deadline: who says nothing is asked, and dropped.
+//! A new connection goes in. One that is anything else comes back as it was; a WebSocket is
+//! served until either side closes it. Nothing waits without a deadline: a silent client is pinged, and dropped.
 
 pub mod frame;
 pub mod handshake;
@@ -27,11 +27,11 @@ use tonic::codegen::tokio_stream::wrappers::ReceiverStream;
 
 /// How long the head of the first request may take.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often the other end is asked whether it is there.
+/// How often the client is pinged.
 const PING_EVERY: Duration = Duration::from_secs(30);
-/// One that has said nothing for so long, not even an answer to that, is gone.
+/// A client that was silent for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(50);
-/// One that takes nothing for so long, too.
+/// So is one that takes nothing for so long.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_BYTES: usize = 16 * 1024;
 /// Parts of messages that the call has not taken yet.
@@ -41,20 +41,20 @@ const WORDS_MAX: usize = 16;
 /// The calls that take a stream of messages; others take one.
 pub const STREAMS: [&str; 2] = ["/v3/watch", "/v3/lease/keepalive"];
 
-/// What the reader has the writer say.
+/// What the reader makes the writer send.
 enum Word {
     Pong(Bytes),
     Close(u16),
 }
 
-/// What a connection is bounded by.
+/// The limits of a connection.
 #[derive(Clone, Copy)]
 pub struct Bounds<'a> {
     pub place: &'a Place,
     pub intake: &'a Arc<Intake>,
 }
 
-/// Serves the connection if it is a WebSocket's; else gives back what was read of it.
+/// Serves the connection if it is a WebSocket's; else returns what was read of it.
 pub async fn serve<S>(stream: &mut S, router: &Router, bounds: Bounds<'_>) -> Option<Bytes>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -63,7 +63,7 @@ where
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
             if bounds.place.begin_request() {
-                // A client that goes away in the middle has had enough.
+                // The client may go away at any time.
                 let _ = converse(stream, heard, opening, router.clone(), bounds.intake).await;
             }
             None
@@ -73,7 +73,7 @@ where
     }
 }
 
-/// The opening of a WebSocket, with what came behind it left in `heard`; nothing if it is none.
+/// The handshake of a WebSocket, with what came behind it left in `heard`; nothing if it is none.
 async fn hear<S: AsyncRead + Unpin>(stream: &mut S, heard: &mut BytesMut) -> io::Result<Option<Opening>> {
     loop {
         match handshake::hear(heard) {
@@ -122,14 +122,14 @@ where
     let mut listening = true;
     loop {
         tokio::select! {
-            // What the reader has had said last is still to be written.
+            // The reader's last message is still to be written.
             () = &mut reader, if listening => listening = false,
             outcome = &mut writer => return outcome,
         }
     }
 }
 
-/// Hands on what the client says, until it closes, breaks the protocol, goes away or says nothing for too long.
+/// Forwards the client's messages, until it closes, breaks the protocol, goes away or is silent for too long.
 async fn read(
     mut from: impl AsyncRead + Unpin,
     mut input: BytesMut,
@@ -165,7 +165,7 @@ async fn read(
             Event::Ping(_) | Event::Pong | Event::Close => {}
         }
         match event {
-            // When the call is over nobody takes them, and the writer ends.
+            // When the call is over its receiver is dropped, and the writer ends.
             Event::Part(part) => {
                 if let Some(parts) = &parts {
                     let _ = parts.send(part).await;
@@ -191,7 +191,7 @@ async fn read(
     }
 }
 
-/// Makes the call and sends what it answers, until it ends or the reader has heard the last word.
+/// Makes the call and sends its answers, until it ends or the reader has received the close frame.
 async fn write(
     to: &mut (impl AsyncWrite + Unpin),
     mut router: Router,
@@ -205,7 +205,7 @@ async fn write(
     let mut is_within = false;
     loop {
         let bytes = tokio::select! {
-            // When the reader ends, so does the call; why it did is said first.
+            // When the reader ends, so does the call; the close frame is sent first.
             biased;
             word = to_say.recv() => match word {
                 Some(Word::Pong(payload)) => frame::pong(&payload),
@@ -236,7 +236,7 @@ async fn next(answer: &mut Option<BodyDataStream>) -> Option<Result<Bytes, axum:
     answer.as_mut()?.next().await
 }
 
-/// Frames for what has come of the answer: a message for each line, and an open one for what is no whole line yet.
+/// Frames for the arrived part of the answer: a message for each line, and an unfinished one for an incomplete line.
 fn messages(part: &[u8], is_within: &mut bool) -> Vec<u8> {
     let mut frames = Vec::new();
     for piece in part.split_inclusive(|byte| *byte == b'\n') {
@@ -252,7 +252,7 @@ fn messages(part: &[u8], is_within: &mut bool) -> Vec<u8> {
     frames
 }
 
-/// Written and flushed: inside TLS what is written may still be here.
+/// Written and flushed: TLS may buffer what is written.
 async fn send(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     let sent = async {
         to.write_all(bytes).await?;

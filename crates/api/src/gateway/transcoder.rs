@@ -1,7 +1,7 @@
 //! Messages to JSON and back, by the descriptors of the API: nothing here knows any one message.
 //! Out: names as the `.proto` files spell them, 64-bit numbers as strings, bytes in base64, enums by name, and
-//! nothing that is zero. In: either spelling of a name, numbers and strings, and names that nobody knows are
-//! passed over. What comes in costs memory in proportion to its bytes.
+//! nothing that is zero. In: either spelling of a name, numbers and strings; unknown names are
+//! ignored. What comes in costs memory in proportion to its bytes.
 
 use base::Code;
 use bytes::Bytes;

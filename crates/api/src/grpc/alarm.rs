@@ -11,7 +11,7 @@ use tonic::Status;
 #[derive(Debug)]
 pub struct Wanted {
     command: AlarmCommand,
-    /// Only alarms of this kind are told; none tells all.
+    /// Only alarms of this kind are listed; none lists all.
     kind: AlarmType,
 }
 

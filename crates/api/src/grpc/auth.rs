@@ -41,7 +41,7 @@ impl AuthService {
         Ok((self.header(&reply), told))
     }
 
-    /// For what is answered by a header alone.
+    /// For calls that are answered by a header alone.
     async fn change(
         &self,
         metadata: &MetadataMap,
@@ -54,7 +54,7 @@ impl AuthService {
         Some(who::header(&self.handle, reply.revision))
     }
 
-    /// Only for those who may set one: hashing takes long.
+    /// Only for callers that may set one: hashing takes long.
     async fn hash(&self, metadata: &MetadataMap, password: String) -> Result<bytes::Bytes, Status> {
         let handle = self.admit_root(metadata).await?;
         if password.is_empty() {
@@ -231,7 +231,7 @@ impl Auth for AuthService {
         let (metadata, _, AuthRoleGrantPermissionRequest { name: role, perm }) = request.into_parts();
         let permission = match parse_permission(perm) {
             Ok(permission) => permission,
-            // Whoever may not grant any is told that first, as in etcd.
+            // A caller that may not grant any learns that first, as in etcd.
             Err(code) => {
                 self.admit_root(&metadata).await?;
                 return Err(refusal::render(code));

@@ -1,11 +1,11 @@
-//! How much a request may show: few keys, or so many that there must be room for the answer first.
-//! A request goes in; the ranges of both its branches come out, with those that a delete would show. A range by itself
-//! is none of this: it is read in pieces.
+//! How much a request may return: few keys, or so many that memory for the answer must be reserved first.
+//! A request goes in; the ranges of both its branches come out, with those that a delete would return. A range by itself
+//! is not one of them: it is read in pieces.
 
 use base::RangeEnd;
 use coord::request::{Range, Request, Txn};
 
-/// What shows no more keys is answered at once.
+/// A request that returns no more keys is answered at once.
 const KEYS_MAX: u64 = 8;
 
 /// Whether its answer may be large.

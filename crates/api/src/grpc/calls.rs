@@ -1,7 +1,7 @@
 //! Counts gRPC calls and their messages: when they begin, and with which code they end.
 //! The code of a refusal is in the head of the answer, that of anything else in the trailers behind its body;
-//! a call that is dropped before either was cancelled by its caller. A call that is not over when its caller
-//! said it must be is ended here.
+//! a call that is dropped before either was cancelled by its caller. A call that exceeds its caller's
+//! deadline is ended here.
 
 use crate::figures::{Figures, Method};
 use crate::grpc::messages::Messages;
@@ -57,7 +57,7 @@ pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, ne
     }
 }
 
-/// The answer to a caller whose time is up.
+/// The answer to a caller whose deadline has passed.
 pub fn late() -> Status {
     Status::deadline_exceeded("context deadline exceeded")
 }
@@ -109,7 +109,7 @@ impl Drop for Call {
     }
 }
 
-/// A call that was counted before it came here; it travels in the extensions of its request.
+/// A call that was counted before it reached the router; it travels in the extensions of its request.
 #[derive(Clone)]
 pub struct Counted(Arc<Mutex<Option<Call>>>);
 
@@ -157,14 +157,14 @@ impl http_body::Body for CountedRequest {
     }
 }
 
-/// The body of an answer, with an eye on its trailers and on the time.
+/// The body of an answer, which watches its trailers and the deadline.
 struct CountedAnswer {
     body: Body,
     call: Call,
     /// Of an answer that is a stream.
     messages: Option<Messages>,
     left: Option<Pin<Box<Sleep>>>,
-    /// Time ran out, and the caller was told.
+    /// The deadline has passed, and the caller got the status.
     cut: bool,
 }
 

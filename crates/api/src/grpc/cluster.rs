@@ -1,4 +1,4 @@
-//! The Cluster service: who is in the cluster, and changes of it, which go through the log like anything else.
+//! The Cluster service: lists the members, and changes them, which goes through the log like anything else.
 //! A list that asks for it is linearizable; any other is what this member knows. After a change the answer lists
 //! the members as they are then.
 
@@ -28,7 +28,7 @@ impl ClusterService {
         Some(who::header(&self.handle, Revision::ZERO))
     }
 
-    /// Only root changes who belongs to the cluster.
+    /// Only root changes the members.
     async fn check_root(&self, metadata: &MetadataMap) -> Result<(), Status> {
         let handle = who::admit(&self.handle, metadata).await?;
         handle.permit_agreed(Need::Root).await.map_err(refusal::render)

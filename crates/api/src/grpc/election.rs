@@ -1,5 +1,5 @@
-//! etcd's election service over the lock machine: to lead is to hold the lock of the election's name.
-//! A candidate waits like anybody else; its value is the value of its key. Observers are told of each leader and of
+//! etcd's election service over the lock machine: the leader is the holder of the lock of the election's name.
+//! A candidate waits as for any lock; its value is the value of its key. Observers receive each leader and
 //! each value it proclaims, in order.
 
 use crate::grpc::etcd_lock::{hold, until_stopped};
@@ -37,7 +37,7 @@ impl ElectionService {
         ElectionService { handle, stopping }
     }
 
-    /// The handle of whoever asks.
+    /// The handle of the caller.
     async fn admit(&self, metadata: &MetadataMap) -> Result<Handle, Status> {
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         who::admit(&self.handle, metadata).await
@@ -119,7 +119,7 @@ impl Election for ElectionService {
     }
 }
 
-/// Does something to the key of a leader, if it is still the one that was meant.
+/// Executes a request on the key of a leader, if that still leads.
 async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result<(Revision, bool), Code> {
     let keys = KeyRange::single(leader.key.clone());
     let target = Target::Create(Revision(leader.rev));
@@ -135,7 +135,7 @@ async fn while_leading(handle: &Handle, leader: &LeaderKey, what: Ask) -> Result
 
 type Answers = mpsc::Sender<Result<LeaderResponse, Status>>;
 
-/// Tells of leaders until somebody stops listening.
+/// Sends leaders until the observer goes away.
 async fn observe(handle: &Handle, name: &Bytes, answers: &Answers) -> Result<(), Code> {
     loop {
         let (mut revision, leader) = leader_of(handle, name).await?;

@@ -13,7 +13,7 @@ use server::{Handle, Held, LockAsk, Locked, Patience};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-/// What a client gets that has no lease of its own: etcd's default for sessions, in seconds.
+/// The TTL for a client that has no lease of its own: etcd's default for sessions, in seconds.
 const SESSION_TTL: i64 = 60;
 
 pub struct EtcdLockService {
@@ -73,7 +73,7 @@ pub async fn hold(
     };
     match until_stopped(stopping, handle.lock(ask)).await? {
         Locked::Held(grant) => Ok(grant.tell()),
-        Locked::NotHeld(reply) => unreachable!("endless patience does not end with {reply:?}"),
+        Locked::NotHeld(reply) => unreachable!("an unbounded wait does not end with {reply:?}"),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Leases that go with the connection of whoever keeps them: only for a keep-alive stream that asks for it.
+//! Leases that are revoked when the connection of their client ends: only for a keep-alive stream that asks for it.
 //! The renewals of the stream go in; when it has ended, and the grace has passed without another renewal of a lease,
-//! through whichever member, that lease is revoked. What cannot be known (no leader, another leader) revokes nothing:
-//! the lease's own time is always there.
+//! through any member, that lease is revoked. In doubt (no leader, another leader) nothing is revoked:
+//! the lease still expires.
 
 use crate::grpc::refusal;
 use base::limits::LEASES_HELD_MAX;
@@ -19,7 +19,7 @@ const GRACE_MS_MAX: u64 = 3_600_000;
 
 pub struct Farewell {
     grace: Duration,
-    /// The last renewal that this stream brought about.
+    /// The last renewal that came by this stream.
     held: BTreeMap<LeaseId, Renewal>,
 }
 
@@ -35,7 +35,7 @@ impl Farewell {
         Ok(Some(Farewell { grace: Duration::from_millis(grace_ms), held: BTreeMap::new() }))
     }
 
-    /// A lease that is gone is held no longer.
+    /// A lease that is gone is removed.
     pub fn renewed(&mut self, id: LeaseId, ttl: i64, renewal: Renewal) -> Result<(), Status> {
         if ttl <= 0 {
             self.held.remove(&id);
@@ -57,7 +57,7 @@ impl Farewell {
             let question = Question::TimeToLive { id, keys: false };
             let Ok(Reply { body: Body::LeaseTime(time), .. }) = handle.ask(question).await else { continue };
             if time.ttl >= 0 && time.renewal == renewal {
-                // If it has ended meanwhile, that was wanted.
+                // It may have ended meanwhile.
                 let _ = handle.revoke_lease(id).await;
             }
         }

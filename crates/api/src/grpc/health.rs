@@ -1,6 +1,6 @@
 //! gRPC's own health checking: whether this server takes calls.
-//! The server as a whole is the only service it knows, as in etcd: serving from the start until it is told to
-//! stop. Whoever watches hears of that, and its stream ends, so that it does not hold up the stop.
+//! The server as a whole is the only service it knows, as in etcd: serving from the start until it stops.
+//! A watcher receives that, and its stream ends, so that it does not delay the stop.
 
 use proto::health::health_check_response::ServingStatus;
 use proto::health::health_server::Health;
@@ -54,16 +54,16 @@ impl Health for HealthService {
     }
 }
 
-/// The state at once, and a change when the server stops. Ends early when nobody listens any more.
+/// The state at once, and a change when the server stops. Ends early when the client goes away.
 async fn tell_until_stopped(
     first: Option<ServingStatus>,
     mut stopping: watch::Receiver<bool>,
     tell: mpsc::Sender<Result<HealthCheckResponse, Status>>,
 ) {
-    // A listener that went away hears nothing, and that is all.
+    // The client may have gone away.
     let _ = tell.send(Ok(render(first.unwrap_or(ServingStatus::ServiceUnknown)))).await;
     tokio::select! {
-        // A server that is gone says the same as one that stops.
+        // A dropped sender means the same as a stop.
         _ = stopping.wait_for(|stopping| *stopping) => {}
         () = tell.closed() => return,
     }

@@ -1,7 +1,7 @@
-//! The KV service's words: etcd's messages in, `coord` requests out; `coord` replies in, etcd's messages out.
+//! The translation of the KV service: etcd's messages in, `coord` requests out; `coord` replies in, etcd's messages out.
 //! This is the one place that knows both vocabularies. Parsing refuses what a domain request cannot express (an
 //! unknown enum, a value given and ignored, an operation that holds nothing), and an empty key, so that of two
-//! mistakes in a transaction the first is told, as in etcd; the rest is for `coord`'s `validate`.
+//! mistakes in a transaction the first is reported, as in etcd; the rest is for `coord`'s `validate`.
 
 use base::{Code, KeyRange, LeaseId, Revision};
 use coord::reply::{Body, DeleteReply, KeyValue, PutReply, RangeReply, TxnReply};

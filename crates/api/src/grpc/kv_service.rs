@@ -48,7 +48,7 @@ impl KvService {
         }
     }
 
-    /// The same for what may change something: with an identity of the client's it may be sent again.
+    /// The same for requests that may change something: with a request id of the client's it may be repeated.
     async fn submit_change(
         &self,
         metadata: &MetadataMap,
@@ -59,7 +59,7 @@ impl KvService {
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let command = match fence::parse(metadata).map_err(refusal::render)? {
             None => Command::from_request(ask).expect("a range is submitted without an identity"),
-            // Sent again, it is answered as it was at first, though the fence may have passed meanwhile.
+            // A repetition is answered as at first, though the fence may have passed meanwhile.
             Some(fence) => Command::Fenced(Fenced { fence, request: ask }),
         };
         let handle = who::admit(&self.handle, metadata).await?;
@@ -70,7 +70,7 @@ impl KvService {
         }
     }
 
-    /// The same for what may also show much: its share of the budget comes with the answer.
+    /// The same for requests that may also return much: the reservation comes with the answer.
     async fn submit_wide(
         &self,
         metadata: &MetadataMap,
@@ -89,7 +89,7 @@ impl KvService {
     }
 
     /// A large answer is read at the revision that it was found at. Should that be compacted before it is held,
-    /// a client that asked for the newest state is none the wiser.
+    /// a client that asked for the newest state does not notice.
     async fn read(
         &self,
         metadata: &MetadataMap,

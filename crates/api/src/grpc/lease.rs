@@ -21,7 +21,7 @@ use tonic::codegen::tokio_stream::{Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Answers of a keep-alive stream that its client has not taken yet; while there are so many, it asks in vain.
+/// Answers of a keep-alive stream that its client has not taken yet; while there are so many, it reads no request.
 const KEEP_ALIVES_BUFFERED: usize = 16;
 
 pub struct LeaseService {
@@ -38,7 +38,7 @@ impl LeaseService {
         who::admit(&self.handle, metadata).await
     }
 
-    /// A stream of keep-alives, whoever speaks what to its client.
+    /// A stream of keep-alives, for gRPC and for the gateway.
     pub async fn keep_alives(
         &self,
         metadata: &MetadataMap,
@@ -133,7 +133,7 @@ impl Lease for LeaseService {
     ) -> Result<Response<LeaseLeasesResponse>, Status> {
         let handle = self.admit(request.metadata()).await?;
         let reply = handle.ask(Question::Leases).await.map_err(refusal::render)?;
-        // The answer waited for everything agreed before, and so did what the caller may read.
+        // The answer waited for everything committed before, and so did the permission check.
         handle.permit_here(Need::Leases(LeaseNeed::List)).await.map_err(refusal::render)?;
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
@@ -146,8 +146,8 @@ impl Lease for LeaseService {
     }
 }
 
-/// Ends with the client's last request, with its going away, or with the first refusal; what is to be done then is
-/// given back.
+/// Ends with the client's last request, with its disconnect, or with the first refusal; returns what
+/// must be revoked then.
 async fn keep_alive(
     handle: &Handle,
     mut requests: impl Stream<Item = Result<LeaseKeepAliveRequest, Status>> + Unpin,

@@ -1,4 +1,4 @@
-//! Althing's own lease service: a stream that tells what happens to leases, and warns before one ends.
+//! Althing's own lease service: a stream of lease events, with warnings before a lease expires.
 //! A request names leases or none for all; responses come until the client goes away, does not keep up, or the
 //! member stops. Nothing that happened after the first response is left out.
 

@@ -37,7 +37,7 @@ impl Locks {
         Locks { handle, stopping }
     }
 
-    /// The same service for whoever asks.
+    /// The same service acting for the caller.
     async fn admit(&self, metadata: &MetadataMap) -> Result<Locks, Status> {
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         let handle = who::admit(&self.handle, metadata).await?;
@@ -58,7 +58,7 @@ impl Locks {
         }
     }
 
-    /// The lease is looked at after the grant: who waited long may have lost it meanwhile.
+    /// The lease is read after the grant: a caller that waited long may have lost it meanwhile.
     async fn render_held(&self, grant: Grant, lease: LeaseId, holder: Bytes) -> Result<LockResponse, Code> {
         let time = self.handle.lease_time(lease).await;
         if matches!(time, Ok(LeaseTime { ttl: ..0, .. })) {

@@ -1,6 +1,6 @@
-//! Watches of the lock service: changes of keys as etcd tells them, and for a lock every hand-over.
+//! Watches of the lock service: changes of keys as etcd reports them, and for a lock every hand-over.
 //! A stream's requests begin and end watches; each watch that is about a lock keeps the queue of that lock, from a
-//! read at the revision where it begins, and tells whenever another place holds it.
+//! read at the revision where it begins, and reports every new holder.
 
 use crate::grpc::{kv, lock_view, refusal, who};
 use base::{Code, KeyRange, Revision};
@@ -71,11 +71,11 @@ struct Watches {
     locks: BTreeMap<WatchId, Queue>,
 }
 
-/// The queue of a lock at the revision that was last told.
+/// The queue of a lock at the revision that was last reported.
 struct Queue {
     lock: Bytes,
     places: BTreeMap<Bytes, KeyValue>,
-    /// The token that was last told to hold it.
+    /// The token of the holder that was last reported.
     told: Revision,
 }
 
@@ -101,7 +101,7 @@ impl Watches {
             caller: self.handle.caller().clone(),
             id: (watch_id != 0).then_some(WatchId(watch_id)),
             keys,
-            // Who holds a lock is told from now on: its queue is not read from the past.
+            // Holders are reported from now on: the queue is not read from the past.
             start: if lock { Revision::ZERO } else { Revision(start_revision) },
             prev_kv,
             filters: Filters { no_put: false, no_delete: false },
@@ -174,7 +174,7 @@ impl Queue {
         }
     }
 
-    /// Who holds the lock, if that is news.
+    /// The holder of the lock, if it has changed.
     async fn tell(&mut self, handle: &Handle, revision: Revision, is_first: bool) -> Option<HandOver> {
         let holder = self.places.values().min_by_key(|place| place.create_revision);
         let token = holder.map_or(Revision::ZERO, |holder| holder.create_revision);

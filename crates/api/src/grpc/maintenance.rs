@@ -1,5 +1,5 @@
-//! The Maintenance service: what this member knows of itself, hashes to compare members by, alarms, backups, and
-//! the moving of leadership. What only reads what the core published last never waits, so it answers also when there is no
+//! The Maintenance service: this member's status, hashes to compare members by, alarms, backups, and
+//! transfers of leadership. Calls that read published state never wait, so they are answered also without a
 //! leader.
 
 use crate::ETCD_VERSION;
@@ -19,7 +19,7 @@ use tonic::{Request, Response, Status};
 
 /// For operators who ask how a member is.
 const OPEN_PEERS: &str =
-    "peers are open: members prove nothing to each other on the peer port, which other machines reach";
+    "peer port is open: members do not authenticate to each other, and other machines can connect to it";
 
 pub struct MaintenanceService {
     handle: Handle,

@@ -11,7 +11,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 
 /// Session (a lease), number of the request in it, and the number below which the client has every answer; decimal.
 const REQUEST_ID: &str = "althing-request-id";
-/// Goes with the refusal of an answer that was not kept.
+/// Accompanies the refusal of an answer that was not cached.
 const REVISION: &str = "althing-revision";
 
 /// `None` without the metadata.
@@ -40,7 +40,7 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// An answer that was kept whole, or the refusal that stands for the rest of it.
+/// An answer that was cached whole, or the refusal that stands for it.
 pub fn whole(reply: Reply) -> Result<Reply, Status> {
     if reply.body != Body::CarriedOut {
         return Ok(reply);

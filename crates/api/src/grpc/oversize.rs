@@ -1,4 +1,4 @@
-//! Messages beyond the decode limit. tonic turns them away before a byte of them is kept, in words and with a
+//! Messages beyond the decode limit. tonic refuses them before a byte of them is kept, with a text and a
 //! code of its own; clients of etcd know grpc-go's. Only that one answer is rewritten.
 
 use axum::http::HeaderValue;

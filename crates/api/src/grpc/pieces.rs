@@ -1,6 +1,6 @@
 //! Large answers to ranges on their way out: one message, or a stream of them, written as the client takes it.
 //! A handler leaves the answer in the extensions of an empty response (`Parcel`), and `unpack` gives that
-//! response its body. The length of a message is told first and kept to; what goes wrong behind it is told in
+//! response its body. The length of a message is sent first and kept to; later errors are sent in
 //! the trailers.
 
 use crate::grpc::refusal;
@@ -41,7 +41,7 @@ pub enum Shape {
     Stream,
 }
 
-/// A large answer in the extensions of a response.
+/// A large answer in the extensions of a response: a deferred body.
 #[derive(Clone)]
 struct Parcel(Arc<Mutex<Option<Large>>>);
 
@@ -110,7 +110,7 @@ async fn send(large: Large, frames: mpsc::Sender<Frame<Bytes>>) {
     };
     let mut trailers = axum::http::HeaderMap::new();
     if status.add_header(&mut trailers).is_ok() {
-        // A client that has gone away does not hear it.
+        // The client may have gone away.
         let _ = frames.send(Frame::trailers(trailers)).await;
     }
 }
@@ -147,7 +147,7 @@ async fn write_stream(mut large: Large, frames: &mpsc::Sender<Frame<Bytes>>) -> 
     Ok(())
 }
 
-/// Waits until there is room. Whether the client is still there is looked at elsewhere.
+/// Waits for the channel. Whether the client is still there is checked elsewhere.
 async fn put(frames: &mpsc::Sender<Frame<Bytes>>, bytes: Bytes) {
     let _ = frames.send(Frame::data(bytes)).await;
 }

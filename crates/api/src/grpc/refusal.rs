@@ -1,4 +1,4 @@
-//! Refusals on the wire. Everything comes from the one table in `base::code`; no other file of this room
+//! Refusals on the wire. Everything comes from the one table in `base::code`; no other file of this crate
 //! chooses a gRPC code or words a message for a refusal of the store.
 
 use base::Code;

@@ -17,7 +17,7 @@ type Responses = mpsc::Sender<Result<SnapshotResponse, Status>>;
 pub async fn stream(handle: &Handle) -> Result<BoxStream<SnapshotResponse>, Code> {
     let header = who::header(handle, handle.status().revision);
     let pieces = handle.backup().await?;
-    // One response waits; the pieces behind it are read ahead by whoever gives them.
+    // One response waits; the core reads the following pieces ahead.
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(tell(header, pieces, sender));
     Ok(Box::pin(ReceiverStream::new(receiver)))

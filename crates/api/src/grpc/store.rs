@@ -1,5 +1,5 @@
-//! The StoreService: what is known of a key's past, the quota, and replacing a member in one step.
-//! Requests go in, the words of the state machine come out, and back.
+//! The StoreService: a key's history, the quota, and replacing a member in one step.
+//! Requests go in, commands of the state machine come out, and back.
 
 use crate::grpc::{refusal, who};
 use base::{Code, KeyRange, NodeId};

@@ -1,4 +1,4 @@
-//! What nobody serves: a gRPC call gets UNIMPLEMENTED, anything else a plain 404.
+//! Paths without a service: a gRPC call gets UNIMPLEMENTED, anything else a plain 404.
 //! etcd's clients tell by the former that a service is missing and fall back.
 
 use axum::http::header::CONTENT_TYPE;

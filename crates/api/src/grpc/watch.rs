@@ -1,6 +1,6 @@
 //! The Watch service: etcd's requests in, `coord::watch` inputs out; the hub's responses in, frames out.
 //! A stream ends when the client leaves, when the member stops, or, for clients that insist on a leader, when
-//! there has been none for a while. Events are encoded once, whoever and however many get them.
+//! there has been none for a while. Events are encoded once, however many watches get them.
 
 use crate::grpc::{refusal, who};
 use axum::extract::{Request as HttpRequest, State};
@@ -64,7 +64,7 @@ impl StreamingService<WatchRequest> for WatchService {
 }
 
 impl WatchService {
-    /// A stream of watches, whoever speaks what to its client.
+    /// A stream of watches, for gRPC and for the gateway.
     pub fn begin(
         self,
         metadata: &MetadataMap,
@@ -88,7 +88,7 @@ impl WatchService {
     }
 }
 
-/// Takes the client's requests to the hub until there are no more. Afterwards its watches go on.
+/// Forwards the client's requests to the hub until there are no more. Afterwards its watches continue.
 async fn forward(
     handle: Handle,
     token: Option<String>,
@@ -108,7 +108,7 @@ async fn forward(
     Ok(())
 }
 
-/// Each watch is its caller's anew: a stream may live longer than a token.
+/// Each watch is admitted by itself: a stream may live longer than a token.
 async fn admit(handle: &Handle, token: Option<&str>, create: Create) -> Input {
     match handle.admit(token).await {
         Ok(admitted) => Input::Create(Create { caller: admitted.caller().clone(), ..create }),
@@ -116,7 +116,7 @@ async fn admit(handle: &Handle, token: Option<&str>, create: Create) -> Input {
     }
 }
 
-/// Why a stream ends although its client is content.
+/// Why the server ends a stream.
 async fn end_of(handle: Handle, leader_required: bool, mut stopping: watch::Receiver<bool>) -> Code {
     let stopped = stopping.wait_for(|stopping| *stopping);
     if !leader_required {

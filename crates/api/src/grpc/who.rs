@@ -1,4 +1,4 @@
-//! What every service asks of the member it runs on: the response header, and whether there is a leader for
+//! What every service needs of the member it runs on: the response header, the caller, and whether there is a leader for
 //! those clients that insist on one.
 
 use crate::grpc::refusal;
@@ -44,42 +44,42 @@ pub fn probe(serializable: bool) -> Request {
     Request::Range(Range { limit: 1, keys_only: true, serializable, ..Range::of(keys) })
 }
 
-/// The handle of whoever asks: the token comes as `token`, or as an HTTP client would send it.
+/// The handle of the caller: the token comes as `token`, or as an HTTP client would send it.
 pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, Status> {
     handle.admit(token(metadata)).await.map_err(refusal::render)
 }
 
-/// For what any user may ask. It is judged by what this member knows, so that it is answered also without a leader.
+/// For calls that any user may make. It is decided by what this member knows, so that it is answered also without a leader.
 pub async fn require_user(handle: &Handle, metadata: &MetadataMap) -> Result<(), Status> {
     let handle = admit(handle, metadata).await?;
     handle.permit_here(Need::User).await.map_err(refusal::render)
 }
 
-/// Of several, the first; one that is no text belongs to nobody.
+/// Of several, the first; one that is no text is ignored.
 pub fn token(metadata: &MetadataMap) -> Option<&str> {
     let value = metadata.get(TOKEN).or_else(|| metadata.get(AUTHORIZATION))?;
     let text = value.to_str().unwrap_or_default();
     Some(text.strip_prefix(BEARER).unwrap_or(text))
 }
 
-/// Where a call comes from, as far as that is known.
+/// The client's address, as far as that is known.
 pub fn address(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<Option<SocketAddr>>().copied().flatten().map(|address| address.ip())
 }
 
-/// Says of a call of the gateway where its request came from.
+/// Copies the client's address to a call of the gateway.
 pub fn set_address(extensions: &mut Extensions, of: &Extensions) {
     extensions.insert(of.get::<Option<SocketAddr>>().copied().flatten());
 }
 
-/// The same for a call that was not turned into a request for the services.
+/// The same for a call that did not go through the router.
 pub fn token_in(head: &Head) -> Option<&[u8]> {
     let value = head.get(TOKEN).or_else(|| head.get(AUTHORIZATION))?;
     Some(value.strip_prefix(BEARER.as_bytes()).unwrap_or(value))
 }
 
-/// Whether the name on a client's certificate says who asks: only of calls that do not say it themselves, and never of
-/// those that somebody passes on.
+/// Whether the name on a client's certificate is the caller: only for calls without a token, and never for
+/// those that a gateway passes on.
 pub fn may_wear_badge(head: &Head) -> bool {
     let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
     is_grpc && [TOKEN, AUTHORIZATION, GATEWAY].iter().all(|name| head.get(name).is_none())
@@ -93,7 +93,7 @@ pub fn check_leader(handle: &Handle, metadata: &MetadataMap) -> Result<(), Code>
     check_leader_if(requires_leader(metadata), handle)
 }
 
-/// A client that requires a leader would rather go elsewhere than wait for an election here.
+/// A client that requires a leader prefers another member to waiting for an election here.
 pub fn check_leader_if(required: bool, handle: &Handle) -> Result<(), Code> {
     if required && handle.status().leader.is_none() {
         return Err(Code::NoLeader);

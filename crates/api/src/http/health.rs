@@ -1,5 +1,5 @@
-//! `/health`: whether this member can serve, found out by serving.
-//! It reads through the same door as clients do, so a core that hangs cannot look healthy; with
+//! `/health`: whether this member can serve, decided by serving.
+//! It reads by the same path as clients do, so a core that hangs cannot look healthy; with
 //! `?serializable=true` it judges this member alone.
 
 use crate::figures::Figures;
@@ -68,7 +68,7 @@ fn render(outcome: Result<(), String>) -> (StatusCode, Json<Health>) {
 
 /// One small read, linearizable or local, within the time that health allows.
 pub async fn read(handle: &Handle, serializable: bool) -> Result<(), Code> {
-    // It has nothing of coord to read; it is well when it serves what it keeps.
+    // A data-only node has nothing of coord to read.
     if handle.is_data_only() {
         let serves = handle.mesh().status().machine.is_some_and(|machine| machine.is_serving);
         return if serves { Ok(()) } else { Err(Code::NotInStep) };

@@ -1,4 +1,4 @@
-//! `/metrics`: what the core and this room count, as text for Prometheus.
+//! `/metrics`: the metrics of the core and of this crate, as text for Prometheus.
 
 use crate::http::Views;
 use axum::extract::State;

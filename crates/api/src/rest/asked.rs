@@ -1,4 +1,4 @@
-//! What a request says besides its body: the namespace and the key that it is about, its query and its headers.
+//! The head of a request: the namespace and the key that it is about, its query and its headers.
 //! A request's head goes in; whatever is malformed in it is refused here, before a handler runs.
 
 use super::Rest;
@@ -61,7 +61,7 @@ impl FromRequestParts<Rest> for Asked {
         let key = find("key").or_else(|| key_of_a_route(parts.uri.path()));
         let key = key.or(query.get("key")).map(str::to_owned);
         let asked = Asked { space: Arc::new(space), key, headers: std::mem::take(&mut parts.headers), query };
-        // What only the answer needs must be lawful before anything is done.
+        // What only the answer needs must be valid before anything is done.
         asked.session()?;
         Ok(asked)
     }
@@ -79,7 +79,7 @@ impl Asked {
         Asked { space, key: key.map(str::to_owned), query: Query::default(), headers: HeaderMap::new() }
     }
 
-    /// The same with headers that say more; what only the answer needs must be lawful before anything is done.
+    /// The same with more headers; what only the answer needs must be valid before anything is done.
     pub fn with_headers(rest: &Rest, key: Option<&str>, headers: HeaderMap) -> Result<Asked, Refusal> {
         let asked = Asked { headers, ..Asked::plain(rest, key) };
         asked.session()?;
@@ -107,7 +107,7 @@ impl Asked {
         self.find(name).map(HeaderValue::as_bytes)
     }
 
-    /// To look for a name costs more than to see that there is none.
+    /// To search for a name costs more than to see that there are no headers.
     fn find(&self, name: &str) -> Option<&HeaderValue> {
         if self.headers.is_empty() { None } else { self.headers.get(name) }
     }
@@ -150,7 +150,7 @@ impl Asked {
         }
     }
 
-    /// How many replicas a read counts. Whoever names a session reads what it has written, and that takes a majority.
+    /// How many replicas a read counts. A client with a session reads what it has written, and that takes a majority.
     pub fn r(&self) -> Result<Option<u8>, Refusal> {
         let (asked, level) = (self.replicas("r")?, self.level()?);
         let session = self.session_word()?.is_some();
@@ -185,7 +185,7 @@ impl Asked {
         self.header(name).map(|word| clock::parse(name, word)).transpose()
     }
 
-    /// What a write of the key must carry, and whose the key is, where it is somebody's.
+    /// The fence that a write of the key must carry, and the key's home region, where there is one.
     fn fence(&self, rest: &Rest, key: &Key) -> Result<(Option<Fence>, Option<RegionId>), Refusal> {
         match (home::fence(rest, &self.space, key)?, self.header(fence::HEADER)) {
             (None, None) => Ok((None, None)),

@@ -1,6 +1,6 @@
-//! Several keys in one request: each goes the way that it would go alone, and has a status of its own.
+//! Several keys in one request: each is served as it would be alone, and has a status of its own.
 //! 200 when all went well, 207 when some did, 503 when none did for want of replicas; what is wrong with one part
-//! does not hold up the others, and nothing is promised about the order in which they are done.
+//! does not delay the others, and the order of execution is not defined.
 
 use super::asked::{Asked, Whole, parse_json};
 use super::data;
@@ -33,7 +33,7 @@ const MIXED_RIGHT: &str = r#"{"operations": [{"get": "user_a"}, {"put": {"key": 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entries<'a> {
-    /// Each is looked at by itself.
+    /// Each is parsed by itself.
     #[serde(borrow)]
     entries: Vec<&'a RawValue>,
 }
@@ -222,7 +222,7 @@ fn check_count(n: usize) -> Result<(), Refusal> {
     }
 }
 
-/// What became of one key: its status first, then what it has to say.
+/// The result of one key: its status first, then its fields.
 fn part_of(key: Option<String>, result: Result<Map<String, Value>, Refusal>) -> (StatusCode, Value) {
     let (status, mut said) = match result {
         Ok(said) => (StatusCode::OK, said),

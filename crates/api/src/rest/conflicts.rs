@@ -1,6 +1,6 @@
 //! `/v1/conflicts`: last writes that lost against one that had not seen them, and how to bring one back.
 //! What is listed is what the nodes of this region have resolved, oldest first, and which nodes could not be asked. A
-//! restored value is a write like any other: it overwrites the winner, and is seen by nobody before.
+//! restored value is a write like any other: it overwrites the winner, and is visible once it is written.
 
 use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
@@ -43,7 +43,7 @@ pub async fn list(rest: Rest, asked: Asked) -> Result<Response, Refusal> {
     })))
 }
 
-/// Those of one key behind a place, as far as a bounded number of pages shows them; the next question goes on there.
+/// Those of one key after a position, within a bounded number of pages; the next request continues there.
 pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
     let mut found = Listed { next: after, ..Listed::default() };
     for _ in 0..PAGES_MAX {
@@ -65,7 +65,7 @@ pub async fn of_key(rest: &Rest, key: &Key, after: Option<Bytes>, limit: usize) 
     Ok(found)
 }
 
-/// What all nodes of the region have behind a place.
+/// What all nodes of the region have after a position.
 pub async fn listed(rest: &Rest, after: Option<Bytes>, limit: usize) -> Result<Listed, Refusal> {
     match rest.ask(Request::Conflicts { after, limit }, None).await? {
         Reply::Listed(mut listed) => {

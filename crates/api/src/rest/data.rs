@@ -1,4 +1,4 @@
-//! `/v1/data/{key}`: reads and writes with a choice of consistency, versions that clients hand back, and conflicts
+//! `/v1/data/{key}`: reads and writes with a choice of consistency, versions that clients send back, and conflicts
 //! that are resolved as the writer wishes.
 //! Every answer carries the exact version in `X-Vector-Clock` and, for people, a count per region in its body. While
 //! there is one region, a global quorum is a local one.
@@ -171,8 +171,8 @@ pub async fn head_of_write(
     Ok(())
 }
 
-/// The other regions that are known to have a write when it is answered. Only the node that gave the write its name
-/// knows; it tells a node that has passed the write on to it.
+/// The other regions that are known to have a write when it is answered. Only the coordinator of the write
+/// knows; it tells a node that has forwarded the write to it.
 async fn replicated_to(rest: &Rest, asked: &Asked, record: &Record) -> Result<Option<Vec<String>>, Refusal> {
     if !asked.level()?.is_abroad() {
         return Ok(Some(Vec::new()));

@@ -1,5 +1,6 @@
-//! What `?explain=1` adds to an answer: where the key lies, who was counted, which write is shown, how long it took.
-//! Nothing here decides anything; it says what was decided.
+//! What `?explain=1` adds to an answer: where the key lies, which replicas were counted, which write is shown, how long it
+//! took.
+//! Nothing here decides anything; it shows what was decided.
 
 use super::asked::{Asked, now_ms};
 use super::refusal::Refusal;
@@ -21,7 +22,7 @@ pub struct Explaining {
 }
 
 impl Explaining {
-    /// Only if it is wanted.
+    /// Only if the request asks for it.
     pub fn begin(asked: &Asked) -> Result<Option<Explaining>, Refusal> {
         Ok(asked.query.flag("explain")?.then(|| Explaining { began: Instant::now() }))
     }
@@ -53,7 +54,7 @@ impl Explaining {
         };
         let (from, to) =
             (placement.now.of(partition, copies.into()), placement.next.of(partition, copies.into()));
-        // Whom reads ask, and who must have writes as well.
+        // The replicas that reads ask, and those that must have writes as well.
         let (now, also) = match topology.phase(partition) {
             Phase::Still => (from, None),
             Phase::Pending => (from, Some(to)),
@@ -86,7 +87,7 @@ impl Explaining {
     }
 }
 
-/// What is said, if it was asked for. What a value was preferred to is known as far as the nodes of this region answer.
+/// The explanation, if the request asks for it. The values that lost are known as far as the nodes of this region answer.
 pub async fn ended(
     explaining: Option<Explaining>,
     rest: &Rest,

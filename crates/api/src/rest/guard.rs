@@ -1,5 +1,5 @@
-//! Who may use the REST API while auth is on: a user, by a token or by name and password, with the permission that the
-//! route names. What a request does with keys is judged where it goes to the mesh (`permit.rs`), because bodies name
+//! Which callers may use the REST API while auth is on: a user, by a token or by name and password, with the permission that
+//! the route names. Permissions on keys are checked where a request goes to the mesh (`permit.rs`), because bodies name
 //! keys too. Everything is decided by what this node knows; the coordination store is not asked.
 
 use super::Rest;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 const BEARER: &str = "Bearer ";
 const BASIC: &str = "Basic ";
 
-/// What a route asks of its caller while auth is on.
+/// What a route demands of its caller while auth is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// Nothing: it shows nothing of the cluster.
@@ -110,7 +110,7 @@ async fn admit(rest: &Rest, parts: &mut Parts, need: Need) -> Result<Arc<DataCal
     }
 }
 
-/// The namespace that the request names, as the handlers find it; one that it names twice they refuse.
+/// The namespace that the request names, as the handlers find it; one that is named twice they refuse.
 async fn space_of(rest: &Rest, parts: &mut Parts) -> u32 {
     let params = RawPathParams::from_request_parts(parts, rest).await.ok();
     let in_path = params.as_ref().and_then(|params| params.iter().find(|(name, _)| *name == "ns"));
@@ -123,7 +123,7 @@ pub fn authorization(headers: &HeaderMap) -> &[u8] {
     headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default()
 }
 
-/// Who sent this `Authorization`.
+/// The caller that sent this `Authorization`.
 pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>, Code> {
     let given = std::str::from_utf8(given).map_err(|_| Code::InvalidAuthToken)?;
     if let Some(encoded) = given.strip_prefix(BASIC) {
@@ -141,7 +141,7 @@ fn basic(encoded: &str) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// A caller that is not known is asked to say who it is, and one that is and may not is told that.
+/// An unauthenticated caller is asked to authenticate, and one without permission learns that.
 pub fn refuse(code: Code) -> Response {
     let message = match code {
         Code::PermissionDenied => {

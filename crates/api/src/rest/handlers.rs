@@ -1,6 +1,6 @@
 //! `/v1/handlers`: how `custom` values merge: handlers by name, those that are built in and scripts that users write.
 //! A script is tried on generated values before it is taken, and refused with an example if it breaks a law of
-//! merging. The registry is a document that the cluster agrees on and that regions exchange, so that a handler that was
+//! merging. The registry is a document of the cluster that regions exchange, so that a handler that was
 //! registered in one region is known in all.
 
 use super::asked::{Whole, parse_json};
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 const RIGHT: &str =
     r#"{"script": "if left.len == right.len { larger(left, right) } else { longer(left, right) }"}"#;
 const BUILT_IN: [&str; 4] = ["max", "min", "longest", "json_merge"];
-/// How long replicas may take to hear of a handler, and how often they are asked.
+/// How long replicas may take to receive a handler, and how often they are polled.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 const KNOWN_POLL: Duration = Duration::from_millis(10);
-/// How often a change is tried that others' changes get in the way of.
+/// How often a compare-and-set is repeated after a conflict.
 const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
@@ -54,7 +54,7 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
 pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
     let Given { script } = parse_json(&body, RIGHT)?;
     let tried = script.clone();
-    // Trying it takes a while, and what a script does is nobody's business here.
+    // Testing takes a while, and a script's errors do not matter here.
     let verdict = tokio::task::spawn_blocking(move || try_out(&tried)).await;
     verdict.map_err(|_| Refusal::from(Code::BadHandler))??;
     let created = update(&rest, |registered| {
@@ -113,7 +113,7 @@ async fn now(rest: &Rest) -> Result<(u64, Handlers), Refusal> {
     }
 }
 
-/// Changes the document; if somebody else has changed it meanwhile, again.
+/// Changes the document; repeats if another request has changed it meanwhile.
 async fn update<T>(
     rest: &Rest,
     change: impl Fn(&Handlers) -> Result<(Handlers, T), Refusal>,
@@ -130,8 +130,8 @@ async fn update<T>(
     Err(Refusal::new(Code::TooManyRequests, "others change the handlers all the time; try again"))
 }
 
-/// A handler may have been registered a moment ago, and the replicas hear of it a moment later: a write that was refused
-/// for want of it is tried again for a while if the cluster has agreed on it.
+/// A handler may have been registered a moment ago, and replicas receive it a moment later: a write that was refused
+/// for lack of it is repeated for a while if the cluster has the handler.
 pub async fn perform_when_known(
     rest: &Rest,
     write: &Arc<Write>,

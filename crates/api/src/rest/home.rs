@@ -1,6 +1,6 @@
 //! `/v1/namespaces/{ns}/home`: the region that owns a namespace, or the keys below a prefix, where one does. Writes
-//! elsewhere are refused and told where to go; writes of the owner carry its epoch, so that those of an earlier owner
-//! lose wherever they arrive. Regions tell each other; with a lease a home passes on by itself when its region is gone.
+//! elsewhere are refused with the owner's name; writes of the owner carry its epoch, so that those of an earlier owner
+//! lose wherever they arrive. With a lease a home moves by itself when its region is gone.
 
 use super::asked::{Asked, Whole, parse_json};
 use super::refusal::Refusal;
@@ -18,7 +18,7 @@ use serde_json::{Value, json as object};
 const RIGHT: &str =
     r#"{"region": "eu-west"}, with "prefix", "lease_ms" (0 for none) and "epoch" where they matter"#;
 pub const PARAMS: [&str; 1] = ["prefix"];
-/// How often a change is tried that others' changes get in the way of.
+/// How often a compare-and-set is repeated after a conflict.
 const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
@@ -76,7 +76,7 @@ fn refusal(code: Code) -> Refusal {
     }
 }
 
-/// What a write of the place must carry; refused unless this region owns it, and its lease runs.
+/// The fence that a write must carry; refused unless this region owns the keys, and its lease runs.
 fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fence, Refusal> {
     let owner = || rest.region_name(title.home.region);
     let told = |refusal: Refusal| refusal.with("home_region", owner()).with("home_epoch", title.home.epoch);
@@ -90,7 +90,7 @@ fn admit(rest: &Rest, here: RegionId, place: &Place, title: Title) -> Result<Fen
     Ok(fence)
 }
 
-/// What a write of the key must carry if the key has a home, and which that is; refused if it is elsewhere.
+/// The fence that a write of the key must carry if the key has a home, and its region; refused if it is elsewhere.
 pub fn fence(rest: &Rest, space: &Space, key: &Key) -> Result<Option<(Fence, RegionId)>, Refusal> {
     let Some((place, title)) = space.homes.find(&space.name, &key.name()) else { return Ok(None) };
     Ok(Some((admit(rest, space.here, place, title)?, title.home.region)))

@@ -1,5 +1,5 @@
-//! `/v1/namespaces/{ns}`: what a namespace wants. It is a document that the cluster agrees on, changed only as it was
-//! seen; the ring learns of a new namespace by its topology, and the answer waits until this node has heard of it.
+//! `/v1/namespaces/{ns}`: the settings of a namespace. They are a document of the cluster, changed by compare-and-set;
+//! the ring learns of a new namespace by its topology, and the answer waits until this node has that.
 
 use super::asked::{Whole, now_ms, parse_json};
 use super::refusal::Refusal;
@@ -20,9 +20,9 @@ use serde_json::{Value, json as object};
 use std::time::Duration;
 
 const RIGHT: &str = r#"{"n": 3, "default_type": "lww_register", "conflict_policy": "LWW"}, each optional"#;
-/// How often a change is tried that others' changes get in the way of.
+/// How often a compare-and-set is repeated after a conflict.
 const ATTEMPTS: usize = 8;
-/// How long a node may take to hear of a new namespace.
+/// How long a node may take to learn of a new namespace.
 const HEARD_MS_MAX: u64 = 5_000;
 const HEARD_POLL: Duration = Duration::from_millis(5);
 
@@ -35,7 +35,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What is not said stays as it is.
+    /// Fields that are not given stay as they are.
     fn over(self, old: Option<Namespace>) -> Result<Namespace, Refusal> {
         let mut namespace = old.unwrap_or_default();
         if let Some(n) = self.n {
@@ -104,7 +104,7 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     Ok(json(&object!({ "status": "deleted", "namespace": name })))
 }
 
-/// Changes the document; if somebody else has changed it meanwhile, again.
+/// Changes the document; repeats if another request has changed it meanwhile.
 async fn update<T>(
     rest: &Rest,
     change: impl Fn(&mut Namespaces) -> Result<T, Refusal>,
@@ -125,7 +125,7 @@ async fn update<T>(
     Err(Refusal::new(Code::TooManyRequests, "others change the namespaces all the time; try again"))
 }
 
-/// A namespace can be used here once the topology that this node goes by has it.
+/// A namespace can be used here once this node's topology has it.
 async fn until_heard(rest: &Rest, id: u32) -> Result<(), Refusal> {
     let deadline = now_ms() + HEARD_MS_MAX;
     while rest.mesh().topology().copies(id).is_none() {

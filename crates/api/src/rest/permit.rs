@@ -1,5 +1,5 @@
-//! What a request to the mesh needs of its caller: every key that it would show or change. It stands in front of the mesh,
-//! so that no handler can forget it; a request of a new kind does not compile until it is judged here.
+//! What a request to the mesh demands of its caller: every key that it would show or change. It stands in front of the mesh,
+//! so that no handler can forget it; a request of a new kind does not compile until it is checked here.
 
 use super::Rest;
 use super::refusal::Refusal;
@@ -13,7 +13,7 @@ use server::{DataCaller, DataRights, DataVerb};
 use std::convert::Infallible;
 use std::sync::Arc;
 
-/// Handlers get the API together with who asks, as the guard has found out.
+/// Handlers get the API together with the caller that the guard has found.
 impl FromRequestParts<Rest> for Rest {
     type Rejection = Infallible;
 
@@ -27,11 +27,11 @@ impl Rest {
         Rest { shared: self.shared.clone(), caller }
     }
 
-    /// What the caller may do; none if there is nothing that it may not.
+    /// The caller's rights; none if everything is permitted.
     fn rights(&self) -> Result<Option<&DataRights>, Refusal> {
         match &self.caller {
             Some(caller) => Ok(Some(caller.rights())),
-            // Auth was turned on after the request was let in.
+            // Auth was turned on after the request was admitted.
             None if self.handle().is_auth_on() => Err(Code::UserEmpty.into()),
             None => Ok(None),
         }

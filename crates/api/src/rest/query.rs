@@ -1,5 +1,5 @@
 //! The query of a URL, taken apart: names and values, decoded.
-//! A parameter that nobody knows is refused by name, so that a slip of the pen is not taken for a wish; so is one
+//! An unknown parameter is refused by name, so that a typing error is not ignored; so is one
 //! that comes twice.
 
 use super::refusal::Refusal;
@@ -28,7 +28,7 @@ impl Query {
         self.pairs.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// Refuses parameters other than these, and other than the namespace, which everybody may name.
+    /// Refuses parameters other than these, and other than the namespace, which every request may name.
     pub fn only(&self, known: &[&str]) -> Result<(), Refusal> {
         let is_known = |name: &str| name == "ns" || known.contains(&name);
         match self.pairs.iter().find(|(name, _)| !is_known(name)) {

@@ -1,8 +1,8 @@
-//! The short way for the requests that a store lives on: reads and writes of single keys over HTTP/1.1 on a connection
-//! that is kept, with whatever headers. A stream goes in; what was asked together is answered together, in order.
-//! Another path, another query than `?r=1`, or a header about the connection itself is not judged here: the stream is
-//! given back with all that was read, and goes the long way from then on. Who asks is found out once and holds until the
-//! policy changes. What is answered here is what the handlers of the router would answer.
+//! The fast path for the most frequent requests: reads and writes of single keys over HTTP/1.1 on a kept-alive
+//! connection, with any headers. A stream goes in; pipelined requests are answered together, in order.
+//! Another path, another query than `?r=1`, or a header about the connection itself is not served here: the stream is
+//! returned with all that was read, and takes the routed path from then on. The caller is looked up once and cached until the
+//! policy changes. The answers are those of the router's handlers.
 
 mod answer;
 pub mod head;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A longer head is somebody else's business.
+/// A longer head takes the routed path.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// How long an answer may take to go out.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -47,8 +47,8 @@ impl Quick {
         Quick { rest, space: namespaces::id_of(namespaces::DEFAULT), intake }
     }
 
-    /// Serves until the connection ends, or gives it back for the long way, with what was read of it. When it is time
-    /// to stop, `stay` ends, and a request that has begun is answered still.
+    /// Serves until the connection ends, or returns it for the routed path, with what was read of it. When the process
+    /// stops, `stay` ends, and a request that has begun is still answered.
     pub async fn serve<S>(
         &self,
         stream: S,
@@ -85,7 +85,7 @@ impl Quick {
         }
     }
 
-    /// Reads until the body is there. None when the connection is over.
+    /// Reads until the body is complete. None when the connection is over.
     async fn hear_whole<S>(
         &self,
         line: &mut Line<S>,
@@ -134,7 +134,7 @@ impl Quick {
                 let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
                 self.answer(&asking.rest, &plain, (headers, key, body), &mut line.out).await;
             }
-            // What is rare is kept out of the future that every connection holds.
+            // Rare cases are boxed, to keep them out of the future that every connection holds.
             Err(code) => Box::pin(answer::render(guard::refuse(code), &mut line.out)).await,
         }
         line.heard.advance(whole);
@@ -144,7 +144,7 @@ impl Quick {
         Some(())
     }
 
-    /// Finds out who asks, unless that was found out before and still holds.
+    /// Looks up the caller, unless the cached one is still valid.
     async fn admit(&self, asking: &mut Asking, authorization: &[u8]) -> Result<(), Code> {
         let handle = self.rest.handle();
         if !handle.is_auth_on() {
@@ -191,7 +191,7 @@ impl Quick {
         }
     }
 
-    /// By the handlers, with the headers that say what is meant.
+    /// By the handlers, with the headers that change the meaning of the request.
     async fn answer_as_meant(
         &self,
         rest: &Rest,
@@ -222,7 +222,7 @@ impl Quick {
         match (answer::plain_value(&record), plain.what) {
             (Some(value), What::DataGet) => answer::found_in_data(rest, key, &record, value, None, out),
             (Some(value), _) => answer::found_in_store(rest, key, &record, value, None, out),
-            // It has something about it that the handlers know how to say.
+            // Only the handlers can render it.
             (None, _) => {
                 let nothing = Headers::default();
                 Box::pin(self.answer_as_meant(rest, plain, (&nothing, key, &[]), out)).await?;
@@ -231,7 +231,7 @@ impl Quick {
         Ok(())
     }
 
-    /// The same for a client that hands on what it has seen, and is told what it has seen now.
+    /// The same for a client with a session token, which gets the new token back.
     async fn get_in_session(
         &self,
         rest: &Rest,
@@ -298,9 +298,9 @@ impl Quick {
     }
 }
 
-/// Who asks on a connection, as it was found out last.
+/// The cached caller of a connection.
 struct Asking {
     rest: Rest,
-    /// What it was found out by.
+    /// The header that named it.
     authorization: Vec<u8>,
 }

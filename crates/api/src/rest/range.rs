@@ -1,6 +1,6 @@
 //! `/api/v1/store/range`: the keys from one name to another, in order, a page at a time.
 //! The start is included, the end is not. Keys lie all over the ring, so a page says how much of the ring has
-//! answered: 206 when something may be missing, 503 when nothing was heard; never a silent hole.
+//! answered: 206 when something may be missing, 503 when no partition answered; never a silent hole.
 
 use super::asked::Asked;
 use super::refusal::Refusal;
@@ -25,9 +25,9 @@ pub const PARAMS: [&str; 7] = ["start", "end", "prefix", "limit", "page", "r", "
 #[derive(Serialize)]
 struct Page<'a> {
     entries: Vec<Entry<'a>>,
-    /// Where to go on, for `page=`; null at the end.
+    /// Where to continue, for `page=`; null at the end.
     next_page: Option<String>,
-    /// Whether every partition was heard.
+    /// Whether every partition answered.
     complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing_partitions: Option<u16>,

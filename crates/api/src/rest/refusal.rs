@@ -1,6 +1,6 @@
-//! Refusals of the REST API: a code of the one table, and a sentence that says what would be right.
-//! A code and words go in, a status with a JSON body comes out; whoever may try again is told when. The name of
-//! the code is the word that programs match on.
+//! Refusals of the REST API: a code of the one table, and a sentence with the correct form.
+//! A code and a message go in, a status with a JSON body comes out; where a retry helps, `Retry-After` says when. The name
+//! of the code is the identifier that programs match on.
 
 use super::session;
 use axum::http::header::RETRY_AFTER;
@@ -30,7 +30,7 @@ pub struct Refusal {
     pub code: Code,
     message: String,
     details: Map<String, Value>,
-    /// The token of the session, which has seen something by being refused.
+    /// The token of the session, which advances by a refusal, too.
     session: Option<HeaderValue>,
 }
 

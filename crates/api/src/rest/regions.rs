@@ -1,6 +1,6 @@
 //! `/v1/regions`: the other regions that hold the same data, and how far each is, as this node sees it.
-//! The table is a document that the cluster agrees on; each region has its own, and lists the others. Leaving one out
-//! is its eviction: from then on nothing is kept or waited for on its account.
+//! The table is a document of the cluster; each region has its own, and lists the others. Removing a region
+//! evicts it: from then on nothing is stored or waited for on its account.
 
 use super::asked::{Whole, parse_json};
 use super::refusal::Refusal;
@@ -16,7 +16,7 @@ use serde_json::{Value, json as object};
 use server::mesh::handle::Abroad;
 
 const RIGHT: &str = r#"{"peers": ["10.1.0.1:2380"]}, peer addresses of some nodes of that region"#;
-/// How often a change is tried that others' changes get in the way of.
+/// How often a compare-and-set is repeated after a conflict.
 const ATTEMPTS: usize = 8;
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     Ok(json(&object!({ "status": "evicted", "region": name })))
 }
 
-/// Changes the document; if somebody else has changed it meanwhile, again.
+/// Changes the document; repeats if another request has changed it meanwhile.
 async fn update<T>(
     rest: &Rest,
     change: impl Fn(&Regions) -> Result<(Regions, T), Refusal>,

@@ -1,5 +1,5 @@
-//! `/v1/ring`: who is in the ring, how much of it each node keeps, what moves, and how this node is doing; and the word
-//! to a node to go, or to stay. The topology that this node goes by goes in; counts and names for people come out.
+//! `/v1/ring`: the nodes of the ring, how much of it each node stores, what moves, and this node's state; and requests
+//! to a node to leave, or to stay. This node's topology goes in; counts and names for people come out.
 
 use super::refusal::Refusal;
 use super::{Rest, date, json};
@@ -34,14 +34,14 @@ impl Rest {
     }
 }
 
-/// Tells a node to hand over what it has and go.
+/// Tells a node to move its data away and leave the ring.
 pub async fn leave(rest: Rest, Path(node): Path<String>) -> Result<Response, Refusal> {
     let node = rest.node_called(&node)?;
     rest.handle().let_node_go(node, true).await?;
     Ok(on_its_way(node, "leaving"))
 }
 
-/// Takes that back; a node that has gone already comes again.
+/// Revokes that; a node that has left already joins again.
 pub async fn stay(rest: Rest, Path(node): Path<String>) -> Result<Response, Refusal> {
     let node = rest.node_called(&node)?;
     rest.handle().let_node_go(node, false).await?;

@@ -1,6 +1,6 @@
-//! Session tokens on the wire: what a client has seen, as an opaque word that it hands back with its next request, to
-//! this region or another. A word that is none of ours names a session that begins now: the answer carries the first
-//! real token. One of ours that was changed on the way is refused, for less would be promised than was.
+//! Session tokens on the wire: what a client has seen, as an opaque text that it sends back with its next request, to
+//! this region or another. A text that is no token of ours names a session that begins now: the answer carries the first
+//! real token. A token that was changed on the way is refused, for it would promise less.
 
 use super::asked::Asked;
 use super::refusal::Refusal;

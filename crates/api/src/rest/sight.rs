@@ -1,6 +1,6 @@
-//! One read on its way through the mesh: what the request demands to see at least, and what was seen where.
+//! One read through the mesh: the version that the request demands at least, and what was read where.
 //! A request's head and a key go in; the record, the region that it was read in, and how far this one is behind come
-//! out. Whoever hands on a session's token, or the version of an earlier answer, is never shown less.
+//! out. A client that sends a session token, or the version of an earlier answer, never sees less.
 
 use super::asked::Asked;
 use super::refusal::Refusal;
@@ -15,10 +15,10 @@ use mesh::record::Record;
 use mesh::request::{Get, Level, Reply, Request};
 use std::time::Duration;
 
-/// How long a read waits for what it must have seen, if it does not say.
+/// How long a read waits for the demanded version, if it does not say.
 const SEEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What was seen.
+/// The result of a read.
 pub struct Sight {
     pub record: Option<Box<Record>>,
     from: RegionId,
@@ -55,7 +55,7 @@ fn lagging(lag_ms: u64) -> Refusal {
 }
 
 impl Sight {
-    /// The record, if it can be shown. That it is gone is something seen, too.
+    /// The record, if it can be shown. That it is gone advances the session, too.
     pub fn live(&self, rest: &Rest, asked: &Asked) -> Result<Box<Record>, Refusal> {
         live(rest, self.record.clone()).map_err(|refusal| match session::token(asked, self.seen()) {
             Ok(Some(token)) => refusal.in_session(token),
@@ -72,7 +72,7 @@ impl Sight {
         self.record.as_deref().into_iter()
     }
 
-    /// What every read is answered with.
+    /// The headers of every read's answer.
     pub fn head(&self, rest: &Rest, asked: &Asked, response: &mut Response) -> Result<(), Refusal> {
         let headers = response.headers_mut();
         if let Some(record) = &self.record {

@@ -1,6 +1,6 @@
 //! Namespaces as this process knows them: the document, decoded once for each of its versions.
-//! A name goes in, the number of the namespace and what it wants come out. One that this member has not heard of
-//! yet is looked for where it was agreed on before it is refused.
+//! A name goes in, the number of the namespace and its settings come out. One that this member has not applied
+//! yet is read from the current document before it is refused.
 
 use super::refusal::Refusal;
 use base::Code;
@@ -18,9 +18,9 @@ pub struct Space {
     pub name: String,
     pub id: u32,
     pub wants: Namespace,
-    /// Who owns which keys, where somebody does.
+    /// The home regions of keys.
     pub homes: Arc<Homes>,
-    /// The region that is asked.
+    /// The region that serves the request.
     pub here: RegionId,
 }
 
@@ -29,7 +29,7 @@ pub struct Spaces {
     /// The version that was decoded last, and what it says.
     known: Mutex<(u64, Arc<Namespaces>)>,
     homes: Mutex<(u64, Arc<Homes>)>,
-    /// The one that is always there, by these documents.
+    /// The default namespace, by these documents.
     usual: Mutex<Option<(Arc<Documents>, Arc<Space>)>>,
 }
 
@@ -44,7 +44,7 @@ impl Spaces {
         Space { name: name.to_owned(), id: namespaces::id_of(name), wants, homes, here: self.here }
     }
 
-    /// Who owns what, as far as this member has applied.
+    /// The home regions, as far as this member has applied.
     fn homes(&self, handle: &Handle) -> Arc<Homes> {
         let mut known = self.homes.lock().expect("no thread panics while it holds the homes");
         if let Some((version, bytes)) = handle.document_here(homes::DOCUMENT)
@@ -53,7 +53,7 @@ impl Spaces {
             match Homes::decode(bytes) {
                 Some(decoded) => *known = (version, Arc::new(decoded)),
                 None => {
-                    tracing::error!(version, "the homes of namespaces cannot be read");
+                    tracing::error!(version, "cannot decode the homes of namespaces");
                     known.0 = version;
                 }
             }
@@ -82,9 +82,9 @@ impl Spaces {
         if known.0 != version {
             match Namespaces::decode(bytes) {
                 Some(decoded) => *known = (version, Arc::new(decoded)),
-                // A member of a later version has written it; what was known before still holds.
+                // A member of a later version has written it; the previous one stays in use.
                 None => {
-                    tracing::error!(version, "the namespaces cannot be read");
+                    tracing::error!(version, "cannot decode the namespaces");
                     known.0 = version;
                 }
             }
@@ -92,7 +92,7 @@ impl Spaces {
         known.1.clone()
     }
 
-    /// The one that is always there. Most requests are about it, and documents change rarely.
+    /// The default namespace. Most requests are about it, and documents change rarely.
     pub fn usual(&self, handle: &Handle) -> Arc<Space> {
         let documents = handle.documents_here();
         let mut usual = self.usual.lock().expect("no thread panics while it holds the usual namespace");

@@ -30,7 +30,7 @@ pub enum Content {
 }
 
 impl Content {
-    /// `curl -d` calls everything a form; nobody means one here.
+    /// `curl -d` calls everything a form; no client means one here.
     pub fn of(headers: &HeaderMap) -> Result<Content, Refusal> {
         let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(Content::Json) };
         let text = value.to_str().ok().filter(|text| text.len() <= CONTENT_TYPE_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! One write on its way into the mesh: what it says, what comes with it, and what its answer is.
+//! One write into the mesh: its value, its attributes, and its answer.
 //! A request's head and the value that its body holds go in; the record as it is now comes out, or a refusal. A
 //! write that was conditional and came too late is answered with both sides.
 
@@ -44,7 +44,7 @@ pub struct Given<'a> {
 pub const RIGHT: &str =
     r#"{"value": …, "ttl": seconds, "metadata": {"name": "text"}}, all but value optional"#;
 
-/// How a write is to be judged against what it overwrites.
+/// How a conflict with the overwritten value is resolved.
 pub fn policy(asked: &Asked) -> Result<Policy, Refusal> {
     match asked.header("x-conflict-resolution") {
         None => Ok(asked.space.wants.policy),
@@ -140,7 +140,7 @@ fn handler_of(kind: Kind, named: Option<String>) -> Result<Option<Bytes>, Refusa
     }
 }
 
-/// Who wants to merge and does not say how keeps values side by side. The type decides how replicas resolve a
+/// A client that wants to merge without naming a type keeps values side by side. The type decides how replicas resolve a
 /// conflict, so a header that says otherwise is refused.
 fn kind_of(asked: &Asked, named: Option<&str>) -> Result<Kind, Refusal> {
     let policy = policy(asked)?;
@@ -218,7 +218,7 @@ fn check_size(rest: &Rest, len: usize) -> Result<(), Refusal> {
     }
 }
 
-/// Asks the mesh, and waits.
+/// Sends the write to the mesh, and waits.
 pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Record>, Refusal> {
     let wanted = Wanted::of(&write);
     let write = Arc::new(write);
@@ -231,7 +231,7 @@ pub async fn perform(rest: &Rest, asked: &Asked, write: Write) -> Result<Box<Rec
     wanted.settled(rest, reply?)
 }
 
-/// What a write wanted, so that both sides can be told if something is in its way.
+/// The write's operation and condition, for the answer if a conflict prevents it.
 pub struct Wanted {
     op: Op,
     expect: Option<Context>,
@@ -242,7 +242,7 @@ impl Wanted {
         Wanted { op: write.op.clone(), expect: write.expect.clone() }
     }
 
-    /// What it came to.
+    /// The outcome of the write.
     pub fn settled(&self, rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
         match reply {
             Reply::Conflict(record) => Err(conflict(rest, &record, &self.op, self.expect.as_ref())),
@@ -251,7 +251,7 @@ impl Wanted {
     }
 }
 
-/// What a write without a condition came to.
+/// The outcome of a write without a condition.
 pub fn settled(rest: &Rest, reply: Reply) -> Result<Box<Record>, Refusal> {
     match reply {
         Reply::Written(record) => Ok(record),

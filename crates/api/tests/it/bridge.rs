@@ -26,7 +26,7 @@ async fn both_protocols_are_served_on_one_port_alike() {
     let address = world.address;
     let http1 = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address).unwrap();
-        // In pieces: who speaks is not clear from the first.
+        // In pieces: the protocol is not clear from the first.
         for piece in ["P", "OST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n"] {
             stream.write_all(piece.as_bytes()).unwrap();
             std::thread::yield_now();
@@ -112,7 +112,7 @@ async fn answers_that_nobody_reads_hold_up_nobody_else() {
     let client = Client::connect(world.address).await;
     put(&client, "large", vec![7; 1_000_000]).await;
     let get = wire::RangeRequest { key: "large".into(), ..Default::default() };
-    // It takes the whole window of its connection, which nobody opens again.
+    // It takes the whole window of its connection, which the client never opens again.
     let (response, mut stream) = client.begin(Method::POST, "/etcdserverpb.KV/Range", &[GRPC], false).await;
     stream.send_data(framed(&get), true).unwrap();
     let unread = timeout(PATIENCE, response).await.unwrap().unwrap();

@@ -22,7 +22,7 @@ pub struct Answer {
 }
 
 pub const GRPC: (&str, &str) = ("content-type", "application/grpc");
-/// The same to the services, but not among what goes the short way.
+/// The same to the services, but not on the fast path.
 pub const GRPC_THE_LONG_WAY: (&str, &str) = ("content-type", "application/grpc+proto");
 
 impl Client {

@@ -1,4 +1,4 @@
-//! Calls that go straight to the core. Whatever can be told of them from outside is as the services have it.
+//! Calls that go straight to the core. From outside they look like those of the services.
 
 use crate::client::{Answer, Client, GRPC, GRPC_THE_LONG_WAY, framed};
 use crate::world::World;
@@ -17,7 +17,7 @@ fn get(key: &'static str) -> wire::RangeRequest {
     wire::RangeRequest { key: key.into(), ..Default::default() }
 }
 
-/// The same call on both ways.
+/// The same call on both paths.
 async fn both_ways(client: &Client, method: &str, more: &[(&str, &str)], body: Bytes) -> [Answer; 2] {
     let path = format!("/etcdserverpb.KV/{method}");
     let short = client.post(&path, &[&[GRPC], more].concat(), body.clone()).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_client_waits_no_longer_than_it_wanted() {
     assert_eq!(short.refusal(), ("4", "context%20deadline%20exceeded"));
 }
 
-/// Go's client sends a write again when it is told that its deadline has passed while it has not.
+/// Go's client sends a write again when it receives that its deadline has passed while it has not.
 #[tokio::test]
 async fn no_call_is_told_that_its_deadline_has_passed_before_it_has() {
     let world = World::start_lonely().await;

@@ -1,4 +1,4 @@
-//! The client port of a real member, spoken to by an independent HTTP/2 client that says exactly what it is told.
+//! The client port of a real member, called by an independent HTTP/2 client that sends exactly what a test says.
 
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 

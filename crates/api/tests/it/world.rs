@@ -33,7 +33,7 @@ impl World {
         World::start_of(1, auth).await
     }
 
-    /// A member whose two peers never come: it has no leader, so nothing that it is asked is answered.
+    /// A member whose two peers never come: it has no leader, so no request is answered.
     pub async fn start_lonely() -> World {
         World::start_of(3, cheap()).await
     }

@@ -1,11 +1,11 @@
-//! Why a verb did not do what it was asked, with the exit code that tells a script what to do about it.
+//! Why a verb failed, with the exit code that tells a script what to do about it.
 
 use crate::args::USAGE;
 use base::code::Grpc;
 use std::process::ExitCode;
 use tonic::Code;
 
-/// As a shell tells of somebody who ended by SIGINT.
+/// As a shell reports a process that ended by SIGINT.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! The options that every client verb has: whom to ask, how long to wait, how to print.
+//! The options that every client verb has: endpoints, timeouts, output format.
 
 use super::{Client, Error, TlsOptions, duration, prompt};
 use ::client::{Config, Login, Tls};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// For calls that say themselves that they wait: nobody looks at the screen for longer.
+/// For calls that wait by design: no terminal session lasts longer.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 const ENDPOINT_DEFAULT: &str = "127.0.0.1:2379";
 /// Where endpoints are looked for when none are given, the first that is set.
@@ -16,7 +16,7 @@ const ENDPOINT_VARIABLES: [&str; 2] = ["ALTHING_ENDPOINTS", "ETCDCTL_ENDPOINTS"]
 const USER_VARIABLES: [&str; 2] = ["ALTHING_USER", "ETCDCTL_USER"];
 const PASSWORD_VARIABLES: [&str; 2] = ["ALTHING_PASSWORD", "ETCDCTL_PASSWORD"];
 
-/// The password of --user, once it was typed: a verb may ask several members.
+/// The password of --user, once it was typed: a verb may call several members.
 static TYPED: OnceLock<String> = OnceLock::new();
 
 #[derive(Args, Clone, Debug)]
@@ -25,15 +25,15 @@ pub struct Options {
     /// Members to ask; the first that answers is used [default: $ALTHING_ENDPOINTS, $ETCDCTL_ENDPOINTS or 127.0.0.1:2379]
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     endpoints: Vec<String>,
-    /// Who asks, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
+    /// The user that calls, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
     #[arg(long, value_name = "NAME[:PASSWORD]")]
     user: Option<String>,
-    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD; else it is asked for]
+    /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD; else a prompt]
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
     #[command(flatten)]
     tls: TlsOptions,
-    /// How long the answer may take [default: 5s, and as long as it takes for what is told to wait]
+    /// How long the answer may take [default: 5s, and unlimited for calls that wait]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     command_timeout: Option<Duration>,
     /// How long it may take to find an endpoint that can be reached
@@ -56,12 +56,12 @@ pub enum Format {
 }
 
 impl Options {
-    /// Connects when it is first asked for something.
+    /// Connects with the first call.
     pub fn client(&self) -> Result<Client, Error> {
         self.client_of(self.endpoints())
     }
 
-    /// The same for a call that waits until something is done, which takes as long as it takes.
+    /// The same for a call that waits until something is done, without a timeout.
     pub fn patient(&self) -> Options {
         Options { command_timeout: Some(self.command_timeout.unwrap_or(PATIENCE)), ..self.clone() }
     }
@@ -70,7 +70,7 @@ impl Options {
         self.command_timeout.unwrap_or(COMMAND_TIMEOUT_DEFAULT)
     }
 
-    /// The same for endpoints that come from elsewhere.
+    /// The same for other endpoints.
     pub fn client_of(&self, endpoints: Vec<String>) -> Result<Client, Error> {
         let (dial_timeout, call_timeout) = (self.dial_timeout, self.command_timeout());
         let tls = self.tls(&endpoints)?;
@@ -78,7 +78,7 @@ impl Options {
         Ok(Client::new(Config { endpoints, dial_timeout, call_timeout, login, tls })?)
     }
 
-    /// How TLS is spoken with these endpoints, if it is.
+    /// The TLS settings for these endpoints, if they use TLS.
     pub fn tls(&self, endpoints: &[String]) -> Result<Option<Tls>, Error> {
         let Some(files) = self.tls.files_for(endpoints)? else { return Ok(None) };
         let pem = files.pem()?;
@@ -101,7 +101,7 @@ impl Options {
     }
 }
 
-/// Of --user and --password, or of what stands for them. With the password of --password, the name is taken as it is,
+/// Of --user and --password, or of their variables. With --password the name is taken as it is,
 /// colons and all.
 pub fn login_of(user: &Option<String>, password: &Option<String>) -> Result<Option<Login>, Error> {
     let given = |flag: &Option<String>, variables: [&str; 2]| {

@@ -1,6 +1,6 @@
 //! A password that is typed at the terminal and not shown there.
 //! Standard input must be a terminal. While a password is typed, every key comes here and none is a signal, so that the
-//! terminal is left as it was found however the typing ends.
+//! terminal is restored however the typing ends.
 
 use super::Error;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
@@ -12,17 +12,17 @@ const BACKSPACE: u8 = 8;
 const ERASE_LINE: u8 = 21;
 const DELETE: u8 = 127;
 
-/// Whether there is somebody to ask.
+/// Whether there is a terminal to ask at.
 pub fn is_possible() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Asks for a password that exists.
+/// Prompts for a password that exists.
 pub fn ask(user: &str) -> Result<String, Error> {
     ask_with(&format!("Password of {user}: "))
 }
 
-/// Asks for a password that is to be set, twice, because a slip cannot be seen.
+/// Prompts for a new password, twice, because a typing error cannot be seen.
 pub fn ask_twice(user: &str) -> Result<String, Error> {
     let password = ask(user)?;
     if password.is_empty() {
@@ -65,7 +65,7 @@ fn read_line() -> Result<Vec<u8>, Error> {
     }
 }
 
-/// No password was given: an empty one is not what was meant.
+/// No password was given: an empty one is not meant.
 pub fn end_of_input() -> Error {
     Error::Input(std::io::ErrorKind::UnexpectedEof.into())
 }
@@ -94,7 +94,7 @@ fn take(line: &mut Vec<u8>, byte: u8) -> Typed {
     Typed::More
 }
 
-/// A terminal that shows nothing of what is typed, until it is dropped.
+/// A terminal that does not echo, until this is dropped.
 struct Quiet {
     before: Termios,
 }
@@ -113,7 +113,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // The terminal may be gone.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 }

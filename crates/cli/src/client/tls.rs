@@ -1,4 +1,4 @@
-//! The options of all client verbs about TLS, as etcdctl spells them: whom to believe, and what to show.
+//! The options of all client verbs about TLS, as etcdctl spells them: which authorities to trust, which certificate to use.
 //! Flags and variables go in; files for the endpoints that speak TLS come out, or nothing where none does. Servers are
 //! always verified.
 
@@ -10,17 +10,17 @@ use tls::ClientFiles;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Connection and output")]
 pub struct TlsOptions {
-    /// Believe servers by these authorities (PEM), and speak TLS [default: $ALTHING_CACERT, $ETCDCTL_CACERT, or the system's]
+    /// Trust servers by these authorities (PEM), and use TLS [default: $ALTHING_CACERT, $ETCDCTL_CACERT, or the system's]
     #[arg(id = "tls-cacert", long = "cacert", value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Show this certificate (PEM) to servers that ask for one [default: $ALTHING_CERT or $ETCDCTL_CERT]
+    /// Present this certificate (PEM) to servers that ask for one [default: $ALTHING_CERT or $ETCDCTL_CERT]
     #[arg(id = "tls-cert", long = "cert", value_name = "FILE")]
     cert: Option<PathBuf>,
     /// The private key of --cert [default: $ALTHING_KEY or $ETCDCTL_KEY]
     // Many verbs have an argument that is called so.
     #[arg(id = "tls-key", long = "key", value_name = "FILE")]
     key: Option<PathBuf>,
-    /// With false, endpoints without a scheme are spoken to in TLS
+    /// With false, endpoints without a scheme use TLS
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     insecure_transport: Option<bool>,

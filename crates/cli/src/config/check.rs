@@ -1,6 +1,6 @@
 //! The one check of the configuration: each value by itself, then the values against each other.
 //! Gathered texts go in; a configuration in which every value is usable comes out, or every problem at once,
-//! each saying what was found, where, and what would be right.
+//! each with the value, its source, and the correct form.
 
 use crate::config::gather::NONE;
 use crate::config::security;
@@ -23,20 +23,20 @@ pub struct Checked {
     pub config: Config,
     /// Where clients are served; the first is the client address of the configuration.
     pub client_addrs: Vec<Listen>,
-    /// Where the data API is served, and where clients are told that it is.
+    /// The listen address of the data API, and its advertised address.
     pub http_addr: Option<SocketAddr>,
     pub advertise_http: String,
-    /// Connections of clients, in all and from one address (0 for the usual share).
+    /// Connections of clients, in all and from one address (0 for the default share).
     pub connections_max: usize,
     pub connections_per_address_max: usize,
-    /// Memory for requests of which not all has come.
+    /// Memory for incomplete requests.
     pub partial_request_bytes_max: usize,
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<Listen>,
-    /// What is shown on those of these ports that speak TLS; that of the data API does as the first for clients does.
+    /// The certificates of those of these ports that use TLS; the data API does as the first client port does.
     pub tls: Option<ClientTls>,
     pub manner: Manner,
-    /// Whether it is noted how long calls take.
+    /// Whether the duration of calls is observed.
     pub timed: bool,
     pub log_filter: String,
     pub log_pretty: bool,
@@ -48,14 +48,14 @@ pub struct Checked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
     pub address: SocketAddr,
-    /// Inside TLS.
+    /// With TLS.
     pub sealed: bool,
 }
 
-/// Whose ways the process has towards the one who started it.
+/// How the process behaves on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// One line on standard output tells the addresses.
+    /// One line on standard output announces the addresses.
     Althing,
     /// Standard output stays empty, as etcd leaves it.
     Etcd,
@@ -214,10 +214,10 @@ fn assemble(values: &Values) -> Checked {
     }
 }
 
-/// Between two looks at what may be compacted, at most.
+/// The longest interval between two automatic compactions.
 const COMPACTION_INTERVAL_MAX: Duration = Duration::from_secs(10);
 
-/// A compaction brings the rows of the index up to date, so it is worth some revisions.
+/// A compaction also writes the rows of the index, so it must be worth some revisions.
 fn compaction(values: &Values) -> Option<Compaction> {
     let keep_age = Duration::from_millis(values.number(Id::CompactionRetentionMs));
     let keep_revisions = values.number(Id::CompactionRetentionRevisions);

@@ -7,11 +7,11 @@ use crate::config::setting::{self, Fallback, Id, Setting};
 use crate::config::values::{Origin, Value, Values};
 use std::path::{Path, PathBuf};
 
-/// What stands for no address, and what clients are told then: nothing listens there.
+/// The value for no address; the advertised one is then none as well.
 pub const NONE: &str = "none";
 const NOWHERE: &str = "localhost:0";
 
-/// What was given, by place.
+/// The given values, by source.
 pub struct Sources<'a> {
     pub flag: &'a dyn Fn(&str) -> Option<String>,
     pub variable: &'a dyn Fn(&str) -> Option<String>,
@@ -54,7 +54,7 @@ pub fn gather(sources: &Sources<'_>) -> Result<Values, Error> {
     Ok(values)
 }
 
-/// Takes what was given as it stands, and the defaults for the rest.
+/// Uses the given values as they are, and the defaults for the rest.
 pub fn from_given(given: &[(Id, Value)]) -> Values {
     let nothing = |_: &str| None;
     let sources = Sources { flag: &nothing, variable: &nothing, file: None };
@@ -107,7 +107,7 @@ fn read_entry(path: &Path, name: String, value: toml::Value) -> Result<(Id, Valu
     Ok((id, Value { text, origin: Origin::File(path.to_owned()) }))
 }
 
-/// Fills in what follows other settings. An address that others are told is the one they were told already.
+/// Fills in settings that follow others. An advertised address is the one in the initial cluster.
 fn derive(values: &mut Values) {
     let client_addr = values.text(Id::ClientAddr).to_owned();
     fill(values, Id::AdvertiseClient, client_addr);

@@ -1,7 +1,7 @@
-//! The environment that the first design of the store was started with, and that is honoured still: with `HTTP_PORT`
-//! set, `GRPC_PORT`, `SEED_IP` and `SEED_PORT` say where a node listens and whom it joins, and nodes that are started
-//! so live side by side in one folder. Variables go in, values of our own settings come out; flags and `ALTHING_…`
-//! variables win over them.
+//! The environment that the first design of the store was started with, and that still works: with `HTTP_PORT`
+//! set, `GRPC_PORT`, `SEED_IP` and `SEED_PORT` say where a node listens and which node it joins, and nodes that are started
+//! so have their data side by side in one folder. Variables go in, values of our own settings come out; flags and
+//! `ALTHING_…` variables win over them.
 
 use crate::config::setting::Id;
 use crate::config::values::{Origin, Value};
@@ -13,12 +13,12 @@ const SEED_PORT: &str = "SEED_PORT";
 const GRPC_PORT_DEFAULT: &str = "9090";
 const LOOPBACK: &str = "127.0.0.1";
 
-/// Whether a node is started in the old way.
+/// Whether a node is started by the old variables.
 pub fn is_set(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     variable(HTTP_PORT).is_some()
 }
 
-/// What the old variables say about a setting.
+/// The value of a setting by the old variables.
 pub fn value_of(id: Id, variable: &dyn Fn(&str) -> Option<String>) -> Option<Value> {
     let http_port = variable(HTTP_PORT)?;
     let (grpc_port, named_by) = match variable(GRPC_PORT) {

@@ -1,4 +1,4 @@
-//! What the settings say about the peer port: by what members and regions prove themselves.
+//! The settings of the peer port: how members and regions authenticate.
 //! Texts go in, and the files that they name are read; the configuration of the port comes out, or sentences.
 
 use crate::config::check::is_word;
@@ -22,7 +22,7 @@ pub fn parse_region_files(text: &str) -> Option<Vec<(String, PathBuf)>> {
     pairs.map(one).collect()
 }
 
-/// Fills in how the peer port is guarded; answers what is wrong.
+/// Fills in how the peer port authenticates; returns what is wrong.
 pub fn load(values: &Values, config: &mut Config) -> Vec<String> {
     let mut problems = vec![];
     let mut read = |id: Id, path: PathBuf| {
@@ -44,7 +44,7 @@ pub fn load(values: &Values, config: &mut Config) -> Vec<String> {
         files: tls::peers(values),
         secret,
         // Where clients and peers share a port, nothing on it is encrypted, as in the first design; and a cluster that has
-        // a secret speaks only with regions that prove one, too.
+        // a secret accepts only regions that have one, too.
         makes_secret: !config.shares_a_port() && self_signed.is_none() && proves_regions,
         self_signed,
         regions,
@@ -61,7 +61,7 @@ pub fn load(values: &Values, config: &mut Config) -> Vec<String> {
     problems
 }
 
-/// The secret may also stand in the environment; a file comes first.
+/// The secret may also be in the environment; a file takes precedence.
 pub fn take_environment(config: &mut Config, variable: Option<String>) -> Result<(), String> {
     let Some(text) = variable.filter(|text| !text.is_empty()) else { return Ok(()) };
     if config.peer_security.secret.is_some() {

@@ -97,11 +97,11 @@ settings! {
     Name "name" Kind::Word, Value("default"),
         "The member's name, unique in its cluster.";
     DataDir "data-dir" Kind::Path, Value("./althing-data"),
-        "Where the member keeps everything it must not forget.";
+        "The directory of the member's log, store and identity.";
     ClientAddr "client-addr" Kind::Listen, Value("127.0.0.1:2379"),
         "Where clients are served: the etcd API over gRPC and JSON, /health, /metrics, /version.";
     PeerAddr "peer-addr" Kind::Listen, Value("127.0.0.1:2380"),
-        "Where the other members of the cluster are listened to; may be client-addr, one port for both.";
+        "Where other members connect; may be client-addr, one port for both.";
     HttpAddr "http-addr" Kind::ListenOrNone, Value("127.0.0.1:8080"),
         "Where the data API is served over REST, with its description and a page to try it; none for nowhere.";
     InitialCluster "initial-cluster" Kind::Members, Derived("this member alone"),
@@ -115,11 +115,11 @@ settings! {
     ClusterToken "cluster-token" Kind::Word, Derived("althing, and with a region althing.REGION"),
         "Tells this cluster from others that have the same members; each region needs its own.";
     AdvertiseClient "advertise-client" Kind::HostPort, Derived("client-addr"),
-        "The address that clients are told to use.";
+        "The address that clients should use.";
     AdvertisePeer "advertise-peer" Kind::HostPort, Derived("its own address in initial-cluster, or peer-addr"),
-        "The address that other members are told to use.";
+        "The address that other members should use.";
     AdvertiseHttp "advertise-http" Kind::HostPort, Derived("http-addr"),
-        "The address of the data API that clients are told to use.";
+        "The address of the data API that clients should use.";
     Region "region" Kind::Word, Value("default"),
         "The region that this cluster is, the same on every member.";
     RegionPeers "region-peers" Kind::Regions, Value(""),
@@ -127,19 +127,19 @@ settings! {
     RegionSecret "region-secret" Kind::RegionFiles, Value(""),
         "For each other region the file of the secret that it shares with this one alone; both prove it to each other.";
     AdvertiseRegion "advertise-region" Kind::HostPort, Derived("advertise-peer"),
-        "The address that nodes of other regions are told to use.";
+        "The address that nodes of other regions should use.";
     Zone "zone" Kind::WordOrNothing, Value(""),
         "Members of one zone fail together, so copies are kept in different ones; nothing for one of its own.";
     Vnodes "vnodes" number("points", 1, 1_024), Count(64),
         "Points of this node on the ring of the data plane; more take a larger share of the data.";
     DataOnly "data-only" BOOLEAN, Value("false"),
-        "Joins as a node that keeps data and nothing of the coordination store; needs join.";
+        "Joins as a data-only node, without the coordination store; needs join.";
     HeartbeatMs "heartbeat-ms" ms(1, 10_000), Count(100),
-        "How often the leader shows that it lives.";
+        "How often the leader sends heartbeats.";
     ElectionMs "election-ms" ms(10, 50_000), Count(1_000),
-        "How long a follower hears nothing before it stands for election; at least five heartbeats.";
+        "How long a follower waits for the leader before it campaigns; at least five heartbeats.";
     RequestTimeoutMs "request-timeout-ms" ms(100, 600_000), Count(7_000),
-        "How long a request may wait for its answer before it is refused.";
+        "How long a request may wait for its answer before it fails.";
     RequestBytesMax "request-bytes-max" number("bytes", KIB, limits::REQUEST_BYTES_MAX as u64),
         Count(limits::REQUEST_BYTES_MAX_DEFAULT as u64),
         "The largest request that changes something.";
@@ -148,7 +148,7 @@ settings! {
     ConnectionsPerAddressMax "connections-per-address-max" number("connections", 0, 1_000_000), Count(0),
         "How many of them one address may have, or a /64 network of IPv6; 0 for half. This machine has seven eighths.";
     PartialRequestBytesMax "partial-request-bytes-max" number("bytes", 16 * MIB, 64 * GIB), Count(256 * MIB),
-        "Memory for requests of which not all has come; what does not fit is refused.";
+        "Memory for incomplete requests; what does not fit is refused.";
     TxnOpsMax "txn-ops-max" number("operations", 1, limits::TXN_OPS_MAX as u64),
         Count(limits::TXN_OPS_MAX_DEFAULT as u64),
         "Compares, successes or failures that one transaction may hold.";
@@ -159,49 +159,49 @@ settings! {
     QuotaBytes "quota-bytes" number("bytes", 0, 1024 * 1024 * GIB), Count(64 * GIB),
         "When keys, values and their past take more, only what frees space is accepted; 0 sets no bound.";
     Compaction "compaction" Kind::Choice(&["auto", "off"]), Value("auto"),
-        "Whether what nobody needs any more is compacted without being asked: behind the slowest watch, not through it.";
+        "Whether old revisions are compacted automatically: up to the slowest watch, not beyond it.";
     CompactionRetentionMs "compaction-retention-ms" ms(0, 31_536_000_000), Count(300_000),
-        "What is younger is not compacted without being asked.";
+        "Younger revisions are not compacted automatically.";
     CompactionRetentionRevisions "compaction-retention-revisions" number("revisions", 0, 1_000_000_000), Count(10_000),
         "Nor are so many of the newest revisions.";
     CompactionLagMs "compaction-lag-ms" ms(1_000, 31_536_000_000), Count(3_600_000),
-        "A watch that needs something older than this is not waited for, and ends when it is compacted.";
+        "A watch that needs older revisions does not delay compaction, and ends when they are compacted.";
     CompactionLagRevisions "compaction-lag-revisions" number("revisions", 1_000, 1_000_000_000), Count(1_000_000),
-        "Nor is one that is so many revisions behind.";
+        "Nor does one that is so many revisions behind.";
     HistoryMs "history-ms" ms(0, 9_000_000_000_000), Count(604_800_000),
-        "How long it is known of every change when it was, after its value was compacted; 0 keeps nothing.";
+        "How long the time of every change is kept after its value was compacted; 0 keeps nothing.";
     HistoryRowsMax "history-rows-max" number("changes", 0, 1_000_000_000_000), Count(1_000_000),
-        "How many such changes are known at most.";
+        "How many such changes are kept at most.";
     WalSegmentBytes "wal-segment-bytes" number("bytes", MIB, GIB), Count(16 * MIB),
         "The size of one file of the write-ahead log.";
     LogKeepEntries "log-keep-entries" number("entries", 1, 10_000_000), Count(limits::LOG_KEEP_ENTRIES),
         "Log entries kept behind the flushed state; a follower further behind is sent a snapshot.";
     WatchProgressIntervalMs "watch-progress-interval-ms" ms(100, 86_400_000), Count(600_000),
-        "After so long without an event, a watch that asked for it is told how far it is.";
+        "How often a watch without events gets a progress notification, if it asked for them.";
     AuthToken "auth-token" Kind::Tokens, Value("simple"),
-        "How users are known after they have logged in: by a token that members remember, or by one that is signed.";
+        "The kind of token that a login returns: one that members remember, or one that is signed.";
     AuthTokenTtlMs "auth-token-ttl-ms" ms(1_000, 31_536_000_000), Count(300_000),
-        "How long a simple token lives that nobody uses.";
+        "How long a simple token lives after its last use.";
     AuthStalenessMax "auth-staleness-max" ms(0, 31_536_000_000), Count(0),
-        "Without news of users and permissions for so long, this node's data API refuses everybody while auth is on; 0 sets no limit.";
+        "Without an update of users and permissions for so long, the data API refuses all callers while auth is on; 0 sets no limit.";
     BcryptCost "bcrypt-cost" number("doublings", 4, 31), Count(10),
-        "How much work it is to hash a password.";
+        "The bcrypt cost of password hashes.";
     CertFile "cert-file" Kind::FileOrNothing, Value(""),
-        "The certificate (PEM, with its chain) that clients are shown; with it, all of client-addr and http-addr is TLS.";
+        "The certificate (PEM, with its chain) for clients; with it, client-addr and http-addr use TLS.";
     KeyFile "key-file" Kind::FileOrNothing, Value(""),
         "The private key of cert-file.";
     TrustedCaFile "trusted-ca-file" Kind::FileOrNothing, Value(""),
-        "Clients must show a certificate that one of these authorities has signed.";
+        "Clients must present a certificate that one of these authorities has signed.";
     AutoTls "auto-tls" BOOLEAN, Value("false"),
-        "Clients are shown a certificate that this member makes and signs itself, if there is no cert-file.";
+        "Use a self-signed certificate for clients if there is no cert-file.";
     ClientCertAuth "client-cert-auth" BOOLEAN, Value("false"),
         "With auth on, the common name on a client's certificate is its user, if the call has no token.";
     ClientCrlFile "client-crl-file" Kind::FileOrNothing, Value(""),
         "Certificates of clients that were revoked.";
     TlsMinVersion "tls-min-version" Kind::Choice(&["1.2", "1.3"]), Value("1.2"),
-        "The oldest version of TLS that is spoken with clients; members speak 1.3 with each other.";
+        "The oldest version of TLS for clients; members use 1.3 among themselves.";
     PeerCertFile "peer-cert-file" Kind::FileOrNothing, Value(""),
-        "The certificate that other members are shown, by whoever dials: good for both ends, and for advertise-peer.";
+        "The certificate for other members, for incoming and outgoing connections; it must name advertise-peer.";
     PeerKeyFile "peer-key-file" Kind::FileOrNothing, Value(""),
         "The private key of peer-cert-file.";
     PeerTrustedCaFile "peer-trusted-ca-file" Kind::FileOrNothing, Value(""),
@@ -209,9 +209,9 @@ settings! {
     PeerCrlFile "peer-crl-file" Kind::FileOrNothing, Value(""),
         "Certificates of members that were revoked.";
     PeerAutoTls "peer-auto-tls" BOOLEAN, Value("false"),
-        "Members encrypt what they say to each other with certificates of their own making, and prove nothing by them.";
+        "Members encrypt their connections with self-signed certificates, without authentication.";
     SelfSignedCertValidity "self-signed-cert-validity" number("years", 1, 100), Count(1),
-        "How long a certificate is valid that is made for auto-tls or peer-auto-tls.";
+        "How long the certificates of auto-tls and peer-auto-tls are valid.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),

@@ -1,5 +1,5 @@
-//! What the settings say about TLS: what is shown to clients and to peers, whom they must convince, and what of that
-//! does not fit together. Texts go in; files come out that somebody else opens, or sentences.
+//! The settings of TLS: the certificates for clients and for peers, the authorities, and what of that
+//! does not fit together. Texts go in; names of files come out, or sentences.
 
 use crate::config::setting::Id;
 use crate::config::values::Values;
@@ -38,7 +38,7 @@ pub fn clients(values: &Values) -> Option<ClientTls> {
     Some(ClientTls { files, min, names_users: values.text(Id::ClientCertAuth) == "true", self_signed })
 }
 
-/// A certificate of the member's own making, for the hosts in these settings; kept where etcd keeps its own.
+/// A self-signed certificate for the hosts in these settings; stored where etcd stores its own.
 pub fn self_signed(values: &Values, port: &str, named_in: &[Id]) -> SelfSigned {
     let host = |id: &Id| {
         let (host, _) = values.text(*id).rsplit_once(':')?;
@@ -65,7 +65,7 @@ pub fn path(values: &Values, id: Id) -> Option<PathBuf> {
     Some(values.text(id)).filter(|text| !text.is_empty()).map(PathBuf::from)
 }
 
-/// Whatever is given needs what stands behind it.
+/// Settings that need others.
 const NEEDS: [(Id, &[Id]); 9] = [
     (Id::JoinToken, &[Id::Join]),
     (Id::CertFile, &[Id::KeyFile]),

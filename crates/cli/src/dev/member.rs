@@ -1,4 +1,4 @@
-//! One member of a development cluster: a child process that is kept alive until it is told to stop.
+//! One member of a development cluster: a child process that is restarted until shutdown.
 //! Its warnings come out under its name.
 
 use super::tell;
@@ -16,7 +16,7 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How long a member may take to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where a member lives.
+/// The directory and addresses of a member.
 #[derive(Clone)]
 pub struct Place {
     pub name: String,
@@ -60,7 +60,7 @@ impl Member {
         Ok(Member { place, child })
     }
 
-    /// Runs until told to stop; restarts what dies before.
+    /// Runs until shutdown; restarts the process when it dies before.
     pub async fn keep_alive(mut self, mut stopping: watch::Receiver<bool>) {
         loop {
             let name = self.place.name.clone();
@@ -96,7 +96,7 @@ impl Member {
 }
 
 async fn asked_to_stop(stopping: &mut watch::Receiver<bool>) {
-    // A sender that is gone asks for the same.
+    // A dropped sender means the same.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
@@ -126,7 +126,7 @@ fn spawn(place: &Place) -> std::io::Result<Child> {
         .spawn()
 }
 
-/// What members say of each other while all of them stop is of no use to anybody.
+/// What members log about each other while all of them stop is suppressed.
 async fn relay(name: String, log: ChildStderr, stopping: watch::Receiver<bool>) {
     let mut lines = BufReader::new(log).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -1,8 +1,8 @@
-//! Every flag of etcd 3.4 to 3.6, with what becomes of it here.
-//! A flag is honoured, accepted without effect, or refused because nobody should believe that it holds. The
+//! Every flag of etcd 3.4 to 3.6, with its treatment here.
+//! A flag is honoured, accepted without effect, or refused because a user must not rely on it. The
 //! table in COMPAT.md has the same rows.
 
-/// What becomes of a flag.
+/// The treatment of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Honoured,

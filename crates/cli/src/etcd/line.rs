@@ -1,4 +1,4 @@
-//! Reads a command line as Go's `flag` package does, and what it leaves open from the environment.
+//! Parses a command line as Go's `flag` package does, and takes missing flags from the environment.
 //! `-flag` and `--flag` are the same; a value stands behind an equal sign or is the next word, but a switch
 //! takes none that is a word of its own. Given twice, the last one counts.
 
@@ -15,7 +15,7 @@ pub enum Line {
 pub struct Given {
     pub name: String,
     pub value: String,
-    /// What became of it, by the table.
+    /// Its treatment, by the table.
     pub fate: Fate,
     /// How the user wrote it: `--name` or `ETCD_NAME`.
     pub origin: String,
@@ -72,7 +72,7 @@ fn lookup(name: &str) -> Result<(Taking, Fate), String> {
     }
 }
 
-/// What stands behind one or two dashes.
+/// The text after one or two dashes.
 fn flag_text(word: &str) -> Option<&str> {
     word.strip_prefix("--").or_else(|| word.strip_prefix('-').filter(|rest| !rest.is_empty()))
 }

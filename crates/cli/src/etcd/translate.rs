@@ -38,7 +38,7 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
     checked.config.compaction = places.compaction;
     checked.client_addrs = places.clients;
     checked.metrics_addrs = places.metrics;
-    // etcd has no such port; whoever wants it says so.
+    // etcd has no such port; a variable enables it.
     checked.http_addr = None;
     checked.log_outputs = places.outputs;
     checked.manner = Manner::Etcd;
@@ -54,16 +54,16 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
 struct Places {
     clients: Vec<Listen>,
     metrics: Vec<Listen>,
-    /// Clients are told an `https` URL.
+    /// The advertised client URL is `https`.
     advertise_tls: bool,
     outputs: Vec<Output>,
     timed: bool,
-    /// The cluster exists, and this member is in its table or has its place already.
+    /// The cluster exists, and this member is in its table or has joined already.
     exists: bool,
     compaction: Option<Compaction>,
 }
 
-/// Those of the listed members whom this one can ask for its place.
+/// The listed members that this one can ask to join.
 fn others_of(config: &server::Config) -> Option<server::Join> {
     let others = config.initial_cluster.iter().filter(|member| member.name != config.name);
     let ask: Vec<String> = others.map(|member| member.peer_addr.clone()).collect();
@@ -218,7 +218,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The extensive ones tell how long calls take.
+    /// The extensive ones include the duration of calls.
     fn take_metrics(&mut self) -> bool {
         let Some(given) = self.given("metrics") else { return false };
         if !matches!(given.value.as_str(), "basic" | "extensive") {
@@ -437,7 +437,7 @@ impl Translation<'_> {
     }
 }
 
-/// Nobody is waited for who is further behind. etcd waits for nobody.
+/// A watch that is further behind does not delay compaction. etcd never waits.
 const LAG_AGE_MAX: Duration = Duration::from_secs(3_600);
 const LAG_REVISIONS_MAX: u64 = 1_000_000;
 

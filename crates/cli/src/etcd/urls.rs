@@ -1,5 +1,5 @@
 //! etcd's URLs: `http://host:port` or `https://host:port`, in lists separated by commas.
-//! A text goes in; the host and port come out, and whether TLS is meant, or a sentence that says what is wrong with it.
+//! A text goes in; the host and port come out, and whether TLS is used, or a sentence that says what is wrong with it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 pub struct Url {
     /// `host:port`
     pub place: String,
-    /// Inside TLS.
+    /// With TLS.
     pub sealed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Where log lines end up: standard error, standard output, files, or several of them.
+//! The destinations of log lines: standard error, standard output, files, or several of them.
 //! Every line goes to each; one that fails does not keep the line from the others.
 
 use std::fs::File;
@@ -37,7 +37,7 @@ fn open(output: &Output) -> io::Result<Box<dyn Write + Send>> {
 impl Write for Outputs {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for output in &mut self.0 {
-            // One that fails has nobody to be told, and the others want their line.
+            // An error cannot be reported anywhere; the other outputs still get the line.
             let _ = output.write_all(bytes);
         }
         Ok(bytes.len())

@@ -1,4 +1,4 @@
-//! The bounded queue between those who log and the thread that writes.
+//! The bounded queue between the threads that log and the thread that writes.
 //! Lines go in without waiting, whatever the sink does; they come out in order, or not at all. Memory is bounded
 //! by the number of lines and the length of each.
 
@@ -13,7 +13,7 @@ const LINES_MAX: usize = 4_096;
 const LINE_BYTES_MAX: usize = 8 * 1024;
 /// How long an urgent line is waited for.
 const URGENT_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often a full queue is tried again by the one who flushes.
+/// How often a flush tries again while the queue is full.
 const FLUSH_RETRY: Duration = Duration::from_millis(1);
 
 #[derive(Clone)]
@@ -63,7 +63,7 @@ impl Queue {
         written.recv_timeout(deadline.saturating_duration_since(Instant::now())).is_ok()
     }
 
-    /// A sink that was waited for in vain is not waited for again until it has taken something.
+    /// After a timeout the sink is not waited for again until it has taken a line.
     fn flush_unless_stuck(&self) {
         if !self.stuck.load(Ordering::Relaxed) && !self.flush(URGENT_TIMEOUT) {
             self.stuck.store(true, Ordering::Relaxed);
@@ -102,8 +102,8 @@ fn drain(items: Receiver<Item>, dropped: &AtomicU64, stuck: &AtomicBool, mut sin
     for item in items {
         let lost = dropped.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            // A sink that fails has nobody to be told; later lines may find it better.
-            let _ = writeln!(sink, "{lost} log lines were dropped because nobody read them");
+            // An error cannot be reported anywhere; later lines may succeed.
+            let _ = writeln!(sink, "{lost} log lines were dropped because the reader was too slow");
         }
         match item {
             Item::Line(line) => drop(sink.write_all(&line)),
@@ -156,7 +156,7 @@ mod tests {
         open.send(()).unwrap();
         assert!(queue.flush(patient()));
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
-        assert!(text.contains("log lines were dropped because nobody read them"), "{}", text.len());
+        assert!(text.contains("log lines were dropped because the reader was too slow"), "{}", text.len());
         assert_eq!(text.matches("line\n").count(), LINES_MAX + 100 - lost as usize);
     }
 

@@ -10,7 +10,7 @@ use proto::authpb::permission::Type;
 use proto::etcdserverpb::{AuthRoleGetResponse, AuthStatusResponse, AuthUserGetResponse, ResponseHeader};
 
 impl Printer {
-    /// What was done, which its answer does not say.
+    /// What was done, which the response does not say.
     pub fn done(&self, header: Option<ResponseHeader>, told: &str) -> Vec<u8> {
         match self.format {
             Format::Json => json::line(&json::names(header, "", &[])).into_bytes(),
@@ -46,7 +46,7 @@ impl Printer {
         .into_bytes()
     }
 
-    /// What it permits on data is shown where there is something, so that other roles are shown as etcdctl does.
+    /// Permissions on data are printed where there are some, so that other roles are printed as by etcdctl.
     pub fn role(&self, name: &str, role: &AuthRoleGetResponse, data: &[DataPermission]) -> Vec<u8> {
         if self.format == Format::Json {
             return json::line(&json::permissions(role.header, &role.perm, data)).into_bytes();

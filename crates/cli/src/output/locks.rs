@@ -1,5 +1,5 @@
-//! Locks as they are shown to people and programs: who holds them, by which token, and who waits for how long.
-//! etcdctl knows nothing of it, so all four formats are ours.
+//! Locks as they are printed for people and programs: their holders, tokens, and waiters.
+//! etcdctl has no such command, so all four formats are ours.
 
 use super::json::Object;
 use super::quote::quote;
@@ -26,7 +26,7 @@ impl Printer {
         text.into_bytes()
     }
 
-    /// A lock that nobody holds is told as such, and is no error.
+    /// A lock without a holder is printed as such, and is no error.
     pub fn lock(&self, name: &str, response: &InspectResponse) -> Vec<u8> {
         let text = match (self.format, &response.lock) {
             (Format::Simple, None) => format!("lock {name:?} is held by nobody\n"),
@@ -84,7 +84,7 @@ fn columns(lock: &Lock) -> Vec<String> {
     ]
 }
 
-/// The holder, and everybody behind it.
+/// The holder, and the waiters behind it.
 fn places(lock: &Lock) -> Vec<Vec<String>> {
     let place = |nth: String, client: &str, key: &str, lease: i64, waits: String, metadata: &[u8]| {
         let (client, key) = (readable(client.as_bytes()), readable(key.as_bytes()));

@@ -49,7 +49,7 @@ impl Simple {
         text
     }
 
-    /// Progress, which has no events, is told as well.
+    /// Progress, which has no events, is printed as well.
     pub fn watch(self, response: &WatchResponse) -> Vec<u8> {
         if response.events.is_empty() {
             let revision = response.header.map_or(0, |header| header.revision);

@@ -36,13 +36,13 @@ impl Answer {
     }
 }
 
-/// Whether anything of it may have arrived.
+/// Whether a part of the request may have arrived.
 pub enum Failure {
     NotSent(io::Error),
     Unanswered(io::Error),
 }
 
-/// Where to ask, and how TLS is spoken there, if it is.
+/// The address of an endpoint, and its TLS settings, if it uses TLS.
 pub struct Place<'a> {
     pub address: &'a str,
     pub tls: Option<Arc<ClientConfig>>,
@@ -111,7 +111,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
     let body = bytes[end + 4..].to_vec();
     let answer = Answer { status, headers, body };
     let told = answer.header("content-length").and_then(|len| len.parse::<usize>().ok());
-    // An answer that was cut off is none.
+    // An answer that was cut off is an error.
     told.is_none_or(|told| told == answer.body.len()).then_some(answer)
 }
 

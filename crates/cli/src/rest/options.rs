@@ -1,5 +1,5 @@
-//! The options of the verbs that speak REST, and asking: the endpoints are tried in turn until one answers.
-//! A write carries an id of its own, so that asking again elsewhere does not do it twice.
+//! The options of the verbs that use REST, and their calls: the endpoints are tried in turn until one answers.
+//! A write carries an id of its own, so that a retry elsewhere does not execute it twice.
 
 use super::http::{Answer, Failure, Place, Request, exchange, percent_encode};
 use crate::client::{Error, TlsOptions, duration, login_of};
@@ -19,13 +19,13 @@ pub struct RestOptions {
     /// Nodes to ask; the first that answers is used [default: $ALTHING_HTTP_ENDPOINTS or 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',')]
     http_endpoints: Vec<String>,
-    /// Who asks, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
+    /// The user that calls, with or without the password [default: $ALTHING_USER or $ETCDCTL_USER]
     #[arg(long, value_name = "NAME[:PASSWORD]")]
     user: Option<String>,
     /// The password, if it is not part of --user [default: $ALTHING_PASSWORD or $ETCDCTL_PASSWORD]
     #[arg(long, value_name = "PASSWORD")]
     password: Option<String>,
-    /// Who asks, by a token that `althing auth login` prints [default: $ALTHING_TOKEN]
+    /// The token of the caller, which `althing auth login` prints [default: $ALTHING_TOKEN]
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "password"])]
     token: Option<String>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub enum Format {
     Table,
 }
 
-/// One request, still without what all have.
+/// One request, still without the common headers.
 pub struct Call {
     pub method: &'static str,
     pub path: String,
@@ -133,7 +133,7 @@ impl RestOptions {
         Ok(Request { method, target, headers, body })
     }
 
-    /// A token is taken as it is; nodes that keep data alone take no passwords.
+    /// A token is sent as it is; data-only nodes accept no passwords.
     fn authorization(&self) -> Result<Option<String>, Error> {
         let set = || std::env::var("ALTHING_TOKEN").ok().filter(|token| !token.is_empty());
         let token = if self.user.is_some() { None } else { self.token.clone().or_else(set) };
@@ -158,7 +158,7 @@ impl RestOptions {
     }
 }
 
-/// The host and port, and whether TLS is spoken there; where the endpoint does not say, it is where it can be.
+/// The host and port, and whether TLS is used; an endpoint without a scheme uses TLS if that is configured.
 fn address_of(endpoint: &str, can_seal: bool) -> (&str, bool) {
     let (scheme, address) = endpoint.split_once("://").unwrap_or(("", endpoint));
     (address.trim_end_matches('/'), scheme == "https" || scheme.is_empty() && can_seal)

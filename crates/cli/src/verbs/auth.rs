@@ -9,7 +9,7 @@ const ENABLE_EXAMPLE: &str = "\
 Example:
   althing user add root --new-user-password secret
   althing user grant-role root root
-  althing auth enable                  from now on everybody says who they are";
+  althing auth enable                  from now on every caller must authenticate";
 const DISABLE_EXAMPLE: &str = "\
 Example:
   althing auth disable --user root:secret";
@@ -26,13 +26,13 @@ pub enum Auth {
     /// Turns authentication on; the user root must exist and have the role root
     #[command(after_help = ENABLE_EXAMPLE)]
     Enable(Options),
-    /// Turns authentication off: everybody may do everything
+    /// Turns authentication off: every caller may do everything
     #[command(after_help = DISABLE_EXAMPLE)]
     Disable(Options),
     /// Prints a token of --user, for `--token` and for `Authorization: Bearer`
     #[command(after_help = LOGIN_EXAMPLE)]
     Login(Options),
-    /// Tells whether it is on
+    /// Prints whether it is on
     #[command(after_help = STATUS_EXAMPLE)]
     Status(Options),
 }

@@ -1,5 +1,5 @@
-//! `althing cluster`: what concerns all members at once. `cluster secure` turns a running cluster whose peers are open into
-//! one whose members share a secret, member by member; it can be broken off and begun again at any point.
+//! `althing cluster`: what concerns all members at once. `cluster secure` turns a running cluster whose peer ports are open
+//! into one whose members share a secret, member by member; it can be interrupted and repeated at any point.
 
 use super::{Client, Error, Options, print};
 use clap::Subcommand;
@@ -21,7 +21,7 @@ the client ports. Keep the file: a member that loses its disk is started with --
 Example:
   althing cluster secure --secret-file ./cluster-secret --endpoints 10.0.0.1:2379";
 
-/// How long members may take until they speak to each other by TLS alone.
+/// How long members may take until they use TLS alone.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -30,7 +30,7 @@ pub enum Cluster {
     /// Gives every member a secret, and closes the peer ports to nodes without it
     #[command(after_help = SECURE_EXAMPLE)]
     Secure {
-        /// The file of the secret, which is made if it is not there
+        /// The file of the secret, which is made if it does not exist
         #[arg(long, value_name = "FILE", default_value = "cluster-secret")]
         secret_file: PathBuf,
         #[command(flatten)]
@@ -56,7 +56,7 @@ impl Cluster {
     }
 }
 
-/// All members, and what else was given; each once.
+/// All members, and the other given endpoints; each once.
 async fn nodes(options: &Options) -> Result<Vec<Client>, Error> {
     let client = options.client()?;
     let members = client.members().await?.members;
@@ -79,7 +79,7 @@ async fn nodes(options: &Options) -> Result<Vec<Client>, Error> {
     Ok(nodes)
 }
 
-/// Until no node exchanges frames in the clear. Each redials one stream at a time.
+/// Until no node exchanges frames unencrypted. Each redials one stream at a time.
 async fn speak_by_tls(nodes: &[Client]) -> Result<(), Error> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -93,7 +93,7 @@ async fn speak_by_tls(nodes: &[Client]) -> Result<(), Error> {
         if Instant::now() > until {
             let ids: Vec<String> = clear.iter().map(|id| format!("{id:x}")).collect();
             return Err(Error::Usage(format!(
-                "frames are still exchanged in the clear with {}; if that keeps data alone, give its endpoint, too",
+                "frames are still exchanged unencrypted with {}; if that is a data-only node, give its endpoint, too",
                 ids.join(", ")
             )));
         }

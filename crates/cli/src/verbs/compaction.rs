@@ -1,4 +1,4 @@
-//! `althing compaction`: forgets what was before a revision.
+//! `althing compaction`: compacts the revisions before one.
 
 use super::{Error, Options, print};
 use clap::Args;
@@ -15,7 +15,7 @@ pub struct Compaction {
     /// The oldest revision that can still be read afterwards
     #[arg(allow_negative_numbers = true)]
     revision: i64,
-    /// Wait until it has left the store, however long that takes unless --command-timeout is given
+    /// Wait until the old revisions have left the store, however long that takes unless --command-timeout is given
     #[arg(long)]
     physical: bool,
 }

@@ -1,4 +1,4 @@
-//! `althing conflicts`: writes that lost against one that had not seen them, and how to bring one back.
+//! `althing conflicts`: writes that lost against one that had not seen them, and how to restore one.
 
 use super::data::plain;
 use super::{Error, print};
@@ -79,12 +79,12 @@ impl Conflicts {
     }
 }
 
-/// What they have is not in the list.
+/// Their conflicts are missing from the list.
 fn complain_of_missing(answer: &Value) {
     let missing = answer["nodes_missing"].as_array().cloned().unwrap_or_default();
     if !missing.is_empty() {
         let names: Vec<String> = missing.iter().map(plain).collect();
-        // Whoever does not read it has the list all the same.
+        // The list is printed all the same.
         let _ = writeln!(std::io::stderr(), "nodes that did not answer: {}", names.join(", "));
     }
 }

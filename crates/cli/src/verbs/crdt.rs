@@ -71,7 +71,7 @@ struct Count {
     /// By how much
     #[arg(long, default_value_t = 1)]
     by: u64,
-    /// Whether it can also count down, which must be said when it is counted for the first time
+    /// Whether it can also count down, which must be given when it is counted for the first time
     #[arg(long = "type", value_enum, default_value = "counter")]
     kind: Counter,
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! `althing data`: keys and values of the leaderless store, over REST.
-//! A value is text unless something else is said; it is kept as JSON, or as bytes if it comes from a file.
+//! A value is text by default; it is stored as JSON, or as bytes if it comes from a file.
 
 use super::{Error, print};
 use crate::output::draw;
@@ -59,7 +59,7 @@ pub struct Get {
     /// One replica, a majority here, a majority of regions or of each, or what is decided in the key's home
     #[arg(long, value_enum, default_value = "local-quorum")]
     consistency: Level,
-    /// Tell where the key lies, who was counted and how long it took
+    /// Print where the key lies, which replicas were counted and how long it took
     #[arg(long)]
     explain: bool,
     /// Print the bytes of the value and nothing else
@@ -90,7 +90,7 @@ impl Level {
     }
 }
 
-/// What every write may say.
+/// Options of every write.
 #[derive(Args)]
 pub struct Writing {
     /// Wait until so many replicas have it durably, instead of a majority
@@ -99,7 +99,7 @@ pub struct Writing {
     /// Let other nodes stand in for replicas that are down
     #[arg(long)]
     sloppy: bool,
-    /// Only if nothing is there that this clock has not seen, as `get -w json` tells it
+    /// Only if the key holds nothing that this clock has not seen, as `get -w json` prints it
     #[arg(long, value_name = "CLOCK")]
     only_if: Option<String>,
     /// Decide it once, in the key's home region, as what `--only-if` and `--create` ask for
@@ -292,7 +292,7 @@ fn read_input() -> Result<String, Error> {
     Ok(text)
 }
 
-/// What a write is answered with.
+/// The answer to a write.
 fn told(options: &RestOptions, answer: &Value) -> Result<(), Error> {
     let text = match options.write_out {
         Format::Json => format!("{answer}\n"),

@@ -1,4 +1,4 @@
-//! `althing defrag`: asks each endpoint, one after the other, to give back space that is free inside its store.
+//! `althing defrag`: makes each endpoint, one after the other, return free space inside its store to the file system.
 
 use super::{Error, Options, each_endpoint, print};
 use clap::Args;
@@ -26,7 +26,7 @@ impl Defrag {
             match client.defragment().await {
                 Ok(_) => print(format!("Finished defragmenting etcd member[{endpoint}]\n").as_bytes())?,
                 Err(error) => {
-                    // The exit code tells as well.
+                    // The exit code shows it as well.
                     let _ =
                         writeln!(std::io::stderr(), "Failed to defragment etcd member[{endpoint}] ({error})");
                     trouble = Some(error);

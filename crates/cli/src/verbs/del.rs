@@ -1,4 +1,4 @@
-//! `althing del`: deletes a key or a range of keys, and tells how many there were.
+//! `althing del`: deletes a key or a range of keys, and prints how many there were.
 
 use super::{Error, Extent, Options, Printer, print, range_of};
 use clap::Args;

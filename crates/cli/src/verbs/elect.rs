@@ -1,4 +1,4 @@
-//! `althing elect`: stands for election and leads until it is told to stop, or tells who leads.
+//! `althing elect`: campaigns and leads until it is stopped, or prints the leader.
 
 use super::{Error, Options, Printer, bytes_of, parse_ttl, print};
 use crate::client::Client;
@@ -18,12 +18,12 @@ Example:
 pub struct Elect {
     /// The name of the election
     name: OsString,
-    /// What the leader proclaims: who it is, or where it can be found
+    /// What the leader proclaims: its name, or its address
     value: Option<OsString>,
-    /// Tell of every leader instead of standing for election
+    /// Print every leader instead of campaigning
     #[arg(short, long)]
     listen: bool,
-    /// How long somebody leads after it was last heard of
+    /// How long a leader stays leader after its last keep-alive
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_ttl)]
     ttl: i64,
 }
@@ -67,7 +67,7 @@ impl Elect {
             Some(leadership) => leadership.resign().await,
             None => Ok(()),
         };
-        // Whoever was interrupted while it waited is no candidate any longer before it goes.
+        // A candidate that was interrupted while it waited has left the election before the process ends.
         client.settle().await;
         outcome.and_then(|()| Ok(resigned?))
     }

@@ -1,5 +1,5 @@
 //! `althing endpoint`: asks each endpoint about itself, all at once, and prints the answers in the order given.
-//! An endpoint that does not answer is told, and fails the command.
+//! An endpoint that does not answer is reported, and fails the command.
 
 use super::{Client, Error, Options, Printer, each_endpoint, print};
 use crate::output::{EndpointHash, EndpointHealth, EndpointStatus};
@@ -24,13 +24,13 @@ Example:
 
 #[derive(Subcommand)]
 pub enum Endpoint {
-    /// Tells what each endpoint knows of itself
+    /// Prints the status of each endpoint
     #[command(after_help = STATUS_EXAMPLE)]
     Status(Asked),
-    /// Reads through each endpoint, and tells how long it took
+    /// Reads through each endpoint, and prints how long it took
     #[command(after_help = HEALTH_EXAMPLE)]
     Health(Asked),
-    /// Tells each endpoint's hash of all keys
+    /// Prints each endpoint's hash of all keys
     #[command(name = "hashkv", after_help = HASH_EXAMPLE)]
     HashKv {
         /// Hash what was there at this revision; 0 is the newest
@@ -41,7 +41,7 @@ pub enum Endpoint {
     },
 }
 
-/// Who is asked.
+/// The endpoints to call.
 #[derive(Args)]
 pub struct Asked {
     /// Ask all members of the cluster instead of the endpoints given
@@ -102,14 +102,14 @@ impl Asked {
 
 type Asking<T> = JoinHandle<Result<T, Error>>;
 
-/// What was answered, and the last trouble; each trouble is told when it is met.
+/// The answers, and the last error; each error is printed when it occurs.
 async fn gather<T>(what: &str, asked: Vec<(String, Asking<T>)>) -> (Vec<(String, T)>, Option<Error>) {
     let (mut answers, mut trouble) = (vec![], None);
     for (endpoint, answer) in asked {
         match answer.await.expect("asking does not panic") {
             Ok(answer) => answers.push((endpoint, answer)),
             Err(error) => {
-                // The exit code tells as well.
+                // The exit code shows it as well.
                 let _ =
                     writeln!(std::io::stderr(), "Failed to get the {what} of endpoint {endpoint} ({error})");
                 trouble = Some(error);
@@ -119,14 +119,14 @@ async fn gather<T>(what: &str, asked: Vec<(String, Asking<T>)>) -> (Vec<(String,
     (answers, trouble)
 }
 
-/// A linearizable read needs the leader and a majority, so it tells that the cluster works.
+/// A linearizable read needs the leader and a majority, so it shows that the cluster works.
 async fn health_of(client: Client) -> EndpointHealth {
     let start = Instant::now();
     let request = RangeRequest { key: "health".into(), ..RangeRequest::default() };
     let answer = client.range(request).await.map_err(Error::from);
     let error = match answer {
         Ok(_) => String::new(),
-        // Who may not read has been answered nevertheless.
+        // A refusal is an answer, too.
         Err(error) if error.is_refusal(Code::PermissionDenied) => String::new(),
         Err(error) => error.to_string(),
     };

@@ -38,7 +38,7 @@ pub struct Get {
     /// Leave out the values
     #[arg(long)]
     keys_only: bool,
-    /// Tell only how many there are
+    /// Print only how many there are
     #[arg(long)]
     count_only: bool,
     /// Leave out the keys, in the simple format

@@ -21,7 +21,7 @@ pub enum Handlers {
         #[command(flatten)]
         options: RestOptions,
     },
-    /// Registers a script under a name, or another one under the same
+    /// Registers a script under a name, or replaces it
     #[command(after_help = EXAMPLE)]
     Put {
         name: String,
@@ -29,7 +29,7 @@ pub enum Handlers {
         #[command(flatten)]
         options: RestOptions,
     },
-    /// Forgets one; values that it merged show their last write until there is another
+    /// Deletes one; values that it merged show their last write until there is another
     Del {
         name: String,
         #[command(flatten)]

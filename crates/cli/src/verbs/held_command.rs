@@ -1,6 +1,6 @@
 //! A command that runs while a lock is held, and no longer.
-//! A guard and signals go in; the command's exit status comes out. When the lock is lost or somebody asks this
-//! process to stop, the command is asked to end and, after a grace, made to; nobody leaves while it runs.
+//! A guard and signals go in; the command's exit status comes out. When the lock is lost or a signal stops this
+//! process, the command gets SIGTERM and, after a grace, SIGKILL; this process does not end while it runs.
 
 use super::Error;
 use crate::signals::Signals;
@@ -32,7 +32,7 @@ impl HeldCommand<'_> {
         };
         let status = running.stop(self.grace).await.map_err(|error| self.failed(&error))?;
         match lost {
-            // What it was about to do may be undone by now: its own status would tell of success.
+            // What it was about to do may be undone by now: its own status would suggest success.
             Some(error) => Err(error.into()),
             None => Ok(exit_code(status)),
         }
@@ -46,7 +46,7 @@ impl HeldCommand<'_> {
 struct Running {
     child: Child,
     pid: Pid,
-    /// It leads a group of its own, to which those belong that it starts.
+    /// It leads a process group of its own, which its children share.
     has_group: bool,
 }
 
@@ -76,7 +76,7 @@ impl Running {
     async fn stop(&mut self, grace: Duration) -> std::io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         let ended = timeout(grace, self.child.wait()).await;
-        // Also when the command has ended: what it has started may have not.
+        // Also when the command has ended: its children may still run.
         if ended.is_err() || self.has_group {
             self.signal(Signal::KILL);
         }
@@ -87,7 +87,7 @@ impl Running {
     }
 
     fn signal(&self, signal: Signal) {
-        // Who is gone already needs none.
+        // The process may be gone already.
         let _ = match self.has_group {
             true => kill_process_group(self.pid, signal),
             false => kill_process(self.pid, signal),
@@ -95,7 +95,7 @@ impl Running {
     }
 }
 
-/// As a shell tells it.
+/// As a shell reports it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(number.and_then(|number| u8::try_from(number).ok()).unwrap_or(1))

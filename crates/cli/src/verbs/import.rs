@@ -1,6 +1,6 @@
 //! `althing import etcd`: copies keys and leases from a running etcd, as they are at one revision, into this cluster.
-//! Keys keep their values and leases their ids and times; revisions begin anew, because they count the writes of
-//! this cluster. It may be run again after it was broken off.
+//! Keys keep their values and leases their ids and times; revisions start again, because they count the writes of
+//! this cluster. It may be repeated after it was interrupted.
 
 use super::{Client, Error, Options, bytes_of, print};
 use crate::progress::Progress;
@@ -40,7 +40,7 @@ pub struct Etcd {
     /// Only keys that begin with this
     #[arg(long, default_value = "", hide_default_value = true)]
     prefix: OsString,
-    /// Go on although there are such keys here already, and write over them
+    /// Continue although there are such keys here already, and overwrite them
     #[arg(long)]
     overwrite: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Etcd {
         }
         let first = source.range(RangeRequest { count_only: true, ..self.range() }).await?;
         let revision = first.header.map_or(0, |header| header.revision);
-        // Leases are looked at after the revision was: one that is missing now has ended, with its keys.
+        // Leases are read after the revision: one that is missing now has ended, with its keys.
         let leases = copy_leases(&source, &target).await?;
         let copied = self.copy_keys(&source, &target, revision, first.count as u64, &leases).await?;
         let ended = match copied.ended {

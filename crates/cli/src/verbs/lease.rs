@@ -1,4 +1,4 @@
-//! `althing lease`: grants leases, asks about them, keeps them alive and ends them.
+//! `althing lease`: grants leases, shows them, keeps them alive and ends them.
 
 use super::{Error, Options, Printer, parse_lease, print};
 use crate::client::Format;
@@ -37,10 +37,10 @@ pub enum Lease {
     /// Ends a lease, and deletes the keys that are attached to it
     #[command(after_help = REVOKE_EXAMPLE)]
     Revoke(Named),
-    /// Tells how long a lease lives, and how much of that is left
+    /// Prints how long a lease lives, and how much of that is left
     #[command(name = "timetolive", after_help = TTL_EXAMPLE)]
     TimeToLive {
-        /// Tell the keys that are attached to it
+        /// Print the keys that are attached to it
         #[arg(long)]
         keys: bool,
         #[command(flatten)]
@@ -52,7 +52,7 @@ pub enum Lease {
     /// Keeps a lease alive
     #[command(after_help = KEEP_EXAMPLE)]
     KeepAlive {
-        /// Give it its whole time once, and stop
+        /// Renew it once, and stop
         #[arg(long)]
         once: bool,
         #[command(flatten)]

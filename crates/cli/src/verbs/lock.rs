@@ -1,5 +1,5 @@
-//! `althing lock`: takes a lock and runs a command while it is held, or holds it until it is told to stop; tells who
-//! holds which lock. However it ends, the lock is given back; when the lock is lost, the command is stopped.
+//! `althing lock`: takes a lock and runs a command while it is held, or holds it until a signal arrives; lists locks
+//! and their holders. However it ends, the lock is released; when the lock is lost, the command is stopped.
 
 use super::held_command::HeldCommand;
 use super::{Error, Options, Printer, bytes_of, parse_ttl, print};
@@ -14,15 +14,15 @@ use std::time::Duration;
 
 const EXAMPLE: &str = "\
 Example:
-  althing lock backup -- ./backup.sh --full         only one runs at a time, whoever starts it and wherever
-  althing lock backup --timeout 0s -- ./backup.sh   ... or not at all, if somebody else holds the lock
+  althing lock backup -- ./backup.sh --full         only one runs at a time, on all machines together
+  althing lock backup --timeout 0s -- ./backup.sh   ... or not at all, if the lock is held
   althing lock backup                               print the key, and hold the lock until Ctrl-C
   althing lock ls                                   which locks are held
   althing lock inspect backup                       who holds this one, and who waits for it
   althing lock -- ls ./backup.sh                    a lock that is called `ls`
 
 The command finds its lock in ALTHING_LOCK_NAME, ALTHING_LOCK_KEY and ALTHING_FENCING_TOKEN (and, as with etcdctl, in
-ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the token is refused once the lock has passed to somebody
+ETCD_LOCK_KEY and ETCD_LOCK_REV). A write that carries the token is refused once the lock has passed to another
 else:
   curl -H \"X-Fence: lock=$ALTHING_LOCK_NAME,token=$ALTHING_FENCING_TOKEN\" http://127.0.0.1:2379/v3/kv/put -d ...
 
@@ -49,16 +49,16 @@ pub struct Lock {
     /// What to run while the lock is held, with its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// How long the lock stays taken after this process was last heard of
+    /// How long the lock stays taken after the last keep-alive of this process
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_ttl)]
     ttl: i64,
     /// How long to wait for the lock; 0s does not wait [default: as long as it takes]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     timeout: Option<Duration>,
-    /// What the holder is called in `ls` and `inspect` [default: the lease]
+    /// The name of the holder in `ls` and `inspect` [default: the lease]
     #[arg(long, value_name = "HOLDER", default_value = "", hide_default_value = true)]
     id: String,
-    /// Anything that others may want to know of this holder
+    /// Any text about this holder for others to read
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     metadata: OsString,
     /// How long the command may take to end after SIGTERM, before it gets SIGKILL
@@ -79,7 +79,7 @@ enum Look {
         #[command(flatten)]
         options: Options,
     },
-    /// Tells who holds a lock, and who waits for it
+    /// Prints the holder of a lock, and the waiters
     #[command(after_help = INSPECT_EXAMPLE)]
     Inspect {
         name: String,
@@ -112,16 +112,16 @@ impl Lock {
             Some(guard) => guard.release().await,
             None => Ok(()),
         };
-        // Whoever was interrupted while it waited leaves the queue before it goes.
+        // A call that was interrupted while it waited has left the queue before the process ends.
         client.settle().await;
-        // What the command did tells more than whether the lock could be given back in time.
+        // The command's result matters more than whether the lock could be released in time.
         match outcome {
             Ok(code) if code == ExitCode::SUCCESS => released.map(|()| code).map_err(Error::Call),
             outcome => outcome,
         }
     }
 
-    /// A word that would have been a question had it stood first is more likely one than a name.
+    /// A name that equals a subcommand is more likely meant as that.
     fn name(&self) -> Result<&str, Error> {
         let name = self.name.as_deref();
         let name = name.ok_or_else(|| Error::Usage("which lock? `althing lock NAME`".to_owned()))?;

@@ -1,4 +1,4 @@
-//! `althing member`: lists the members of the cluster, and asks for changes of it.
+//! `althing member`: lists the members of the cluster, and changes them.
 //! A replacement at another address is one step (joint consensus). At the same address the old one must go first: it is a
 //! removal and an addition, and in between the cluster is one member smaller, never less safe.
 
@@ -39,7 +39,7 @@ pub enum Member {
     /// Adds a member
     #[command(after_help = ADD_EXAMPLE)]
     Add {
-        /// How the new member will be called
+        /// The name of the new member
         name: String,
         #[command(flatten)]
         peer: Peer,
@@ -60,16 +60,16 @@ pub enum Member {
         #[command(flatten)]
         peer: Peer,
     },
-    /// Puts a new, empty member in the place of one whose disk is lost
+    /// Replaces a member whose disk is lost by a new, empty one
     #[command(after_help = REPLACE_EXAMPLE)]
     Replace {
         #[command(flatten)]
         named: Named,
-        /// Where the new one listens for its peers; by default where the old one did
+        /// Where the new one listens for its peers; by default the address of the old one
         #[arg(long, value_name = "URL,...", value_delimiter = ',')]
         peer_urls: Vec<String>,
     },
-    /// Tells members that wait for one that is gone for good to go on without it
+    /// Makes members that wait for a lost one continue without it
     #[command(after_help = ACCEPT_LOSS_EXAMPLE)]
     AcceptLoss(Named),
     /// Gives a learner its vote
@@ -153,15 +153,15 @@ impl Member {
     }
 }
 
-/// What the new member is started with; made before the change, after which a small cluster may have no quorum until the new
-/// member is there. An older cluster gives none and needs none.
+/// The join token of the new member; made before the change, after which a small cluster may have no quorum until the new
+/// member runs. An older cluster gives none and needs none.
 async fn join_token(client: &Client, peer_urls: &[String]) -> Option<String> {
     let peer_url = if let [url] = peer_urls { url.clone() } else { String::new() };
     let answer = client.create_join_token(CreateJoinTokenRequest { ttl_seconds: 0, peer_url }).await;
     answer.ok().map(|answer| answer.token)
 }
 
-/// Each endpoint is told by itself: who waits has no leader to pass it on.
+/// Each endpoint is called by itself: a member that waits has no leader to forward it.
 async fn accept_loss(id: u64, options: &Options) -> Result<(), Error> {
     let mut trouble = None;
     let mut told = String::new();

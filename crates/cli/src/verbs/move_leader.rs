@@ -1,4 +1,4 @@
-//! `althing move-leader`: finds the leader among the endpoints, and asks it to hand over.
+//! `althing move-leader`: finds the leader among the endpoints, and makes it transfer leadership.
 
 use super::{Error, Options, parse_member, print};
 use clap::Args;
@@ -11,7 +11,7 @@ Example:
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct MoveLeader {
-    /// The id of the member that is to lead, hexadecimal
+    /// The id of the new leader, hexadecimal
     #[arg(value_parser = parse_member)]
     to: u64,
 }

@@ -43,7 +43,7 @@ impl Put {
         print(&Printer::new(options).put(&response))
     }
 
-    /// As one operation of a transaction, where standard input is taken.
+    /// As one operation of a transaction, which uses standard input.
     pub fn operation(&self) -> Result<PutRequest, Error> {
         match (&self.value, self.ignore_value) {
             (None, false) => Err(Error::Usage("a put in a transaction needs its value".to_owned())),

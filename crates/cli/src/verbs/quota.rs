@@ -1,4 +1,4 @@
-//! `althing quota`: how much may be stored, for all members, while they run.
+//! `althing quota`: the quota of all members, changed while they run.
 
 use super::{Error, Options, print};
 use crate::client::Format;

@@ -1,4 +1,4 @@
-//! `althing region`: the other regions that hold the same data, how far each is, and which there are.
+//! `althing region`: the other regions that hold the same data, the lag of each, and the table of regions.
 
 use super::data::plain;
 use super::{Error, print};
@@ -25,13 +25,13 @@ Example: eu-west alone writes the namespace shop, until it is not heard of for t
 
 #[derive(Subcommand)]
 pub enum Region {
-    /// Lists the other regions: whether each is heard of, and how far it is behind
+    /// Lists the other regions: whether each answers, and its lag
     #[command(after_help = LS_EXAMPLE)]
     Ls {
         #[command(flatten)]
         options: RestOptions,
     },
-    /// Takes a region into the table, or tells anew where it is
+    /// Adds a region to the table, or replaces its addresses
     #[command(after_help = ADD_EXAMPLE)]
     Add {
         name: String,
@@ -41,7 +41,7 @@ pub enum Region {
         #[command(flatten)]
         options: RestOptions,
     },
-    /// Evicts a region: it is not listened to, and nothing is kept for it
+    /// Evicts a region: its frames are ignored, and nothing is stored for it
     #[command(after_help = REMOVE_EXAMPLE)]
     Remove {
         name: String,
@@ -52,7 +52,7 @@ pub enum Region {
     #[command(after_help = HOME_EXAMPLE)]
     Home {
         namespace: String,
-        /// The region that is to own it
+        /// The region that will own it
         region: Option<String>,
         /// Only the keys that begin so
         #[arg(long, default_value = "")]

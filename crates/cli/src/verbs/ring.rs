@@ -1,5 +1,5 @@
-//! `althing ring`: who is in the ring, how much of it each node keeps, and what moves; `ring leave` and `ring stay` tell a
-//! node to hand over what it keeps and go, or not to.
+//! `althing ring`: the nodes of the ring, how much of it each stores, and what moves; `ring leave` makes a
+//! node move its data away and leave, `ring stay` revokes that.
 
 use super::data::plain;
 use super::{Error, Options, print};
@@ -27,7 +27,7 @@ Example:
   althing ring invite                            on a machine that reaches the cluster
   althing serve --name n4 --join 10.0.0.1:2380 --join-token TOKEN ...   on the new one, with --data-only or without";
 
-/// How often it is asked how far a move is.
+/// How often the progress of a move is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
@@ -41,12 +41,12 @@ pub struct Ring {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Tells a node to hand over what it keeps and go
+    /// Makes a node move its data away and leave
     #[command(after_help = LEAVE_EXAMPLE)]
     Leave {
         /// Its name, or its number in hexadecimal
         node: String,
-        /// Until it has handed over everything
+        /// Wait until it has moved everything
         #[arg(long)]
         wait: bool,
         #[command(flatten)]
@@ -61,7 +61,7 @@ enum Word {
         #[command(flatten)]
         options: Options,
     },
-    /// Tells a node that was let go to stay after all
+    /// Revokes `leave` for a node
     Stay {
         /// Its name, or its number in hexadecimal
         node: String,
@@ -114,7 +114,7 @@ fn done(options: &RestOptions, answer: &Value, status: &str) -> Result<(), Error
     print(text.as_bytes())
 }
 
-/// As often as it takes: how long that is depends on how much the node keeps.
+/// Without a limit: the time depends on the node's data.
 async fn wait_until_gone(options: &RestOptions, node: &str) -> Result<(), Error> {
     let mut progress: Option<Progress> = None;
     loop {
@@ -156,7 +156,7 @@ fn row(node: &Value) -> Vec<String> {
     FIELDS.iter().map(|field| plain(&node[*field])).chain([done("takes"), done("gives")]).collect()
 }
 
-/// One line on how it is doing.
+/// One line about its state.
 fn moving(ring: &Value) -> String {
     let (moving, here) = (&ring["moving"], &ring["here"]);
     let count = |name: &str| moving[name].as_u64().unwrap_or(0);

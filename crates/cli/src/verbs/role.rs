@@ -1,4 +1,4 @@
-//! `althing role`: what may be done with which keys, under a name that users are given.
+//! `althing role`: permissions on keys, under a name that users are granted.
 
 use super::{Error, Extent, Options, With, bytes_of, print, range_of};
 use crate::output::Printer;
@@ -31,16 +31,16 @@ Example:
 pub enum Role {
     /// Adds a role, which permits nothing yet
     Add(With<Name>),
-    /// Deletes a role, and takes it from everybody
+    /// Deletes a role, and revokes it from all users
     Delete(With<Name>),
-    /// Tells what a role permits
+    /// Prints the permissions of a role
     Get(With<Name>),
     /// Lists all roles
     List(Options),
-    /// Permits something with a key or a range of keys, or with data of a namespace
+    /// Grants a permission on a key or a range of keys, or on data of a namespace
     #[command(after_help = GRANT_EXAMPLE)]
     GrantPermission(With<Grant>),
-    /// Takes back what was permitted with exactly these keys
+    /// Revokes the permission on exactly these keys
     #[command(after_help = REVOKE_EXAMPLE)]
     RevokePermission(With<Revoke>),
 }
@@ -148,7 +148,7 @@ impl Role {
                 let role = client.role_get(AuthRoleGetRequest { role: verb.name.clone() }).await?;
                 let data = match client.role_get_data(RoleGetDataRequest { role: verb.name.clone() }).await {
                     Ok(data) => data.permissions,
-                    // etcd knows no data.
+                    // etcd has no data plane.
                     Err(error) if error.is_unimplemented() => Vec::new(),
                     Err(error) => return Err(error.into()),
                 };

@@ -1,4 +1,4 @@
-//! `althing snapshot`: saves a backup from a running member, tells what is in one, and makes the directory of a
+//! `althing snapshot`: saves a backup from a running member, prints its content, and makes the directory of a
 //! new cluster's member from one. Backups are those of etcd: its tools read ours, and these verbs read etcd's.
 
 mod restore;
@@ -27,7 +27,7 @@ pub enum Snapshot {
         #[command(flatten)]
         options: Options,
     },
-    /// Verifies a backup, and tells what is in it
+    /// Verifies a backup, and prints its content
     #[command(after_help = STATUS_EXAMPLE)]
     Status {
         file: PathBuf,

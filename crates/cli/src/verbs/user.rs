@@ -1,4 +1,4 @@
-//! `althing user`: who there is, their passwords and their roles.
+//! `althing user`: users, their passwords and their roles.
 
 use super::{Error, Options, With, print};
 use crate::client::prompt;
@@ -28,16 +28,16 @@ pub enum User {
     Add(With<Add>),
     /// Deletes a user; its tokens end at once
     Delete(With<Name>),
-    /// Tells the roles of a user
+    /// Prints the roles of a user
     Get(With<Name>),
     /// Lists all users
     List(Options),
     /// Sets the password of a user, typed or read from standard input; its tokens end at once
     #[command(after_help = PASSWD_EXAMPLE)]
     Passwd(With<Name>),
-    /// Gives a role to a user
+    /// Grants a role to a user
     GrantRole(With<Role>),
-    /// Takes a role from a user
+    /// Revokes a role from a user
     RevokeRole(With<Role>),
 }
 
@@ -52,7 +52,7 @@ pub struct Add {
     /// A user that cannot log in with a password
     #[arg(long)]
     no_password: bool,
-    /// With `false`, the password is read from standard input and not asked for
+    /// With `false`, the password is read from standard input without a prompt
     #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     interactive: Option<bool>,
 }
@@ -61,7 +61,7 @@ pub struct Add {
 pub struct Name {
     #[arg(value_name = "USER")]
     name: String,
-    /// With `false`, the password is read from standard input and not asked for
+    /// With `false`, the password is read from standard input without a prompt
     #[arg(long, hide = true, default_missing_value = "true", num_args = 0..=1, require_equals = true)]
     interactive: Option<bool>,
 }

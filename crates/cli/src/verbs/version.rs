@@ -7,6 +7,8 @@ const EXAMPLE: &str = "\
 Example:
   althing version";
 
+const TEST_BUILD: &str = "test build: planted bugs are compiled in; do not run it with data that matters\n";
+
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct Version {}
@@ -14,6 +16,8 @@ pub struct Version {}
 impl Version {
     pub fn run(&self) -> Result<(), Error> {
         let api = api::ETCD_VERSION.rsplit_once('.').map_or(api::ETCD_VERSION, |(api, _)| api);
-        print(format!("althing version: {}\nAPI version: {api}\n", env!("CARGO_PKG_VERSION")).as_bytes())
+        let version = env!("CARGO_PKG_VERSION");
+        let test_build = if base::mutant::COMPILED_IN { TEST_BUILD } else { "" };
+        print(format!("althing version: {version}\nAPI version: {api}\n{test_build}").as_bytes())
     }
 }

@@ -1,5 +1,5 @@
-//! `althing watch`: prints what happens to keys, from now on or from a revision on, and runs a command for every
-//! event if one is given. When the connection breaks, the watch goes on where it was.
+//! `althing watch`: prints the changes of keys, from now on or from a revision on, and runs a command for every
+//! event if one is given. When the connection breaks, the watch resumes where it was.
 
 mod interactive;
 
@@ -32,7 +32,7 @@ pub struct Watch {
     interactive: bool,
 }
 
-/// What is watched, and what is done about it.
+/// What is watched, and the command to run.
 #[derive(Args)]
 struct Subject {
     #[arg(env = "ETCDCTL_WATCH_KEY", hide_env = true)]
@@ -49,7 +49,7 @@ struct Subject {
     /// Print the key as it was before
     #[arg(long)]
     prev_kv: bool,
-    /// Tell now and then how far the watch is
+    /// Print progress notifications
     #[arg(long)]
     progress_notify: bool,
     /// Run this for every event
@@ -83,7 +83,7 @@ impl Subject {
     }
 }
 
-/// Prints everything that is told, until the watch ends. Whoever rings asks how far it is.
+/// Prints every response, until the watch ends. A message on `bell` requests progress.
 async fn follow(
     mut watcher: Watcher,
     printer: &Printer,

@@ -75,8 +75,8 @@ impl Scene {
         }
         tell(&format!(
             "{} snapshots were taken, {} torn tails were cut",
-            self.cluster.times_logged("took a snapshot"),
-            self.cluster.times_logged("cut the end of the write-ahead log"),
+            self.cluster.times_logged("snapshot installed"),
+            self.cluster.times_logged("truncated the end of the write-ahead log"),
         ));
         judge(&self.journal);
     }

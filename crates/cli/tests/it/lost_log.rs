@@ -177,7 +177,7 @@ fn an_operator_can_go_on_without_a_member_that_is_gone() {
         assert_eq!(found, 1);
     }
     write(&scene.left[0], "after");
-    assert!(scene.plans[1].log().contains("an operator accepts the loss of a member"));
+    assert!(scene.plans[1].log().contains("operator accepted the loss of a member"));
     until("no member waits any more", || (!accept().status.success()).then_some(()));
 }
 

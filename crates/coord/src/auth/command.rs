@@ -1,6 +1,6 @@
-//! Commands about users, roles and permissions, and their bytes inside a command of the log.
-//! Passwords come in as hashes that the proposer made, and the random part of a token as the proposer drew it: nothing
-//! here depends on who applies it.
+//! Commands about users, roles and permissions, and their bytes inside a command of the log. Passwords come in as
+//! hashes that the proposer made, and the random part of a token as the proposer drew it: nothing here depends on the
+//! member that applies it.
 
 use super::data::{DataPermission, DataRange};
 use super::permission::{Permission, decode_keys, encode_keys};
@@ -97,7 +97,7 @@ const ROLE_REVOKE_DATA: u8 = 18;
 const ROLE_DATA: u8 = 19;
 
 impl AuthCommand {
-    /// It may change what somebody may do; the others only ask, or make a token.
+    /// It may change permissions; the other commands only read, or make a token.
     pub fn is_change(&self) -> bool {
         use AuthCommand::{Authenticate, RoleData, RoleGet, RoleList, Status, UserGet, UserList};
         let is_question =

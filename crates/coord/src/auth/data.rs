@@ -62,13 +62,10 @@ impl DataAccess {
 }
 
 impl DataRange {
-    /// Whether a namespace may be called so is decided where namespaces are created; a permission may come first.
+    /// Names of namespaces are checked where namespaces are created; a permission may come first.
     pub fn validate(&self) -> Result<(), Code> {
         let named = (1..=NAMESPACE_BYTES_MAX).contains(&self.namespace.len());
-        match named && self.prefix.len() <= MESH_NAME_BYTES_MAX {
-            true => Ok(()),
-            false => Err(Code::PermissionNotGiven),
-        }
+        if named && self.prefix.len() <= MESH_NAME_BYTES_MAX { Ok(()) } else { Err(Code::PermissionNotGiven) }
     }
 
     pub fn keys(&self) -> KeyRange {

@@ -1,6 +1,6 @@
-//! What a user may read and write: the permissions of all its roles together.
-//! Roles go in, and whether a range of keys is covered comes out. A permission that is added or taken away changes what
-//! hangs on its keys, and nothing else.
+//! What a user may read and write: the permissions of all its roles together. Roles go in, and whether a range of
+//! keys is covered comes out. A permission that is added or taken away changes the grants on its keys, and nothing
+//! else.
 
 use super::intervals::Intervals;
 use super::{Access, Role};

@@ -1,8 +1,7 @@
-//! A set of keys as intervals that do not touch, in order.
-//! Ranges go in, however they overlap, one by one or all together; whether all keys of another range are in the set
-//! comes out. Two ranges that meet are one: who may read `a` to `b` and `b` to `c` may read `a` to `c`.
-//! Both questions and changes cost what a search costs, however many intervals there are: the list is cut into chunks,
-//! and copies of it share those that are the same.
+//! A set of keys as intervals that do not touch, in order. Ranges go in, however they overlap, one by one or all
+//! together; whether all keys of another range are in the set comes out. Two adjacent ranges are one: a user that may
+//! read `a` to `b` and `b` to `c` may read `a` to `c`. Both questions and changes cost what a search costs, however
+//! many intervals there are: the list is cut into chunks, and copies of it share those that are the same.
 
 use base::mutant::{Mutant, planted};
 use base::{KeyRange, RangeEnd};
@@ -45,7 +44,7 @@ impl Intervals {
         end.as_ref().is_none_or(|end| key < end.as_ref())
     }
 
-    /// A range without any key is judged by where it would begin.
+    /// A range without any key is contained if its start is.
     pub fn contain(&self, keys: &KeyRange) -> bool {
         let Some((_, covered)) = self.place_before(&keys.start).map(|place| self.at(place)) else {
             return false;
@@ -107,9 +106,10 @@ impl Intervals {
 
     /// The place behind this one, which may be behind all intervals.
     fn next(&self, place: Place) -> Place {
-        match place.idx + 1 < self.chunks[place.chunk].len() {
-            true => Place { idx: place.idx + 1, ..place },
-            false => Place { chunk: place.chunk + 1, idx: 0 },
+        if place.idx + 1 < self.chunks[place.chunk].len() {
+            Place { idx: place.idx + 1, ..place }
+        } else {
+            Place { chunk: place.chunk + 1, idx: 0 }
         }
     }
 
@@ -127,7 +127,8 @@ impl Intervals {
 
     /// Puts others in the place of so many intervals.
     fn replace(&mut self, mut from: Place, count: usize, new: Vec<Interval>) {
-        // What comes behind a chunk is added to it: else intervals that come in order would each have one of its own.
+        // What comes behind a chunk is added to it: otherwise intervals that are added in order would each get a
+        // chunk of their own.
         if from.idx == 0 && from.chunk > 0 {
             from = Place { chunk: from.chunk - 1, idx: self.chunks[from.chunk - 1].len() };
         }
@@ -157,7 +158,7 @@ impl PartialEq for Intervals {
 
 impl Eq for Intervals {}
 
-/// Into chunks of nearly the same length, so that one that is cut has room to grow.
+/// Into chunks of nearly the same length, so that a chunk that was split can grow.
 fn cut(list: Vec<Interval>) -> impl Iterator<Item = Arc<[Interval]>> {
     let mut chunks = list.len().div_ceil(CHUNK_LEN_MAX);
     let mut rest = list.into_iter();

@@ -1,6 +1,6 @@
-//! What nodes of the data plane go by when they decide who may do what: users with the epochs of their tokens, their
-//! roles, the permissions of roles on data, and the public keys that tokens are signed with. It is derived from the state
-//! of auth and holds no password. Members derive it themselves; nodes without the coordination store are sent its bytes
+//! The policy by which nodes of the data plane check permissions: users with the epochs of their tokens, their roles,
+//! the permissions of roles on data, and the public keys that tokens are signed with. It is derived from the state of
+//! auth and holds no password. Members derive it themselves; nodes without the coordination store are sent its bytes
 //! (docs/formats/policy.md).
 
 use super::data::DataPermission;

@@ -1,6 +1,6 @@
-//! What a command or a read needs of its caller: every key that it would show or change, in whichever branch.
-//! A caller's rights and the command go in, and a refusal comes out or nothing. What only members propose needs
-//! nothing; whatever a client can have proposed needs at least a user.
+//! The permissions that a command or a read needs: on every key that it would show or change, in either branch. A
+//! caller's rights and the command go in, a refusal or nothing comes out. Commands that only members propose need no
+//! permission; commands that a client can propose need at least a user.
 
 use super::{Auth, AuthCommand, Caller, Rights};
 use crate::command::Command;
@@ -11,7 +11,7 @@ use crate::request::{Delete, Put, Request, Txn};
 use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
 
-/// Why a command of this caller is not carried out.
+/// Refuses a command that this caller may not run.
 pub(crate) fn check_command(
     auth: &Auth,
     leases: &Leases,
@@ -56,8 +56,8 @@ pub fn check_leases(auth: &Auth, leases: &Leases, caller: &Caller, need: LeaseNe
     }
 }
 
-/// Users may ask about themselves and their roles; everything else about auth is for root. As in etcd 3.7, whether it
-/// is enabled may be asked by anybody, and so may a token.
+/// Users may ask about themselves and their roles; everything else about auth is for root. As in etcd 3.7, every
+/// caller may ask whether auth is enabled, and may ask for a token.
 fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(), Code> {
     if matches!(command, AuthCommand::Authenticate { .. } | AuthCommand::Status) {
         return Ok(());
@@ -74,12 +74,12 @@ fn check_auth(auth: &Auth, caller: &Caller, command: &AuthCommand) -> Result<(),
     }
 }
 
-/// What a caller wants with leases.
+/// What a caller does with leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseNeed {
     /// Keeping a lease keeps its keys, so each of them must be one that the caller may write.
     Renew(LeaseId),
-    /// As in etcd, leases are listed for those who may read the keys of all.
+    /// As in etcd, a caller may list leases if it may read the keys of all of them.
     List,
 }
 
@@ -101,18 +101,12 @@ impl Desk<'_> {
     fn put(&self, put: &Put) -> Result<(), Code> {
         self.write_one(&put.key)?;
         self.lease(put.lease.unwrap_or(LeaseId::NONE))?;
-        match put.prev_kv {
-            true => self.rights.read(&KeyRange::single(put.key.clone())),
-            false => Ok(()),
-        }
+        if put.prev_kv { self.rights.read(&KeyRange::single(put.key.clone())) } else { Ok(()) }
     }
 
     fn delete(&self, delete: &Delete) -> Result<(), Code> {
         self.rights.write(&delete.keys)?;
-        match delete.prev_kv {
-            true => self.rights.read(&delete.keys),
-            false => Ok(()),
-        }
+        if delete.prev_kv { self.rights.read(&delete.keys) } else { Ok(()) }
     }
 
     /// Both branches, whichever will be taken: which one it was tells something, too.
@@ -121,7 +115,7 @@ impl Desk<'_> {
         txn.success.iter().chain(&txn.failure).try_for_each(|request| self.request(request))
     }
 
-    /// A place in the queue is a key, and its caller is told of the others.
+    /// A place in the queue is a key, and the caller learns of the others.
     fn acquire(&self, acquire: &Acquire) -> Result<(), Code> {
         self.write_one(&queue::key_of(&acquire.name, acquire.lease))?;
         self.rights.read(&queue::keys_of(&acquire.name))?;
@@ -132,7 +126,7 @@ impl Desk<'_> {
         self.rights.write(&KeyRange::single(key.clone()))
     }
 
-    /// Whoever attaches a key to a lease, or revokes it, decides over all its keys.
+    /// A caller that attaches a key to a lease, or revokes it, affects all its keys.
     fn lease(&self, id: LeaseId) -> Result<(), Code> {
         let Some(lease) = self.leases.get(id).filter(|_| self.rights.root().is_err()) else { return Ok(()) };
         lease.keys().try_for_each(|key| self.write_one(&Bytes::copy_from_slice(key)))

@@ -1,6 +1,5 @@
-//! The rows of users and roles in `Table::Auth`, and how they are read back.
-//! The first byte of a key tells what the row is, the rest is a name. What the roles of a user come to is not stored:
-//! it is worked out again.
+//! The rows of users and roles in `Table::Auth`, and how they are read back. The first byte of a key tells what the
+//! row is, the rest is a name. The combined grants of a user are not stored: they are computed again.
 
 use super::data::DataPermission;
 use super::permission::Permission;
@@ -99,7 +98,7 @@ impl Auth {
 }
 
 impl User {
-    /// In the first format as long as nothing is known that it has no place for.
+    /// In the first format unless it needs fields of the second.
     fn encode(&self) -> Vec<u8> {
         let format = if self.epoch.is_some() { FORMAT_OF_DATA } else { FORMAT };
         let mut value = vec![format, u8::from(self.password.is_some())];

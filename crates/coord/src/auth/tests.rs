@@ -1,4 +1,4 @@
-//! Users, roles and permissions by themselves: who may what after which command, their rows and their bytes.
+//! Users, roles and permissions by themselves: the permissions after each command, their rows and their bytes.
 
 use super::*;
 use base::codec::Reader;
@@ -123,7 +123,7 @@ fn a_permission_for_the_same_keys_is_replaced() {
     let ann = user(&auth, "ann");
     assert_eq!(auth.rights(&ann).unwrap().write(&keys("a", "")), Err(Code::PermissionDenied));
     let AuthReply::Permissions(list) = run(&mut auth, AuthCommand::RoleGet { role: "clerk".into() }) else {
-        panic!("a role is told by its permissions");
+        panic!("a role is shown by its permissions");
     };
     assert_eq!(list.len(), 2);
 }
@@ -296,7 +296,7 @@ fn a_million_ranges_are_searched_and_not_scanned() {
         let rights = auth.rights(&user(&auth, "ann")).unwrap();
         assert_eq!(rights.read(&key(nth, nth)), Ok(()));
         assert_eq!(rights.write(&key(nth, 1_000)), Err(Code::PermissionDenied));
-        // As the apply thread shows it to the others.
+        // As the apply thread shares it with other threads.
         shown.push(auth.clone());
         let (role, keys) = (format!("role{nth}"), key(nth, nth));
         run(&mut auth, AuthCommand::RoleRevokePermission { role: role.clone(), keys });

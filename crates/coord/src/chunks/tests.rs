@@ -26,9 +26,8 @@ impl Pair {
         let revision = self.revision;
         let live = self.plain.get(key).is_none_or(|(_, live)| !live);
         self.plain.insert(key.to_vec(), (revision, live));
-        self.chunks.edit(key, Entry::unknown, |entry| match live {
-            true => entry.put(current(revision)),
-            false => entry.delete(revision),
+        self.chunks.edit(key, Entry::unknown, |entry| {
+            if live { entry.put(current(revision)) } else { entry.delete(revision) }
         });
     }
 

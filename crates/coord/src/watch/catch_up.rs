@@ -1,7 +1,6 @@
-//! Watches that are behind read what they missed from the log, a bounded piece in each turn.
-//! One reading of the log serves every watch that needs something from it. A response ends at the end of a
-//! revision, and a watch that has come to the end of the log is live: `settle` sees to it that nothing lies
-//! between.
+//! Watches that are behind read what they missed from the log, a bounded piece in each turn. One reading of the log
+//! serves every watch that needs something from it. A response ends at the end of a revision, and a watch that has
+//! come to the end of the log is live: `settle` checks that no revision lies between.
 
 use super::event::{Batch, Event, Gathering, Line, Previous};
 use super::hub::{Hub, Now};

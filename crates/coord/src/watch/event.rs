@@ -1,6 +1,6 @@
-//! Events: changes as watches are told of them, in batches that many responses share.
-//! A change or a line of the log goes in with the records it refers to; an event comes out. A batch never
-//! changes once it is made, so its encoding, which the api room makes, is made once.
+//! Events: changes as watches get them, in batches that many responses share. A change or a line of the log goes in
+//! with the records it refers to; an event comes out. A batch never changes once it is made, so its encoding, which
+//! the crate `api` makes, is made once.
 
 use crate::change::{Change, ChangeKind, Record, Records};
 use crate::reply::KeyValue;

@@ -1,7 +1,7 @@
-//! The hub: all streams and watches of one member, and what each is to be sent next.
-//! Inputs and applied changes go in during a turn; `turn` ends it and sends what follows. Whether a watch
-//! hears changes as they come or reads what it missed is decided in `settle` and nowhere else: it is live if,
-//! and only if, the revision it needs next is the one that comes next.
+//! The hub: all streams and watches of one member, and what each is to be sent next. Inputs and applied changes go in
+//! during a turn; `turn` ends it and sends what follows. Whether a watch gets changes as they come or reads what it
+//! missed is decided in `settle` and nowhere else: it is live if, and only if, the revision it needs next is the one
+//! that comes next.
 
 use super::event::{Batch, Event, Line, Previous};
 use super::interest::{InterestId, Interests, Shape};
@@ -112,7 +112,7 @@ impl Hub {
         self.progress_round(now.time, out);
     }
 
-    /// The state was replaced by a later one. What lies between was never observed: everybody reads it.
+    /// The state was replaced by a later one. The revisions in between were never observed: all watches read them.
     pub fn installed(&mut self, revision: Revision) {
         assert_eq!(self.observed, self.current, "a turn ends before the state is replaced");
         let next = self.current.next();
@@ -136,7 +136,7 @@ impl Hub {
         self.streams.keys().filter_map(of_stream).min()
     }
 
-    /// Somebody is behind and could be sent more at once.
+    /// Some watch is behind and could be sent more at once.
     pub fn is_busy(&self) -> bool {
         !self.ready.is_empty()
     }
@@ -182,7 +182,7 @@ impl Hub {
         }
         self.tell(stream, id, Kind::Created, out);
         self.settle(stream, id, next);
-        // Below what the hub has heard of so far, or below what was compacted in this very turn, or is about to be.
+        // Below what the hub has observed so far, or below what was compacted in this very turn, or is about to be.
         let compacted = now.compacted.max(self.compacted).max(self.gate);
         if next < compacted {
             self.cancel(stream, id, Some(compacted), out);
@@ -203,7 +203,7 @@ impl Hub {
         }
     }
 
-    /// A watch that is behind a compaction is told so, whether its stream has credit or not.
+    /// A watch that is behind a compaction is cancelled, whether its stream has credit or not.
     fn cancel_compacted(&mut self, compacted: Revision, out: &mut Vec<Response>) {
         if compacted <= self.compacted {
             return;
@@ -377,7 +377,7 @@ impl Hub {
         true
     }
 
-    /// The next round of progress passes over a watch that has just heard something.
+    /// The next round of progress skips a watch that was just sent events.
     pub(super) fn note_events(&mut self, stream: StreamId, watch: WatchId) {
         let state = self.streams.get_mut(&stream).expect("a watch has a stream");
         state.watches.get_mut(&watch).expect("it was just sent something").quiet = false;
@@ -439,9 +439,10 @@ impl Params {
             true => self.fragment_bytes,
             false => usize::MAX,
         };
-        match batch.bytes() >= bytes_max {
-            true => batch.split(bytes_max).into_iter().map(Arc::new).collect(),
-            false => vec![Arc::new(batch)],
+        if batch.bytes() >= bytes_max {
+            batch.split(bytes_max).into_iter().map(Arc::new).collect()
+        } else {
+            vec![Arc::new(batch)]
         }
     }
 }

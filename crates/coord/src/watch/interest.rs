@@ -39,7 +39,7 @@ impl Shape {
 pub struct Interest {
     pub shape: Shape,
     watches: usize,
-    /// Those that hear of changes as they are applied.
+    /// Watches that get changes as they are applied.
     pub live: BTreeSet<(StreamId, WatchId)>,
     /// Events for them that are not sent yet.
     pub gathered: Gathering,

@@ -19,7 +19,7 @@ impl Hub {
         }
     }
 
-    /// The stream has a watch that wants to hear of progress.
+    /// The stream has a watch that wants progress notifications.
     pub(super) fn plan_progress(&mut self, stream: StreamId, now: Instant) {
         let due = now.after(self.params.progress_interval);
         let state = self.streams.get_mut(&stream).expect("a watch has a stream");
@@ -40,7 +40,7 @@ impl Hub {
         }
     }
 
-    /// False when no watch of the stream wants to hear of progress any more.
+    /// False when no watch of the stream wants progress notifications any more.
     fn progress_of(&mut self, stream: StreamId, out: &mut Vec<Response>) -> bool {
         let Hub { streams, interests, current, .. } = self;
         let state = streams.get_mut(&stream).expect("a stream that is due is there");
@@ -56,7 +56,7 @@ impl Hub {
             }
         }
         for watch in quiet {
-            // Whoever does not keep up need not be told how far everything is.
+            // A watch that does not keep up gets no progress notification.
             if self.streams[&stream].credit.is_positive() {
                 self.tell(stream, watch, Kind::Progress, out);
             }

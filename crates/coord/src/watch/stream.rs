@@ -1,6 +1,5 @@
-//! One client's stream: its watches, and how much more it can take.
-//! A watch is in one place at a time: it hears changes as they come, or reads what it missed, or waits for a
-//! revision that is yet to come.
+//! One client's stream: its watches, and how much more it can take. A watch is in one state at a time: it gets
+//! changes as they come, or reads what it missed, or waits for a future revision.
 
 use super::WatchId;
 use super::interest::InterestId;
@@ -36,7 +35,7 @@ pub struct Stream {
     pub credit: Credit,
     /// Those that read what they missed.
     pub behind: BTreeSet<WatchId>,
-    /// When its quiet watches are told how far they are; `None` while nobody asked for that.
+    /// When its quiet watches get a progress notification; `None` while no watch asked for that.
     pub progress_due: Option<Instant>,
 }
 

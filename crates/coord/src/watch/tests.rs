@@ -150,9 +150,10 @@ fn event_words(event: &Event) -> String {
     let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
     let kv = &event.kv;
     let prev = event.prev.as_ref().map_or(String::new(), |prev| format!("<{}", text(&prev.value)));
-    match event.deleted {
-        true => format!("-{}@{}{prev}", text(&kv.key), kv.mod_revision),
-        false => format!("{}={}@{}{prev}", text(&kv.key), text(&kv.value), kv.mod_revision),
+    if event.deleted {
+        format!("-{}@{}{prev}", text(&kv.key), kv.mod_revision)
+    } else {
+        format!("{}={}@{}{prev}", text(&kv.key), text(&kv.value), kv.mod_revision)
     }
 }
 

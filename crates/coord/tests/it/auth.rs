@@ -1,4 +1,4 @@
-//! Commands and who asks for them: what is refused where it is applied, whichever way it came.
+//! Commands and their callers: what is refused where it is applied, whichever way it came.
 
 use crate::world::{World, bytes, do_all, op_delete, op_put, op_range, put, single, span};
 use base::{Code, KeyRange, LeaseId};
@@ -27,7 +27,7 @@ fn world() -> World {
         AuthCommand::UserGrantRole { user: ann(), role: clerk() },
         AuthCommand::Enable,
     ] {
-        world.command(Command::Auth(command)).0.expect("nobody may do everything yet");
+        world.command(Command::Auth(command)).0.expect("auth is not enabled yet");
     }
     world
 }

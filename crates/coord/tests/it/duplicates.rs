@@ -52,7 +52,7 @@ fn what_lies_below_the_low_mark_is_a_duplicate_even_if_it_never_came() {
 fn a_newer_boot_forgets_the_older_and_shuts_it_out() {
     let mut world = World::new();
     assert!(!is_duplicate(&mut world, &proposal(1, 1, 10, 9)));
-    assert!(!is_duplicate(&mut world, &proposal(1, 2, 1, 0)), "a new boot counts anew");
+    assert!(!is_duplicate(&mut world, &proposal(1, 2, 1, 0)), "a new boot restarts the count");
     assert!(is_duplicate(&mut world, &proposal(1, 1, 11, 9)));
     assert!(is_duplicate(&mut world, &proposal(1, 2, 1, 0)));
 }

@@ -59,7 +59,7 @@ fn deletes_and_transactions_are_fenced_too() {
     assert!(matches!(write(&mut world, token, txn()), Body::Txn(_)));
     assert!(matches!(write(&mut world, token, delete()), Body::Delete(reply) if reply.deleted == 1));
     release(&mut world, A, 0).expect("it holds the lock");
-    assert_eq!(write(&mut world, token, delete()), refusal(token, Revision::ZERO), "nobody holds it");
+    assert_eq!(write(&mut world, token, delete()), refusal(token, Revision::ZERO), "the lock is free");
     assert_eq!(write(&mut world, Revision::ZERO, delete()), refusal(Revision::ZERO, Revision::ZERO));
 }
 

@@ -40,16 +40,14 @@ pub fn keys(rng: &mut Rng) -> KeyRange {
 
 /// About the revisions that exist, with some beyond both ends.
 fn revision(rng: &mut Rng, newest: i64) -> Revision {
-    match half(rng) {
-        true => Revision::ZERO,
-        false => Revision(rng.between(0, newest as u64 + 4) as i64 - 1),
-    }
+    if half(rng) { Revision::ZERO } else { Revision(rng.between(0, newest as u64 + 4) as i64 - 1) }
 }
 
 fn bounds(rng: &mut Rng, newest: i64) -> Bounds {
-    match rng.chance(700_000) {
-        true => Bounds::default(),
-        false => Bounds { min: revision(rng, newest), max: revision(rng, newest) },
+    if rng.chance(700_000) {
+        Bounds::default()
+    } else {
+        Bounds { min: revision(rng, newest), max: revision(rng, newest) }
     }
 }
 
@@ -125,9 +123,10 @@ fn operation(rng: &mut Rng, newest: i64, depth: usize) -> Request {
         0..4 => Request::Put(put(rng)),
         4..6 => Request::Delete(delete(rng)),
         6 | 7 if depth > 0 => Request::Txn(txn(rng, newest, depth - 1)),
-        _ => Request::Range(match half(rng) {
-            true => Range { revision: Revision::ZERO, ..range(rng, newest) },
-            false => range(rng, newest),
+        _ => Request::Range(if half(rng) {
+            Range { revision: Revision::ZERO, ..range(rng, newest) }
+        } else {
+            range(rng, newest)
         }),
     }
 }

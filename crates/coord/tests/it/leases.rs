@@ -1,4 +1,4 @@
-//! What leases do to keys, and who may end them.
+//! What leases do to keys, and what may end them.
 
 use crate::world::{World, bytes, put, single};
 use base::{Code, Index, LeaseId, Term};

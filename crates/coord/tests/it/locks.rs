@@ -1,4 +1,4 @@
-//! The lock machine: the state machines of a lock and of a lease, row by row, and who may do what.
+//! The lock machine: the state machines of a lock and of a lease, row by row, and who may act.
 
 use crate::generate;
 use crate::world::{World, bytes, single};
@@ -70,13 +70,13 @@ pub fn revoke(world: &mut World, id: LeaseId) {
     world.command(Command::LeaseRevoke(Revoke { id, guard: None })).0.expect("the lease is there");
 }
 
-/// Who holds the lock, by lease.
+/// The lease of the holder.
 fn holder(world: &World) -> Option<LeaseId> {
     let holder = world.state.lock_holder(LOCK.as_bytes())?;
     [A, B, C].into_iter().find(|lease| holder.key == place(*lease))
 }
 
-/// How far a transition of the table begins: nobody holds the lock, or A does.
+/// The state in which a transition of the table begins: the lock is free, or A holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum From {
     Available,
@@ -89,7 +89,7 @@ fn the_transition_table_of_a_lock_holds_row_by_row() {
     let rows: [(From, &str, Event, Option<LeaseId>); 9] = [
         (From::Available, "lock request", |world| lock(world, A).acquired, Some(A)),
         (From::Available, "try request", |world| try_lock(world, A).acquired, Some(A)),
-        // A lock that nobody holds is nowhere: there is nothing to delete, and nothing changes.
+        // A free lock has no key: there is nothing to delete, and nothing changes.
         (
             From::Available,
             "delete request",
@@ -135,7 +135,7 @@ fn a_lease_is_active_until_it_is_revoked_or_expires_and_takes_its_locks_along() 
         let guard = guarded.then_some(Guard { term: base::Term(3), granted });
         let (reply, changes) = world.command(Command::LeaseRevoke(Revoke { id: A, guard }));
         assert_eq!(reply.map(|reply| reply.body), Ok(Body::LeaseRevoked));
-        assert_eq!(changes.len(), 1, "watchers are told of the key");
+        assert_eq!(changes.len(), 1, "watches get an event of the key");
         assert_eq!(changes[0].kind, ChangeKind::Delete);
         assert!(world.state.lease(A).is_none());
         assert_eq!(holder(&world), Some(B));
@@ -151,7 +151,7 @@ fn the_record_of_a_lock_is_its_key() {
     let record = world.get("/locks/database/users-table/a").expect("the key is there");
     assert_eq!((record.create_revision, record.mod_revision, record.version), (reply.token, reply.token, 1));
     assert_eq!((record.lease, record.value), (A, bytes("{ \"operation\": \"schema-migration\" }")));
-    let claim = world.state.claim(&reply.key).expect("somebody stands behind it");
+    let claim = world.state.claim(&reply.key).expect("the place has a claim");
     assert_eq!((claim.holder.clone(), claim.since), (bytes("service-a-pod-xyz-123"), 1_700_000_000_000));
 }
 
@@ -234,7 +234,7 @@ fn a_held_place_goes_when_the_last_of_its_calls_leaves() {
     lock(&mut world, A);
     assert!(acquire(&mut world, Acquire { call: 77, ..ask(A) }).expect("the lease is there").acquired);
     assert_eq!(leave(&mut world, A, 77, false), None);
-    assert_eq!(holder(&world), Some(A), "the first call was told, for all anybody knows");
+    assert_eq!(holder(&world), Some(A), "the first call may have been answered");
     assert_eq!(leave(&mut world, A, A.0 as u64, false), None);
     assert_eq!(holder(&world), None);
 }
@@ -258,7 +258,7 @@ fn leaving_at_the_last_moment_keeps_the_lock_if_it_is_wanted() {
     assert_eq!(leave(&mut world, A, A.0 as u64, true), Some(token));
     assert_eq!(holder(&world), Some(A));
     assert_eq!(leave(&mut world, A, A.0 as u64, false), None);
-    assert_eq!(holder(&world), None, "nobody was told");
+    assert_eq!(holder(&world), None, "no call was answered");
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn plain_keys_take_part_in_the_queue() {
     world.delete(single("/locks/database/users-table/somebody"));
     assert_eq!(holder(&world), Some(A));
     world.delete(queue::keys_of(LOCK.as_bytes()));
-    assert_eq!(world.state.claim(&place(A)), None, "a claim goes with its key, whoever deletes it");
+    assert_eq!(world.state.claim(&place(A)), None, "a claim is removed with its key");
     world.reload();
 }
 

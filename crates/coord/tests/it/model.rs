@@ -280,13 +280,12 @@ fn run_history(seed: u64, steps: u64, tally: &mut Tally) {
         let context = || format!("seed {seed} step {step}: {request:?}");
         let before = model.newest().clone();
         let expected = model.run(&request);
-        let answer = match request.is_read_only() {
-            true => world.state.read(&world.store, &request),
-            false => {
-                let (reply, changes) = world.propose(request.clone());
-                check_changes(&changes, &before, model.newest(), model.revision());
-                reply
-            }
+        let answer = if request.is_read_only() {
+            world.state.read(&world.store, &request)
+        } else {
+            let (reply, changes) = world.propose(request.clone());
+            check_changes(&changes, &before, model.newest(), model.revision());
+            reply
         };
         assert_eq!(answer, expected, "{}", context());
         assert_eq!(world.revision(), model.revision(), "{}", context());

@@ -217,9 +217,10 @@ fn counts_agree_with_the_keys_over_many_keys_at_any_revision() {
     let name = |rng: &mut Rng| Bytes::from(format!("{:03}", rng.between(0, 900)));
     for _ in 0..2_500 {
         let key = name(&mut rng);
-        let request = match rng.chance(250_000) {
-            true => Request::Delete(Delete { keys: KeyRange::single(key), prev_kv: false }),
-            false => Request::Put(Put { key, ..put("", "") }),
+        let request = if rng.chance(250_000) {
+            Request::Delete(Delete { keys: KeyRange::single(key), prev_kv: false })
+        } else {
+            Request::Put(Put { key, ..put("", "") })
         };
         world.write(request).expect("accepted");
     }

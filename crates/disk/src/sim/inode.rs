@@ -19,7 +19,7 @@ pub struct Inode {
 struct Change {
     kind: Kind,
     fate: Fate,
-    /// Before: the bytes that the change replaced. While a crash is worked out: the bytes it brought.
+    /// Before a crash: the bytes that the change replaced. While a crash is simulated: the bytes that it wrote.
     other: Vec<u8>,
     len_before: u64,
 }

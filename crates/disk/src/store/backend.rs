@@ -25,8 +25,8 @@ pub const GROUP_PAGES: u64 = PAGE / 4;
 
 pub struct Backend {
     file: Box<dyn File>,
-    /// Held to look one up or to note one, never while one is computed: whoever reads the whole store in the background
-    /// would otherwise sooner or later lose its processor with everybody waiting for it.
+    /// Held to look one up or to note one, never while one is computed: a background read of the whole store could
+    /// otherwise be preempted while it holds the lock, with all other threads waiting.
     sums: Mutex<Sums>,
 }
 
@@ -52,8 +52,8 @@ impl Backend {
         Ok(Backend { file, sums: Mutex::new(Sums { by_page, dirty_groups: BTreeSet::new() }) })
     }
 
-    /// The engine would refuse all further work after an error, reads included, although nothing is lost. Whoever reads
-    /// meanwhile is not held up.
+    /// The engine would refuse all further work after an error, reads included, although nothing is lost. Readers are
+    /// not blocked meanwhile.
     fn with_room(&self, act: impl Fn() -> io::Result<()>) -> io::Result<()> {
         room::when_there_is_room(&*self.file, Mutant::FullDiskIgnored, act)
     }
@@ -68,7 +68,7 @@ impl Sums {
         self.by_page.get(page as usize).copied().unwrap_or(0)
     }
 
-    /// Page 0 is the engine's own affair.
+    /// Page 0 has checksums of the engine.
     fn note(&mut self, page: u64, sum: u32) {
         if page > 0 {
             self.by_page[page as usize] = sum;

@@ -41,8 +41,8 @@ impl Staging {
     }
 }
 
-/// Puts the staged store in the place of the live one, durably. Views of the old one stay readable until they
-/// are dropped; a `Store` opened before still means the old file, so open it anew.
+/// Puts the staged store in the place of the live one, durably. Views of the old one stay readable until they are
+/// dropped; a `Store` opened before still refers to the old file, so open it again.
 pub fn install(disk: &dyn Disk, staged: Staged, live: &str) -> Result<(), Error> {
     disk.rename(&staged.name, live).map_err(Error::io("rename the received store to", live))?;
     disk.sync_dir().map_err(Error::io("sync the directory of", live))

@@ -1,6 +1,6 @@
 //! The tables of one transaction while it is being filled: rows go in one by one, and all are there after `finish`.
-//! Rows that are to go are gathered and taken out together. Where many neighbours go at once, as behind a compaction, the
-//! engine then rewrites each page once instead of once for every row.
+//! Removed rows are gathered and removed together. Where many neighbours are removed at once, as after a compaction,
+//! the engine then rewrites each page once instead of once for every row.
 
 use super::{RowRef, definition};
 use base::Table;
@@ -9,7 +9,7 @@ use redb::WriteTransaction;
 /// Rows whose keys begin with numbers that are no further apart are taken for neighbours: rows that are kept in the order
 /// of revisions begin with theirs.
 const NEIGHBOURS_APART_MAX: u64 = 64;
-/// Fewer neighbours are taken out one by one.
+/// Fewer neighbours are removed one by one.
 const RUN_MIN: usize = 4;
 
 /// Tables stay open over the rows of a transaction.
@@ -34,7 +34,7 @@ impl<'txn> OpenTables<'txn> {
         };
         match row.value {
             Some(value) => {
-                // The row may be one of those that are to go; the later word counts.
+                // The row may be among those to be removed; the later operation counts.
                 table.remove_doomed()?;
                 drop(table.rows.insert(row.key, value)?);
             }
@@ -43,7 +43,7 @@ impl<'txn> OpenTables<'txn> {
         Ok(())
     }
 
-    /// Takes out what is left to be taken out.
+    /// Removes the rows that are still to be removed.
     pub fn finish(mut self) -> Result<(), redb::Error> {
         self.0.iter_mut().flatten().try_for_each(OpenTable::remove_doomed)
     }

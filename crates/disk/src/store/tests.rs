@@ -414,7 +414,7 @@ fn neighbours_that_go_together_leave_the_others_where_they_are() {
             .filter(|_| rng.chance(800_000))
             .map(|n| row(Table::Log, &numbered(n, "k"), None))
             .collect();
-        // Some far away, some that are not there, one that comes back, and one that goes after it came.
+        // Some far away, some that are not there, one that is put again, and one that is removed after it was put.
         rows.push(row(Table::Log, &numbered(rng.between(0, 2_000), "k"), None));
         rows.push(row(Table::Log, &numbered(from, "no such"), None));
         rows.push(row(Table::Log, b"short", None));
@@ -462,7 +462,7 @@ fn a_store_that_finds_its_disk_full_waits_for_room_and_is_read_meanwhile() {
     assert!((1..40).all(|n| view.get(Table::Log, &[n]).is_some_and(|value| value[..] == [n; 400_000])));
 }
 
-/// Why the store waits below the engine instead of opening it anew (ADR 25).
+/// Why the store waits below the engine instead of opening it again (ADR 25).
 #[test]
 fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew() {
     let disk = SimDisk::new(6);
@@ -475,11 +475,11 @@ fn an_engine_that_heard_of_a_full_disk_is_not_even_read_until_it_is_opened_anew(
     let failed = (8..40).find(|n| write(&store, &rows(*n)).is_err()).expect("the disk is full");
     assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "what no cache holds is refused");
     disk.set_space(u64::MAX);
-    assert!(write(&store, &rows(failed)).is_err(), "nor does room help it");
+    assert!(write(&store, &rows(failed)).is_err(), "nor does free space help it");
     assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err());
     let anew = open(&disk);
     assert_eq!(contents(&anew.view().unwrap()).len(), failed as usize, "what was committed is there");
-    assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "whoever holds a view has lost it");
+    assert!(catch_unwind(AssertUnwindSafe(|| contents(&view))).is_err(), "an open view stays unusable");
 }
 
 /// Wherever the file ends, and whether or not the process before had closed it: an error, never a panic.

@@ -1,6 +1,5 @@
-//! A pinned snapshot of the store, as `base::View` for pure rooms.
-//! Tables are opened when they are first asked for. A store that cannot be read stops the process: there is
-//! no answer that a pure room could be given instead.
+//! A pinned snapshot of the store, as `base::View` for pure crates. Tables are opened when they are first asked for.
+//! A store that cannot be read stops the process: pure crates get no error.
 
 use super::definition;
 use base::{Table, View};

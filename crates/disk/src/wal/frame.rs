@@ -18,7 +18,7 @@ pub const FRAME_BYTES_MAX: usize = 1 << 30;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WALFRAME");
 
-/// Orders all frames of a log for ever, with a gap at every opening of the log.
+/// Orders all frames of a log, with a gap at every opening of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(pub u64);
 
@@ -56,10 +56,10 @@ pub struct Frame {
     pub len: u64,
 }
 
-/// Why there is no frame at a place.
+/// Why there is no frame at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// Nothing of this file was ever begun here: zeroes, or remains of the segment's earlier life.
+    /// Nothing of this file was ever begun here: zeroes, or remains of the segment's earlier use.
     Nothing,
     /// A frame of this file begins here and does not hold together.
     Broken(&'static str),
@@ -146,8 +146,8 @@ fn decode_records(mut bytes: &[u8], count: u32) -> Option<Vec<Record>> {
     (bytes.len() < ALIGN).then_some(records)
 }
 
-/// The first word of every frame of a file. It differs from file to file, so what a recycled segment still
-/// holds of its earlier life does not even look like a frame.
+/// The first word of every frame of a file. It differs from file to file, so what a recycled segment still holds of
+/// its earlier use does not even look like a frame.
 fn tag(file_id: u64) -> u32 {
     mix(MAGIC ^ file_id) as u32 | 1
 }

@@ -1,8 +1,8 @@
-//! The manifest of a log: which segments there are and how long the newest is, so that a file that is gone or cut short
-//! is told from the end of the log. Two slots in one file are written in turn, in place: a write that is torn leaves
-//! the other slot, and a full disk does not stand in the way.
-//! A segment is listed after its beginning is durable and before anything else is written to it; a segment that is given
-//! up leaves the manifest before its file goes. See docs/formats/wal.md.
+//! The manifest of a log: which segments there are and how long the newest is, so that a file that is gone or cut
+//! short is told from the end of the log. Two slots in one file are written in turn, in place: a write that is torn
+//! leaves the other slot, and a full disk does not prevent it. A segment is listed after its beginning is durable and
+//! before anything else is written to it; a released segment leaves the manifest before its file is removed. See
+//! docs/formats/wal.md.
 
 use super::segment;
 use crate::disk::{Disk, File};

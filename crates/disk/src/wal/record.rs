@@ -1,9 +1,9 @@
-//! What the log carries: opaque bytes of one stream, with what the log must know to free its segments.
-//! A record goes in by `write` and comes out by replay, in order, byte for byte the same.
+//! A record of the log: opaque bytes of one stream, with what the log must know to free its segments. A record goes
+//! in by `write` and comes out by replay, in order, byte for byte the same.
 
 use bytes::{BufMut, Bytes};
 
-/// Who owns a record; several streams share one log and so one sync.
+/// The owner of a record; several streams share one log and so one sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Stream {

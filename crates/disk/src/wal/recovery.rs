@@ -5,13 +5,12 @@
 //!
 //! # How a torn tail is told from damage
 //!
-//! A frame carries `durable`, the newest frame that was known to be durable when it was written. Suppose
-//! that the frames end at P, the last good one being S. If any valid frame anywhere behind P says
-//! `durable > S`, then the frame behind S, which began at P, had been durable: this is damage, and the member
-//! must be replaced. If none says so, what lay at P was never acknowledged to anybody: a torn tail, cut off.
-//! The last frames of a log have no successor to vouch for them, unless the log was sealed behind them; damage to them
-//! cannot be told from a torn tail, so `Lost::LastFrame` is reported, and the owner of the log must not rely on having
-//! everything that it acknowledged.
+//! A frame carries `durable`, the newest frame that was known to be durable when it was written. Suppose that the
+//! frames end at P, the last good one being S. If any valid frame anywhere behind P says `durable > S`, then the
+//! frame behind S, which began at P, had been durable: this is damage, and the member must be replaced. If none says
+//! so, what lay at P was never acknowledged: a torn tail, cut off. The last frames of a log have no successor that
+//! confirms them, unless the log was sealed behind them; damage to them cannot be told from a torn tail, so
+//! `Lost::LastFrame` is reported, and the owner of the log must not rely on having everything that it acknowledged.
 //!
 //! # How files that are gone or cut short are told from the end
 //!
@@ -21,9 +20,9 @@
 //!
 //! # Why a failed sync cannot leave a hole
 //!
-//! After a failed sync the kernel may drop what it could not write and still show it to whoever reads: a
-//! process that restarts on the same machine replays frames that no later sync will bring to the disk. So an
-//! opening writes again, byte for byte, everything that no frame vouches for, and syncs that.
+//! After a failed sync the kernel may drop what it could not write and still show it to readers: a process that
+//! restarts on the same machine replays frames that no later sync will bring to the disk. So an opening writes again,
+//! byte for byte, everything that no later frame confirms, and syncs that.
 //!
 //! # Why nothing that was cut can come back
 //!
@@ -53,7 +52,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Where remains were cut off that no later frame vouches for.
+    /// Where a tail was cut off that no later frame confirms.
     pub torn: Option<Torn>,
     /// The newest segment is shorter than the manifest says.
     pub shortened: Option<Shortened>,
@@ -77,12 +76,12 @@ pub struct FramePlace {
     pub len: u64,
 }
 
-/// What may be missing of that which was acknowledged.
+/// What may be missing of the acknowledged frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lost {
     #[default]
     Nothing,
-    /// Frames behind the last one that was sealed or followed by a frame that vouches for it.
+    /// Frames behind the last one that was sealed or is confirmed by a later frame.
     LastFrame,
     /// Any number of frames at the end.
     Unknown,
@@ -113,7 +112,7 @@ pub struct Recovered {
     pub end: u64,
     pub last: Sequence,
     pub sticky: BTreeMap<(Stream, u8), Record>,
-    /// Frames of the newest segment that no later frame vouches for, with the places where they begin.
+    /// Frames of the newest segment that no later frame confirms, with their offsets.
     unvouched: VecDeque<(Sequence, u64)>,
     /// The bytes from the first of them to the end of the frames, and where they begin.
     pub tail: Tail,
@@ -161,7 +160,7 @@ pub fn recover(disk: &dyn Disk, replay: &mut dyn FnMut(Record)) -> Result<Recove
     Ok(recovered)
 }
 
-/// Ids are without a gap, and everything that is listed is there. One that is not listed yet may be there as well.
+/// Ids are without a gap, and everything that is listed is there. A segment that is not listed yet may be there as well.
 fn check_all_present(ids: &[u64], listing: Option<Listing>) -> Result<(), Error> {
     let missing = |id: u64| Err(Error::Missing { file: segment::name(id) });
     if let Some(pair) = ids.windows(2).find(|pair| pair[1] != pair[0] + 1) {

@@ -18,12 +18,12 @@ pub const HEADER_BYTES: u64 = 32;
 pub const VERSION: u32 = 2;
 /// Of logs without a manifest.
 pub const VERSION_WITHOUT_MANIFEST: u32 = 1;
-/// Segments that nobody needs any more, kept for the next rolls.
+/// Released segments, kept for the next rolls.
 pub const SPARE_NAMES: [&str; 5] = ["wal-spare", "wal-spare-1", "wal-spare-2", "wal-spare-3", "wal-spare-4"];
 /// A segment that is being filled with zeroes; a leftover of it is worth nothing.
 pub const FRESH_NAME: &str = "wal-fresh";
 
-/// With room for so many segments, a few more that are kept do not matter.
+/// With free space for so many segments, a few more spare ones do not matter.
 const AMPLE_SEGMENTS: u64 = 64;
 const MAGIC: [u8; 8] = *b"ALTHWAL\0";
 const PREFIX: &str = "wal-";
@@ -135,7 +135,7 @@ pub fn spare_bytes(disk: &dyn Disk) -> Result<u64, Error> {
     Ok(take_spare(disk, 0, 0)?.map_or(0, |spare| spare.len))
 }
 
-/// One that is too short was kept under other settings, and will be of no use to anybody.
+/// A spare that is too short was kept under other settings, and is useless.
 fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option<Blank>, Error> {
     for name in SPARE_NAMES {
         if !disk.exists(name).map_err(Error::io("look for", name))? {
@@ -153,8 +153,8 @@ fn take_spare(disk: &dyn Disk, len_needed: u64, len_usual: u64) -> Result<Option
     Ok(None)
 }
 
-/// A name under which one more spare segment of this length may be kept; none if there are enough of them. Where the disk
-/// has little room only one is kept, and others that are there are removed: they would be in the way of what is written.
+/// A name under which one more spare segment of this length may be kept; none if there are enough of them. Where the
+/// disk has little space only one is kept, and the others are removed: they would take the space of new data.
 pub fn spare_name(disk: &dyn Disk, len: u64, spares_max: usize) -> Result<Option<&'static str>, Error> {
     let free_bytes = disk.free_bytes().map_err(Error::io("measure the disk of", SPARE_NAMES[0]))?;
     let kept = if free_bytes / len < AMPLE_SEGMENTS { spares_max.min(1) } else { spares_max };
@@ -180,7 +180,7 @@ fn make_fresh(disk: &dyn Disk, len: u64) -> Result<Blank, Error> {
     Ok(Blank { name, file, len })
 }
 
-/// Writes, when there is room: a full disk is waited out and not taken for a broken one.
+/// Writes when there is space: on a full disk it waits.
 pub fn write(file: &dyn File, at: u64, bytes: &[u8]) -> io::Result<()> {
     room::when_there_is_room(file, Mutant::FullLogIgnored, || file.write_at(at, bytes))
 }

@@ -189,7 +189,7 @@ fn a_full_disk_poisons_the_log_and_loses_nothing_synced() {
     assert_eq!(positions(&open(&disk).records), (1..=synced).collect::<Vec<_>>());
 }
 
-/// The store frees what the log waits for, or an operator does.
+/// The store or an operator frees the space that the log waits for.
 #[test]
 fn a_log_that_finds_no_room_waits_for_it_and_loses_nothing() {
     for looks in [1, 3] {

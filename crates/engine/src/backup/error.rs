@@ -1,4 +1,4 @@
-//! Why a file cannot be taken for a whole backup.
+//! Why a file is not a complete backup.
 
 use std::io;
 
@@ -33,6 +33,6 @@ pub enum BackupError {
     #[error("the backup is damaged at byte {at}: {what}")]
     Damaged { at: u64, what: &'static str },
 
-    #[error("something stands behind the end of the backup")]
+    #[error("there are bytes after the end of the backup")]
     TooLong,
 }

@@ -20,7 +20,7 @@ pub(super) struct Export {
 enum Part {
     /// A bucket whose rows are few.
     Rows(&'static str, Vec<(Vec<u8>, Vec<u8>)>),
-    /// Rows of a table that etcd has no place for, behind this key.
+    /// Rows of a table that etcd has no bucket for, after this key.
     Table(Table, Option<Vec<u8>>),
     /// The keys and their past.
     Keys(Changes),
@@ -53,7 +53,7 @@ impl Export {
         Ok(true)
     }
 
-    /// What is left of a part.
+    /// Returns the rest of a part.
     fn add(&self, part: Part, writer: &mut Writer, bytes: usize) -> Result<Option<Part>, Error> {
         match part {
             Part::Rows(name, rows) => {

@@ -88,10 +88,7 @@ impl Input<'_> {
         let Some(len) = len.filter(|len| (LENGTH_BYTES..LENGTH_BYTES + PAGE_BYTES).contains(len)) else {
             return Err(damaged);
         };
-        match self.bytes(len as usize)?.iter().all(|byte| *byte == 0) {
-            true => Ok(()),
-            false => Err(damaged),
-        }
+        if self.bytes(len as usize)?.iter().all(|byte| *byte == 0) { Ok(()) } else { Err(damaged) }
     }
 
     fn end(&mut self) -> Result<(), BackupError> {

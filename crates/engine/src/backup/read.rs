@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 const ROWS_AT_ONCE: usize = 1_000;
 const READ_BYTES: usize = 1 << 20;
 
-/// Where a backup lies.
+/// A source of a backup.
 pub trait Source: Read + Seek {}
 
 impl<T: Read + Seek> Source for T {}
@@ -44,7 +44,7 @@ pub struct Summary {
     pub digest: Option<[u8; DIGEST_BYTES]>,
 }
 
-/// Takes some rows; the second number is how many bytes were read so far.
+/// Receives rows; the second argument is the number of bytes read so far.
 pub type Take<'a> = dyn FnMut(&[Row], u64) -> Result<(), Error> + 'a;
 
 pub fn read(source: &mut dyn Source, digest: Digest, take: &mut Take<'_>) -> Result<Summary, Error> {
@@ -91,9 +91,10 @@ fn verify_digest(
     let mut found = [0; DIGEST_BYTES];
     source.read_exact(&mut found).map_err(BackupError::Read)?;
     let at = total_bytes - DIGEST_BYTES as u64;
-    match hash.finish() == found {
-        true => Ok(Some(found)),
-        false => Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" }),
+    if hash.finish() == found {
+        Ok(Some(found))
+    } else {
+        Err(BackupError::Damaged { at, what: "the SHA-256 at its end is another" })
     }
 }
 

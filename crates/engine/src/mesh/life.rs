@@ -1,6 +1,6 @@
-//! The life of a node on one disk: a small file that is written whole at every start and durable before anything
-//! follows from it. A disk that was lost has no such file, so the next life has another name; and how often the node
-//! was started on this disk is never forgotten, so that answers to an earlier start are not taken for its own.
+//! The incarnation of a node on one disk: a small file that is written whole at every start and is durable before it
+//! is used. A new disk has no such file, so it gets another incarnation; the file counts the starts on this disk, so
+//! that answers to an earlier start are not taken for its own.
 
 use crate::error::Error;
 pub use ::mesh::life::{Life, Standing};
@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 const FILE: &str = "life";
-/// Under this name it is written before it is renamed, so that it is whole or absent.
+/// The temporary name under which it is written before the rename, so that it is whole or absent.
 const FRESH: &str = "life.fresh";
 const VERSION: u8 = 1;
 const LEN: usize = 18;
@@ -24,7 +24,7 @@ pub struct LifeFile {
 }
 
 impl LifeFile {
-    /// Counts a start, of this life or of a new one.
+    /// Counts a start, of this incarnation or of a new one.
     pub(super) fn begin(disk: Arc<dyn Disk>, known: Option<Life>, fresh: u32) -> Result<LifeFile, Error> {
         let incarnation = if planted(Mutant::LifeNameRepeated) { 1 } else { fresh };
         let new = Life { incarnation, boot: 0, standing: Standing::Unknown };

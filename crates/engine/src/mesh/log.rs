@@ -29,9 +29,9 @@ impl MeshLog {
         Ok(self.wal.write(&records)?)
     }
 
-    /// Whether this can be written without asking the disk for more room, which on a full one has to be waited for.
-    pub fn fits(&self, persist: &Persist) -> bool {
-        self.wal.has_place_for([persist.batch.len()].into_iter())
+    /// Whether all this can be written without asking the disk for more room, which on a full one has to be waited for.
+    pub fn fits(&self, persists: &[Persist]) -> bool {
+        self.wal.has_place_for(persists.iter().map(|persist| persist.batch.len()))
     }
 
     pub fn sync(&mut self) -> Result<(), Error> {
@@ -47,7 +47,7 @@ impl MeshLog {
         self.wal.size_bytes()
     }
 
-    /// What it has in store for when it needs more room.
+    /// The bytes of its spare segments.
     pub fn spare_bytes(&self) -> u64 {
         self.wal.spare_bytes()
     }

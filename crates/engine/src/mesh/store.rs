@@ -27,7 +27,7 @@ pub struct MeshView(StoreView);
 impl MeshStore {
     pub(super) fn open(disk: Arc<dyn Disk>, cache_bytes: usize) -> Result<MeshStore, Error> {
         let store = Store::open(disk, LIVE, cache_bytes)?;
-        // What an earlier process left may be in the page cache alone; the log will be cut by what the store says.
+        // Writes of an earlier process may be in the page cache alone; the log is cut by the position of the store.
         store.write_with(&mut |_| {})?;
         let view = Arc::new(MeshView(store.view()?));
         Ok(MeshStore { store, view, base: 0 })

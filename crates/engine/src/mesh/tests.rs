@@ -48,7 +48,7 @@ impl Alone {
         alone
     }
 
-    /// Steps until nothing more follows, and tells what was answered.
+    /// Steps until there is no more output, and returns the replies.
     fn step(&mut self, input: Input, flush: bool) -> Vec<::mesh::request::Reply> {
         self.now += 50_000;
         let now = Now { at: Instant(self.now), wall_ms: 1_700_000_000_000 + self.now / 1_000 };
@@ -133,7 +133,7 @@ fn a_batch_that_the_store_has_is_not_replayed_over_it() {
     files.log.write(&[old]).unwrap();
     files.log.sync().unwrap();
     drop(files);
-    // A flush may reach further than the log does: it waits for nobody.
+    // A flush may reach further than the log: it does not wait for a sync.
     let files = open_mesh(disk.clone(), &PARAMS).unwrap();
     assert_eq!(files.replayed.len(), 1);
     drop(files);

@@ -14,7 +14,7 @@ use disk::{Disk, Recovery, Scratch, Store, Stream, guard};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
-/// What a mesh in good order holds on this disk.
+/// The contents of an intact mesh directory.
 #[derive(Clone, Debug)]
 pub struct MeshReport {
     pub log: Recovery,
@@ -88,7 +88,7 @@ enum Sort {
     Other,
 }
 
-/// What a row is, if it is one that a node writes.
+/// The kind of a row; `None` if no node writes such a row.
 fn sort_of(key: &[u8], value: &Bytes) -> Option<Sort> {
     match rows::sort(key)? {
         rows::Sort::Meta if key == rows::TOPOLOGY => Topology::decode(value.clone()).map(|_| Sort::Other),

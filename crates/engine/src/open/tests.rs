@@ -1,4 +1,4 @@
-//! Starts on logs that were damaged: what is doubted, for how many starts, and what is refused.
+//! Starts on damaged logs: which doubt follows, for how many starts, and which logs are refused.
 
 use super::*;
 use base::mutant::plant;
@@ -71,7 +71,7 @@ fn vote(term: u64) -> Record {
     Record::Vote { term: Term(term), vote: Some(ME), commit: Index(0) }
 }
 
-/// A member that is in doubt of nothing, with one entry in its log behind a vote.
+/// A member without doubt, with one entry in its log behind a vote.
 fn founded(voters: &[NodeId]) -> SimDisk {
     let disk = SimDisk::new(1);
     let mut member = start(&disk, voters).unwrap();

@@ -9,16 +9,16 @@ use crate::head::{Draft, Refused};
 use crate::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 
-/// What the first frame of a block of fields says about it.
+/// The fields of the first frame of a header block.
 #[derive(Clone, Copy, Debug)]
 struct BlockHead {
     stream: StreamId,
     last: bool,
-    /// Its stream is said to depend on itself.
+    /// Its stream is declared to depend on itself.
     on_itself: bool,
 }
 
-/// A block of fields whose frames have not all come.
+/// A header block whose frames have not all arrived.
 #[derive(Debug)]
 pub struct Block {
     head: BlockHead,
@@ -28,7 +28,7 @@ pub struct Block {
 
 /// Frames of one block; an honest block is larger than a frame only if it is nearly refused.
 const BLOCK_FRAMES_MAX: usize = 16;
-/// Of a stream that is opened and reset at once: it may have begun work that nobody wants.
+/// Of a stream that is opened and reset at once: it may have begun work that is useless now.
 const RESET_COST: u64 = 10;
 /// So many settings, or streams that they concern, cost as much as a ping.
 const SETTINGS_PER_CHARGE: u64 = 16;
@@ -38,8 +38,8 @@ const SMALL_DATA_BYTES: usize = 256;
 const FIELDS_TOO_LARGE: u16 = 431;
 
 impl Connection {
-    /// Takes the next event out of the bytes that have come. `None` when they hold no whole frame any more, or
-    /// when nothing is understood any more.
+    /// Takes the next event out of the received bytes. `None` when they hold no complete frame any more, or
+    /// when the connection has failed.
     pub fn next(&mut self, input: &mut BytesMut) -> Option<Event> {
         while self.stage != Stage::Failed {
             let taken = match next_frame(input) {
@@ -84,7 +84,7 @@ impl Connection {
             kind::GOAWAY if head.stream != 0 => broken(ErrorCode::Protocol, "GOAWAY on a stream"),
             kind::GOAWAY if payload.len() < 8 => broken(ErrorCode::FrameSize, "GOAWAY"),
             kind::PUSH_PROMISE => broken(ErrorCode::Protocol, "clients do not push"),
-            // A client that leaves closes the connection when it has its answers. What is unknown is ignored.
+            // A client that leaves closes the connection when it has its answers. Unknown frames are ignored.
             _ => self.charge(1),
         }
     }
@@ -122,7 +122,7 @@ impl Connection {
                 false => Err(Violation::Stream(stream, ErrorCode::StreamClosed)),
             };
         };
-        // Held until it is consumed, whatever follows; the padding is consumed as it comes.
+        // Held until it is consumed, whatever follows; the padding is consumed at once.
         state.held += whole;
         self.held += head.len;
         if !state.receiving {
@@ -154,7 +154,7 @@ impl Connection {
         Ok(Some(Event::Data { stream, data, last }))
     }
 
-    /// What comes after the whole answer is of no use. A client that has much of it is told to stop.
+    /// What comes after the whole answer is ignored. A client that sends much of it gets a reset.
     fn pass_over(&mut self, stream: StreamId, last: bool, much: bool) -> Result<Option<Event>, Violation> {
         match last {
             true => self.forget(stream),
@@ -197,7 +197,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Whatever becomes of the fields, they must be decoded: the table goes on with them.
+    /// The fields must be decoded in any case: the table depends on them.
     fn take_block(&mut self, head: BlockHead, block: Bytes) -> Result<Option<Event>, Violation> {
         let BlockHead { stream, last, on_itself } = head;
         let mut draft = Draft::new(self.limits.header_list_bytes_max as usize);
@@ -236,7 +236,7 @@ impl Connection {
         self.streams.insert(stream, state);
     }
 
-    /// A second block of a stream ends its request. What it says is of no use to anybody here.
+    /// A second block of a stream ends its request. Its fields are not used here.
     fn take_trailers(
         &mut self,
         stream: StreamId,
@@ -320,7 +320,7 @@ impl Connection {
             setting::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => {
                 return broken(ErrorCode::Protocol, "MAX_FRAME_SIZE");
             }
-            // We send no larger frames than everybody takes, and push nothing.
+            // We send no larger frames than every peer accepts, and push nothing.
             _ => {}
         }
         Ok(())

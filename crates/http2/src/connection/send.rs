@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 impl Connection {
     /// Begins an answer, and ends it as well if the head is the `last` of it. An answer to a stream that is over
-    /// goes nowhere; so do all further parts of it.
+    /// is dropped; so are all further parts of it.
     pub fn answer_head<'a>(
         &mut self,
         stream: StreamId,
@@ -29,7 +29,7 @@ impl Connection {
         }
     }
 
-    /// Sends a part of an answer's body. True if all of it is on its way; otherwise `next_drained` tells when.
+    /// Sends a part of an answer's body. True if all of it is in the output; otherwise `next_drained` reports when.
     pub fn send_data(&mut self, stream: StreamId, data: Bytes, last: bool) -> bool {
         let Some(state) = self.streams.get_mut(&stream) else { return true };
         if data.is_empty() && !last {
@@ -87,13 +87,13 @@ impl Connection {
             frame::put_head(len, kind::DATA, 0, stream.0, &mut self.output);
             let at = self.output.len();
             write(&mut self.output);
-            assert_eq!(self.output.len(), at + len, "a body has the length that was told");
+            assert_eq!(self.output.len(), at + len, "a body has the declared length");
         }
         self.put_block(stream, true, None, pairs(trailers));
         self.end(stream);
     }
 
-    /// Goes on with what waits. Called after bytes have come, and after output was written.
+    /// Continues with what waits. Called after bytes have arrived, and after output was written.
     pub fn fill(&mut self) {
         while self.has_room()
             && let Some(stream) = self.ready.pop_front()
@@ -108,7 +108,7 @@ impl Connection {
         }
     }
 
-    /// A stream whose body had to wait and has been sent, or is of no interest any more.
+    /// A stream whose body had to wait and has been sent, or was dropped.
     pub fn next_drained(&mut self) -> Option<StreamId> {
         self.drained.pop()
     }
@@ -162,7 +162,7 @@ impl Connection {
         self.finish(stream);
     }
 
-    /// Our side of a stream is over. The client may still end its own; what else it wanted to send is not needed.
+    /// Our side of a stream is over. The client may still end its own; the rest of its body is not needed.
     pub(super) fn finish(&mut self, stream: StreamId) {
         match self.streams.get_mut(&stream).filter(|state| state.receiving) {
             Some(state) => {

@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     output_bytes_soft: 100_000,
 };
 
-/// A connection, and a client that says anything.
+/// A connection, and a client that sends anything.
 struct Talk {
     server: Connection,
     input: BytesMut,
@@ -234,7 +234,7 @@ fn what_breaks_one_stream_leaves_the_others() {
         let known = if stream < 5 { vec![Event::Reset { stream: StreamId(stream) }] } else { vec![] };
         assert_eq!(events, known, "frame {kind} of stream {stream}");
         assert_eq!(talk.reset_of(stream), Some(code as u32), "frame {kind} of stream {stream}");
-        // What was under way is passed over without another word.
+        // What was under way is ignored without another reset.
         talk.data(stream, b"late", false);
         assert_eq!(talk.heard(), []);
         assert_eq!(talk.post(9, true).len(), 1);
@@ -459,7 +459,7 @@ fn whoever_leaves_finishes_what_is_under_way() {
     talk.server.shut_down();
     let frames = talk.heard();
     assert_eq!(frames.iter().map(|frame| frame.kind).collect::<Vec<_>>(), [kind::GOAWAY, kind::PING]);
-    // The client had not heard yet.
+    // The client did not know yet.
     assert_eq!(talk.post(3, true).len(), 1);
     talk.say(kind::PING, flag::ACK, 0, &frames[1].payload);
     assert_eq!(talk.heard()[0].payload[..4], number(3));
@@ -471,7 +471,7 @@ fn whoever_leaves_finishes_what_is_under_way() {
     assert!(talk.server.is_over());
 }
 
-/// Says it until the connection has had enough, or for ever. How often it could be said.
+/// Repeats it until the connection fails, or for ever. Returns how often it could be repeated.
 fn flood(mut say: impl FnMut(&mut Talk, u32)) -> Option<u32> {
     let mut talk = Talk::new();
     for nth in 0..20_000 {

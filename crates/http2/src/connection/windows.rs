@@ -1,6 +1,6 @@
 //! Windows of streams that are extended before what they hold is consumed: a request that is larger than a stream's
-//! window must be able to become whole. Extensions are given in steps and bounded in sum, in the order in which streams
-//! began. The first in line always gets its next step, so one request after the other becomes whole, however many come
+//! window must be able to arrive completely. Extensions are given in steps and bounded in sum, in the order in which streams
+//! began. The first in line always gets its next step, so one request after the other becomes complete, however many come
 //! at once.
 
 use super::Connection;

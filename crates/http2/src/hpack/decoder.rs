@@ -21,7 +21,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Even when the fields are not wanted the whole block must be read.
+    /// Even when the fields are not needed the whole block must be read.
     pub fn decode(&mut self, mut block: Bytes, mut visit: impl FnMut(Field)) -> Result<(), Malformed> {
         let mut begun = false;
         while let Some(first) = block.first().copied() {

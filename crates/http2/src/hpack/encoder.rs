@@ -1,10 +1,10 @@
-//! Writes blocks of header fields. Fields go in, bytes come out; what every answer of gRPC repeats is taught to the
-//! other side once and is one byte from then on. Nothing else enters the table, so it never overflows: it is used as
-//! a whole, or, when the other side keeps too small a one, not at all.
+//! Writes header blocks. Fields go in, bytes come out; what every answer of gRPC repeats is put into the
+//! other side's table once and is one byte from then on. Nothing else enters the table, so it never overflows: it is used as
+//! a whole, or, when the other side's table is too small, not at all.
 
 use super::{FIELD_BYTES, TABLE_BYTES, static_table};
 
-/// What is worth a place in the table.
+/// The fields that are put into the table.
 const REPEATED: [(&[u8], &[u8]); 2] = [(b"content-type", b"application/grpc"), (b"grpc-status", b"0")];
 /// What they all take there.
 const REPEATED_BYTES: usize =
@@ -14,9 +14,9 @@ const REPEATED_BYTES: usize =
 pub struct Encoder {
     /// What the other side keeps for us.
     limit: usize,
-    /// The smallest and the last limit since the last block; the other side waits to be told of them.
+    /// The smallest and the last limit since the last block; the next block must announce them.
     untold: Option<(usize, usize)>,
-    /// When each of the repeated fields was taught, counted from the first.
+    /// When each of the repeated fields was put into the table, counted from the first.
     taught: [Option<usize>; REPEATED.len()],
 }
 
@@ -27,7 +27,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The other side keeps so much from now on.
+    /// The other side's table has this size from now on.
     pub fn limit(&mut self, bytes: usize) {
         let limit = if bytes < REPEATED_BYTES { 0 } else { bytes.min(TABLE_BYTES) };
         if limit == self.limit {

@@ -37,7 +37,7 @@ fn a_token_does_not_choose_how_it_is_checked() {
     let keys = rsa();
     let claims = r#"{"username":"root","revision":7,"exp":2000000}"#;
     assert!(keys.read(&forge(&keys, HEADER, claims), NOW).is_some());
-    // Unsigned, by any spelling; and with the public key, which everybody knows, taken for a secret.
+    // Unsigned, by any spelling; and with the public key, which is public, taken for a secret.
     let public = include_bytes!("../../keys/rs256.pub.pem");
     let confused = Keys::load(Method::Hs256, None, Some(public)).unwrap();
     for alg in ["none", "None", "NONE", "", "HS256", "RS384", "PS256", "rs256"] {
@@ -138,7 +138,7 @@ fn a_generated_key_signs_what_its_public_half_reads() {
     let other = Keys::of_private(&Keys::generate().unwrap()).unwrap();
     assert_eq!(other.read(&token, NOW), None);
     let shared = Keys::load(Method::Hs256, None, Some(b"secret")).unwrap();
-    assert!(shared.public_keys().is_empty(), "a secret is told to nobody");
+    assert!(shared.public_keys().is_empty(), "a secret has no public half");
     assert!(Keys::of_public(Method::Hs256, b"secret").is_err());
     assert!(Keys::of_private(b"nonsense").is_err());
 }

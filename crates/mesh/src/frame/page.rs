@@ -1,4 +1,4 @@
-//! The pages of an exchange: what one side has in the buckets that differ, and what the other side has to say to it.
+//! The pages of an exchange: the entries of one side in the buckets that differ, and the other side's answer.
 
 use super::{Ask, Shard, key, optional_key, put_optional, put_records, put_shard, records, shard};
 use crate::actor::RegionId;

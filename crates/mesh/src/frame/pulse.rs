@@ -1,6 +1,6 @@
-//! A sign of life between regions: where the sender stands, and how far the receiver's region has the sender's log.
-//! It comes every second, and at once when the position moved. From it follow health, lag, and whether what a
-//! session has seen is here.
+//! The heartbeat between regions: the sender's position, and how far the receiver's region has the sender's log.
+//! It is sent every second, and at once when the position has moved. Health, lag, and whether this region has what a session
+//! has seen follow from it.
 
 use crate::actor::Actor;
 use crate::hlc::Stamp;

@@ -1,6 +1,6 @@
-//! The other regions, as this node sees them: who they are, where their nodes stand, how far they have this node's
-//! log, and how far theirs is here. Frames of a region that is not in the table are dropped, and only those that
-//! regions say to each other are listened to. A region that leaves the table is forgotten at once.
+//! The other regions as this node sees them: their topologies, how far each has this node's log, and how far their logs
+//! are applied here. Frames of a region that is not in the table of regions are dropped; from a listed region only the
+//! frames that regions exchange are accepted. A region that leaves the table is forgotten at once.
 
 use super::membership::Routes;
 use super::witness::Witnesses;
@@ -25,20 +25,20 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// How often a region is asked for its topology while it is not known, and told that this node lives.
+/// How often a region whose topology is unknown is asked for it, and how often heartbeats are sent.
 const PULSE_INTERVAL: Duration = Duration::from_secs(1);
-/// A region that nothing was heard of for so long is not healthy.
+/// A region that was silent for so long is not healthy.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Nodes of other regions whose position is remembered.
 const POSITIONS_MAX: usize = 4_096;
-/// Writes that were passed on and may be asked about a moment later.
+/// Forwarded writes whose regions may be asked for a moment later.
 const REACHED_MAX: usize = 256;
 
 pub(super) struct Abroad {
     me: Actor,
     pub table: Regions,
     pub others: BTreeMap<RegionId, Other>,
-    /// Who belongs where.
+    /// The region of each node.
     nodes: BTreeMap<NodeId, RegionId>,
     pub log: Head,
     /// Entries up to here are durable and may leave.
@@ -47,11 +47,11 @@ pub(super) struct Abroad {
     pub is_dirty: bool,
     /// What the log may take before it is cut for regions that are away.
     pub log_bytes_max: u64,
-    /// How far the logs of other regions' nodes are here.
+    /// The last heartbeat of each node of another region: how far its log is applied here.
     pub positions: BTreeMap<Actor, Pulse>,
     /// Writes of this node that wait until other regions have them, by their place in the log.
     pub awaited: BTreeMap<u64, Ask>,
-    /// Writes that were passed on and came back, the last ones first.
+    /// Forwarded writes that were answered, the last ones first.
     reached_of_others: VecDeque<(Dot, Vec<RegionId>)>,
     /// Reads that wait for more of another region's log.
     pub waiting: BTreeSet<Ask>,
@@ -76,21 +76,21 @@ pub(super) struct Other {
     pub cursor: usize,
     pub round_at: Instant,
     heard_at: Option<Instant>,
-    /// Since when it is listened for.
+    /// When it was added to the table.
     since: Instant,
     digest: u64,
     which_at: Instant,
     pulse_at: Instant,
-    /// The position that was told last.
+    /// The position in the last heartbeat.
     told: u64,
 }
 
-/// How another region is doing, as seen from here.
+/// The state of another region, as seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionState {
     pub id: RegionId,
     pub name: String,
-    /// Heard of lately.
+    /// Not silent for long.
     pub is_healthy: bool,
     pub silent_for: Option<Duration>,
     /// How far that region has this node's log, and where the log ends.
@@ -138,7 +138,7 @@ impl Abroad {
         }
     }
 
-    /// These are of this region.
+    /// Removes the nodes of this region.
     pub fn not_here(&mut self, topology: &Topology) {
         self.nodes.retain(|node, _| topology.member(*node).is_none());
     }
@@ -152,7 +152,7 @@ impl Abroad {
         self.others.keys().copied()
     }
 
-    /// Regions that were not heard of for so long that they are not waited for.
+    /// Regions that were silent for so long that operations do not wait for them.
     pub fn away(&self, now: Instant) -> Vec<RegionId> {
         let away = |other: &Other| now.since(other.heard_at.unwrap_or(other.since)) >= SILENCE_MAX;
         self.others.iter().filter(|(_, other)| away(other)).map(|(region, _)| *region).collect()
@@ -170,7 +170,7 @@ impl Abroad {
         }
     }
 
-    /// What the node that a write was passed on to knew of it.
+    /// Records the regions that have a forwarded write, as its coordinator reported.
     pub fn remember_reached(&mut self, dot: Dot, reached: Vec<RegionId>) {
         if reached.is_empty() {
             return;
@@ -179,7 +179,7 @@ impl Abroad {
         self.reached_of_others.push_front((dot, reached));
     }
 
-    /// Regions that have a write of this node, or one that it passed on lately.
+    /// Regions that have a write of this node, or one that it forwarded recently.
     pub fn reached(&self, dot: Dot) -> Vec<RegionId> {
         if let Some((_, reached)) = self.reached_of_others.iter().find(|(other, _)| *other == dot) {
             return reached.clone();
@@ -226,7 +226,7 @@ impl Mesh {
         self.save_streams();
     }
 
-    /// Nothing is kept for the region any more, and nothing waits for it.
+    /// Forgets a region that left the table.
     fn evict(&mut self, region: RegionId) {
         if planted(Mutant::EvictedWaitedFor) {
             return;
@@ -284,7 +284,7 @@ impl Mesh {
             Frame::Page(page) => self.step_page(t, from, *page),
             Frame::Answer(answer) => self.step_answer(t, from, *answer),
             Frame::Settled { shard, known, marks } => self.step_settled(t, from, shard, known, marks),
-            // What nodes of one region say among themselves.
+            // Frames within one region only.
             _ => {}
         }
     }
@@ -316,7 +316,7 @@ impl Mesh {
         let known = self.abroad.positions.get(&pulse.actor);
         let is_known = known.is_some() || self.abroad.positions.len() < POSITIONS_MAX;
         let moved = known.is_none_or(|known| known.position < pulse.position);
-        // The network may turn two round.
+        // The network may reorder two heartbeats.
         let later = known.is_none_or(|known| (known.position, known.at_ms) <= (pulse.position, pulse.at_ms));
         if is_known && later {
             self.abroad.positions.insert(pulse.actor, pulse);
@@ -326,7 +326,7 @@ impl Mesh {
         }
     }
 
-    /// Says where this node stands, and asks where others do.
+    /// Sends heartbeats, and asks regions for their topologies while those are unknown.
     pub(super) fn step_pulses(&mut self, t: &mut Turn<'_>) {
         let (actor, at_ms, last) = (self.params.actor, t.now.wall_ms, self.abroad.log.last);
         if !self.abroad.others.is_empty() && t.now.at >= self.abroad.digest_at {
@@ -363,7 +363,7 @@ impl Mesh {
         self.abroad.reached(dot)
     }
 
-    /// How the other regions are doing.
+    /// The state of the other regions.
     pub fn regions(&self, now: super::Now) -> Vec<RegionState> {
         let state = |(id, other): (&RegionId, &Other)| {
             let positions = self.abroad.positions.values().filter(|pulse| pulse.actor.region == *id);

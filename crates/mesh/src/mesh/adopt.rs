@@ -1,6 +1,6 @@
-//! Taking in what another region wrote: any node that is sent an entry stores it with a quorum of the key's
-//! replicas here, and only then acknowledges it. Merging may be repeated and come in any order, so nothing has to
-//! be remembered of it. A node that has no room declines, which is how a region slows another down.
+//! Applies writes of other regions. Any node that receives a log entry stores it on a quorum of the key's replicas in this
+//! region and only then acknowledges it. Merging is idempotent and commutative, so no state is kept about it. A node
+//! without disk space declines; that is the back-pressure between regions.
 
 use super::writes::Route;
 use super::{Mesh, Note, Operation, Then, Turn};
@@ -25,7 +25,7 @@ pub(super) struct Adopting {
     answered: bool,
 }
 
-/// Who waits for it.
+/// The requester that waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Whom {
     Abroad(NodeId, Ask),
@@ -101,7 +101,7 @@ impl Mesh {
         }
     }
 
-    /// Whoever did not answer gets a hint from a replica, or else hears of it by comparison.
+    /// A replica that did not answer gets a hint if this node is a replica, and otherwise anti-entropy.
     pub(super) fn expire_adopt(&mut self, t: &mut Turn<'_>, adopting: Adopting) {
         let is_keeper = adopting.route.everyone().any(|node| node == self.me);
         let silent = adopting.route.everyone().filter(|node| !adopting.acked.contains(node));

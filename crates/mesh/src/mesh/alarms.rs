@@ -1,12 +1,12 @@
-//! When to look at an operation again. An alarm of an operation that has ended is not looked for: it is dropped when
-//! most are such, or when its time comes.
+//! Timers of operations. A timer whose operation has ended stays in the heap until it is due, or until most timers are
+//! stale and the heap is rebuilt.
 
 use crate::frame::Ask;
 use base::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Alarms that may be kept for nothing.
+/// Stale timers that are tolerated.
 const SPENT_MAX: usize = 1_024;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Alarms {
         Some(first.1)
     }
 
-    /// Of so many operations that are under way.
+    /// Whether most timers belong to ended operations, with so many in progress.
     pub fn are_mostly_spent(&self, n_operations: usize) -> bool {
         self.heap.len() > 2 * n_operations + SPENT_MAX
     }

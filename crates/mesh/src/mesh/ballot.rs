@@ -1,9 +1,9 @@
-//! Deciding once: a change of a key that must not meet another one unseen is decided by a majority of the key's
-//! replicas (`crate::ballot`, docs/adr/0045). `acceptor` is the side of a replica, `proposer` that of the node that
-//! changes or reads the key, `change` what a change makes of what a majority has. Here lies what a node keeps for it.
+//! Conditional and linearizable changes: a majority of the key's replicas decides each one (`crate::ballot`,
+//! docs/adr/0045). `acceptor` is the replica's side, `proposer` the side of the node that changes or reads the key, `change`
+//! computes the new record from what the majority has. This file holds the state that a node keeps for both sides.
 //!
-//! It must hold that a promise, and an accepted record, is durable before it is told; that a node which has forgotten
-//! a promise answers as if it had promised more; and that one node has one change of a key under way at a time.
+//! Invariants: a promise, and an accepted record, is durable before it is sent; a node that has forgotten a promise answers
+//! as if it had promised more; a node has at most one change of a key in progress.
 
 mod acceptor;
 mod change;
@@ -43,7 +43,7 @@ pub(super) struct Ballots {
     is_beginning: bool,
 }
 
-/// What a replica has said about a key.
+/// What a replica has promised about a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Said {
     promised: Option<Round>,
@@ -112,15 +112,15 @@ impl Mesh {
         }
     }
 
-    /// A record was put in its place: if it is one of a ballot, it says so itself from now on.
+    /// A record was stored: if it carries a ballot, the undecided row is not needed any more.
     pub(super) fn note_ballot(&mut self, key: &Key, record: &Record) {
         if record.ballot().is_some() && self.ballots.undecided.remove(key) {
             self.put_row(rows::undecided(key), None);
         }
     }
 
-    /// The record goes for good, and with it what was promised: for all keys of the shard nothing up to it is accepted
-    /// any more where no other promise is known.
+    /// The record is purged, and its promise with it: from now on no key of the shard without a promise of its own accepts a
+    /// round up to this one.
     pub(super) fn forget_promise(&mut self, t: &Turn<'_>, key: &Key, shard: Shard, local: &Local) {
         if !self.is_balloted(key, local.record.as_ref()) {
             return;

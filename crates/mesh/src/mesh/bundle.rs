@@ -1,6 +1,6 @@
-//! Entries of the log on their way to another region, put together: those that change the same mergeable value become
-//! one, for each costs the receiver as much as the whole value. What stands in the log and what is acknowledged stays
-//! single. Last writes travel alone, so that whoever loses is noticed where it does.
+//! Bundles log entries for another region: entries that change the same mergeable value become one, because each costs the
+//! receiver as much as the whole value. The log keeps single entries, and each is acknowledged by itself. Last-write-wins
+//! entries are sent alone, so that the receiver notices each loser.
 
 use crate::log::Entry;
 use crate::merge::merge;

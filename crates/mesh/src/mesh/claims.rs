@@ -1,7 +1,7 @@
-//! What clients and peers claim to have seen, checked against what was given out.
-//! A context comes back from clients as it was handed to them, so everything in it is known to some replica of the key; one
-//! that names more is forged, foreign, or older than anything that is remembered. Of its own counting a node knows how far it
-//! is: a peer that claims more of it lies. Such a claim in a record would cover writes that are not there yet.
+//! Checks what clients and peers claim to have seen.
+//! A client returns a context as it received it, so some replica of the key knows every dot in it; a context with other dots
+//! is forged, foreign, or older than anything that replicas remember. A node knows its own counter, so a peer that claims
+//! more of it lies. Such a claim, once in a record, would cover writes that do not exist yet.
 
 use super::{Mesh, Note, Turn};
 use crate::context::Context;

@@ -1,5 +1,5 @@
-//! Custom values of a node: a write is brought together with what is here by the handler of its key, and what is
-//! shown is what the handler makes of values side by side. What replicas keep and merge is untouched by that.
+//! Custom values: the handler of a key merges a write with the local value, and folds concurrent values when they are read.
+//! Replicas store and merge siblings; handlers do not change that.
 
 use super::{Mesh, Note, Turn};
 use crate::handler::{Folded, Handlers, Script};
@@ -10,7 +10,7 @@ use base::Code;
 use bytes::Bytes;
 
 impl Mesh {
-    /// Gives the node somebody to run scripts.
+    /// Sets the runner of scripts.
     pub fn with_script(mut self, script: Box<dyn Script + Send>) -> Mesh {
         self.script = script;
         self
@@ -59,7 +59,7 @@ impl Mesh {
         Some(Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() })
     }
 
-    /// What a client is shown.
+    /// The reply as the client sees it: custom values are folded.
     pub(super) fn present(&self, t: &mut Turn<'_>, reply: Reply) -> Reply {
         match reply {
             Reply::Found(Some(record)) => Reply::Found(Some(self.show(t, record))),

@@ -58,7 +58,7 @@ struct Plan {
     due: Instant,
 }
 
-/// How the one that begins describes its side.
+/// How the initiator describes its side.
 pub(super) struct Side {
     pub shard: Shard,
     pub root: u64,
@@ -116,7 +116,7 @@ impl Mesh {
             self.exchanges.sources.clear();
         }
         self.exchanges.lost.extend(lost);
-        // Changes of topology come in quick succession: whoever was waiting goes on waiting its turn.
+        // Changes of topology come in quick succession: an exchange that waits keeps its turn.
         let dues: BTreeMap<(Shard, NodeId), Instant> =
             self.exchanges.plan.drain(..).map(|plan| ((plan.shard, plan.peer), plan.due)).collect();
         let mut plan = Vec::new();
@@ -375,7 +375,7 @@ impl Mesh {
         self.after(t, self.horizon(), Then::Send(from, Frame::Answer(Box::new(answer))));
     }
 
-    /// Removes what everybody else has removed.
+    /// Removes a record that all other replicas have purged.
     fn forget(&mut self, t: &mut Turn<'_>, key: &Key, shard: Shard, marks: &Marks) {
         let local = self.load(t, key);
         if local.record.as_ref().is_some_and(|record| marks.cover(record)) {
@@ -404,7 +404,7 @@ impl Mesh {
             }
         }
         if !room {
-            // Nobody may take it for granted that this node has what the other has.
+            // Without the record this node must not count as having what the peer has.
             return self.expire(t, ask);
         }
         answer.purged.iter().for_each(|key| self.forget(t, key, shard, &their_marks));

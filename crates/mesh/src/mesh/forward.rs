@@ -1,8 +1,8 @@
-//! Passing a write on to a replica, which alone can give it a dot. It is stamped here, where it began: nothing stamps it again
-//! but this node, and that only while its client waits (ADR 43). So a replica that carries it out late carries it out
-//! under its early stamp, behind everything that was acknowledged since. A replica that cannot coordinate it says so, and the
-//! next one is asked; one that does not answer in time is passed over, where doing the write twice does no harm. When none
-//! can take it, all are asked again a little later, for as long as the write may take. What the network repeats is carried out once.
+//! Forwards a write to a replica, since only a replica can assign its dot. The node that the client asked stamps the write,
+//! and only that node stamps it again, while its client waits (ADR 43). A replica that applies it late applies it under its
+//! early stamp, below everything acknowledged since. A replica that cannot coordinate declines, and the next one is tried;
+//! a slow one is skipped if applying the write twice does no harm. When no replica can take it, all are tried again a little
+//! later, until the write's deadline. A frame that the network repeats is applied once.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Writes passed on by one node that are remembered.
 const FORWARDED_MAX: usize = 16_384;
-/// After so long those are asked again who could not take a write: while a topology spreads, that is nobody for a moment.
+/// Replicas that declined a write are asked again after so long: while a topology spreads, all may decline for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Forwarded {
     }
 }
 
-/// Who could not take a write, and why.
+/// The nodes that could not take a write, and why.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried(Vec<(NodeId, Obstacle)>);
 
@@ -161,7 +161,7 @@ impl Mesh {
         }
     }
 
-    /// Nobody could take it a moment ago; by now this node itself may.
+    /// No replica could take it a moment ago; by now this node itself may.
     fn pass_on_again(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(pending) = self.finish(ask) else { return };
         if let Operation::Forward(forwarding) = pending.operation {

@@ -1,6 +1,6 @@
-//! Reading over regions: a quorum in a majority of regions (of two, in both) or in each is heard, what they have is merged,
-//! and regions that lack part of it are brought up to date before the client is told. Together with writes that wait for
-//! as many regions, a read shows the last write that was acknowledged so, or a later one.
+//! Reads over several regions: a quorum in a majority of the regions (in both of two), or in every region, answers. Their
+//! records are merged, and regions that lack part of the result are repaired before the client receives it. Together with
+//! writes that wait for as many regions, a read returns the last write acknowledged that way, or a later one.
 
 use super::adopt::Whom;
 use super::{Client, Mesh, Operation, Then, Turn};
@@ -22,9 +22,9 @@ pub(super) struct Globally {
     heard: Vec<(RegionId, Option<Record>)>,
     /// What all of them together have, once enough were heard.
     merged: Option<Option<Box<Record>>>,
-    /// Those who have it.
+    /// The regions that have it.
     agreed: Vec<RegionId>,
-    /// Those who lack part of it.
+    /// The regions that lack part of it.
     behind: Vec<RegionId>,
 }
 

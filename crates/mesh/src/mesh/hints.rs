@@ -1,6 +1,6 @@
-//! Hints: that a replica lacks what this node has of a key. A hint of a replica is a row without a value, since
-//! the node has the record itself; that of a stand-in holds the record. It is replayed when the replica answers
-//! again, and removed when the replica has it. What does not fit is left to anti-entropy.
+//! Hinted handoff: a hint says that a replica lacks what this node has of a key. A replica's hint is a row without a value,
+//! since the node has the record itself; a stand-in's hint holds the record. Hints are replayed when the replica answers
+//! again and removed when it has the record. Beyond a bound no hints are written; anti-entropy repairs the rest.
 
 use super::{Mesh, Note, Operation, Then, Turn};
 use crate::frame::{Ask, Frame, Outcome, Why};
@@ -50,7 +50,7 @@ impl Hints {
         self.targets.iter().filter(|(_, target)| target.waiting).map(|(node, _)| *node)
     }
 
-    /// There may be hints of an earlier life for anybody.
+    /// After a start there may be hints for any node.
     pub fn of(topology: &Topology, me: NodeId) -> Hints {
         let others = topology.members().iter().map(|member| member.node).filter(|node| *node != me);
         Hints { targets: others.map(|node| (node, Target { waiting: true, ..Target::default() })).collect() }
@@ -101,7 +101,7 @@ impl Mesh {
         self.after(t, seq, Then::Send(from, Frame::Stored { ask, outcome: Outcome::Held }));
     }
 
-    /// Replays to whoever seems to be there again.
+    /// Replays to replicas that answer again.
     pub(super) fn step_hints(&mut self, t: &mut Turn<'_>) {
         let ready = |(node, target): (&NodeId, &Target)| {
             let due = target.waiting && target.in_flight == 0 && target.resume_at <= t.now.at;

@@ -1,5 +1,5 @@
-//! Who this node is, how far its dots are reserved, and which stamps it has vouched for: one row, durable before any
-//! of it is used. A row of another incarnation is that of somebody else.
+//! The identity row of a node: its incarnation, how far its dots are reserved, and up to which stamp it has vouched. The row
+//! is durable before any of it is used. A row of another incarnation is ignored.
 
 use super::{Mesh, Then, Turn};
 use crate::hlc::Stamp;

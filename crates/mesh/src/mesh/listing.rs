@@ -1,6 +1,6 @@
-//! Listing the conflicts of a region: every node is asked for those that it has behind a place, and what they have is one
-//! list by time, each conflict once whoever noticed it. A page reaches as far as the slowest answer does, and says
-//! which nodes were not heard: there are no silent holes.
+//! Lists the conflicts of a region. Every node returns its conflicts after a cursor; the replies are merged by time, and a
+//! conflict that several nodes noticed appears once. A page ends where the shortest reply ends, and names the nodes that did
+//! not answer.
 
 use super::{Mesh, Operation, Turn};
 use crate::conflict::Conflict;
@@ -143,7 +143,7 @@ impl Mesh {
     }
 }
 
-/// Behind the frontier somebody may have more, so the page ends there.
+/// Behind the frontier a node may have more, so the page ends there.
 fn answer(t: &mut Turn<'_>, listing: Listing) {
     let Listing { token, limit, mut missing, found, upto, .. } = listing;
     missing.sort_unstable();

@@ -1,7 +1,7 @@
-//! Where this node stands: the topology it has, whether it may serve, and who keeps a key.
-//! A newer topology is taken wherever it comes from, and older questions are refused from then on. A node that
-//! has started serves when it has heard, for each of its partitions, a majority of the replicas, so that it
-//! knows if it was away for too long; one that was serves when it has caught up.
+//! The topology that this node follows, whether it serves, and which nodes keep a key.
+//! A newer topology is followed from any source; requests under an older epoch are declined from then on. A node that has
+//! started serves once a majority of the replicas of each of its partitions has answered, because only then does it know
+//! whether it was away for too long. A node that was away for too long serves once it has caught up.
 
 use super::hints::Hints;
 use super::writes::Route;
@@ -22,7 +22,7 @@ const HELLO_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 pub(super) struct Wakening {
-    /// It is not known which life of the node the others count on.
+    /// It is not known yet which incarnation of the node the others count on.
     guest: bool,
     awake: bool,
     /// Has lost its disk and not got everything back yet.
@@ -31,7 +31,7 @@ pub(super) struct Wakening {
     hello_at: Instant,
 }
 
-/// Who keeps what under one topology, computed once.
+/// The replicas of every partition under one topology, computed once.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     /// For each number of copies in use, by partition.
@@ -59,7 +59,7 @@ impl Routes {
         Routes { by_copies: by_copies.collect(), nobody: Arc::default() }
     }
 
-    /// Nobody for a number of copies that no namespace has.
+    /// Empty for a number of copies that no namespace has.
     pub fn of_shard(&self, partition: Partition, copies: u8) -> &Arc<Route> {
         let mut found = self.by_copies.iter().filter(|(other, _)| *other == copies);
         found.next().map_or(&self.nobody, |(_, routes)| &routes[partition.idx()])
@@ -184,7 +184,7 @@ impl Mesh {
         self.report_epoch(t);
     }
 
-    /// Others count on it that a node which says so never again goes by an older topology, crash or not.
+    /// Others rely on it that a node which reports an epoch never again follows an older one, crash or not.
     pub(super) fn report_epoch(&mut self, t: &mut Turn<'_>) {
         let report = Report::At(self.topology.epoch);
         if planted(Mutant::TopologyNotDurable) {
@@ -201,7 +201,7 @@ impl Mesh {
         self.reroute_proposals(t);
     }
 
-    /// What a guest follows is what it starts with, as if it had been handed that.
+    /// The node starts with the topology that it followed while it was not enrolled.
     pub(super) fn step_enrolled(&mut self, wiped: bool) {
         if self.wakening.guest {
             self.wakening = Wakening::new(false, wiped);

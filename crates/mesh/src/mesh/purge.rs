@@ -1,7 +1,7 @@
-//! Forgetting what is deleted: only what every replica has had, never what is merely old.
-//! A shard's marks are the stamps up to which everything that a region wrote is known to be on all replicas here. A
-//! deleted record below all marks of all regions goes; a record below the marks of its writers that is not here
-//! is known to be deleted, whoever still brings it. See docs/adr/0022 and 0019.
+//! Removes tombstones: only those that every replica has had, never those that are merely old.
+//! The watermarks of a shard are the stamps up to which everything that a region wrote is on all replicas of this region. A
+//! tombstone below all watermarks of all regions is removed. A record below the watermarks of its writers that is missing
+//! here was deleted everywhere, even if some node still sends it. See docs/adr/0022 and 0019.
 
 use super::replica::due;
 use super::{Mesh, Note, Turn};
@@ -88,7 +88,7 @@ impl Mesh {
         let told = &self.shards.state(shard).told;
         let said = |node: &NodeId| if *node == self.me { Some(&mine) } else { told.get(node) };
         let Some(said) = list.iter().map(said).collect::<Option<Vec<_>>>() else { return };
-        // Everyone's word about everyone, each in its present life.
+        // What all replicas vouch for about each actor, each in its present incarnation.
         let word = |actor: Actor| {
             let word = |known: &&Known| known.iter().find(|(other, _)| *other == actor).map(|entry| entry.1);
             said.iter().map(|known| word(known).unwrap_or_default()).min().unwrap_or_default()
@@ -132,7 +132,7 @@ impl Mesh {
         }
     }
 
-    /// The log of conflicts is for people, and people had their time to look.
+    /// Conflicts are for people to inspect, and are dropped after a week.
     fn forget_conflicts(&mut self, t: &mut Turn<'_>) {
         let old_ms = t.now.wall_ms.saturating_sub(CONFLICTS_KEEP.as_millis() as u64);
         let (from, to) = (rows::conflict(Stamp::ZERO, 0), rows::conflict(Stamp::at_ms(old_ms), 0));

@@ -1,6 +1,6 @@
-//! Queries: every node walks its own index and gives what it has of its own partitions, up to a place in the order of
-//! answers; the page reaches as far as the slowest answer does. As with scans, partitions of which too few replicas
-//! answered are counted. A record that is written while pages are read may come again in its new place.
+//! Queries: every node scans its own index and returns matching records of its partitions, up to a cursor; the page ends
+//! where the shortest reply ends. As with scans, the reply counts partitions of which too few replicas answered. A record
+//! that is written between two pages may appear again under its new cursor.
 
 use super::scans::{Heard, Scanning, covered};
 use super::{Mesh, Operation, Then, Turn};

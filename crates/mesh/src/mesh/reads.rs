@@ -1,8 +1,8 @@
-//! Reading: as many replicas as the client wants are heard, what they have is merged, and whoever lacks part of
-//! it is brought up to date before the client is told; so what was read once is read again. The quickest are
-//! asked first, and the others as well when an answer takes long. A read that too many of its replicas are down for is
-//! answered as soon as they have had a moment to answer, and the answer names them. While a partition moves to other nodes, a
-//! majority of these must have what is shown as well: soon they are asked alone.
+//! Quorum reads: as many replicas as the client asked for answer, their records are merged, and replicas that lack part of
+//! the result are repaired before the client receives it; so reads are monotonic. The quickest replicas are asked first,
+//! the others when an answer is late. A read whose quorum is down fails as soon as the replicas that are taken for down had
+//! a moment to answer, and the reply names them. While a partition moves, a majority of its next replicas must
+//! have the record as well: soon they are asked alone.
 
 use super::writes::Route;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
@@ -20,9 +20,9 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so long those are asked again who could not answer.
+/// Replicas that declined are asked again after so long.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-/// After so long a read that waits looks whether those are down by now that it waits for.
+/// After so long a waiting read checks whether the replicas that it waits for are down by now.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Replicas that are taken for down have so long to show that they are not.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(30);
@@ -40,15 +40,15 @@ pub(super) struct Reading {
     counts_next: bool,
     /// Replicas that were not asked yet, the best last.
     rest: Vec<NodeId>,
-    /// Those who could not answer, and may later.
+    /// Replicas that declined, and may answer later.
     declined: Vec<NodeId>,
     asked: Vec<NodeId>,
     heard: Vec<Heard>,
     /// What all of them together have, once enough were heard.
     merged: Option<Option<Box<Record>>>,
-    /// Those who have it.
+    /// The replicas that have it.
     agreed: Vec<NodeId>,
-    /// Those who lack part of it.
+    /// The replicas that lack part of it.
     behind: Vec<NodeId>,
     /// What was merged, if something was lost in it.
     sides: Vec<Record>,
@@ -183,7 +183,7 @@ impl Mesh {
         self.read_fetched(t, self.me, ask, local.record, marks);
     }
 
-    /// An answer takes long: everybody is asked who was not, or who could not answer then.
+    /// An answer is late: asks every replica that was not asked, or declined.
     pub(super) fn hedge(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask).filter(|reading| reading.merged.is_none()) else { return };
         let again = std::mem::take(&mut reading.declined);
@@ -279,7 +279,7 @@ impl Mesh {
             reading.merged = Some(reading.heard.pop().and_then(|heard| heard.record).map(Box::new));
             return self.answer_read(t, ask);
         }
-        // What one replica knows to be deleted everywhere is nothing, whoever still has it.
+        // A record that one replica knows to be deleted everywhere does not count, even if another still has it.
         let (key, records) =
             (reading.key.clone(), reading.heard.iter().filter_map(|heard| heard.record.clone()));
         let records: Vec<Record> = records.collect();
@@ -297,13 +297,13 @@ impl Mesh {
         reading.agreed = everyone.filter(|node| !behind.contains(node)).collect();
         reading.behind = behind;
         if merged.is_some() && !planted(Mutant::ReadNotRepaired) {
-            // Whoever has the merged record does not see any more that something was lost: that is durable first.
+            // A replica with the merged record cannot see the conflict any more: the conflict is durable first.
             return self.after(t, seq, Then::Repair(ask));
         }
         self.answer_read(t, ask);
     }
 
-    /// Brings those up to date who were heard and lack something.
+    /// Repairs the replicas that answered and lack something.
     pub(super) fn repair(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
         let (key, behind) = (reading.key.clone(), std::mem::take(&mut reading.behind));
@@ -336,8 +336,8 @@ impl Mesh {
         self.settle_read(t, ask);
     }
 
-    /// One that was to be brought up to date cannot be. What is shown is shown when enough have it, whoever they are:
-    /// one that was not asked takes its place.
+    /// A replica that was to be repaired declined. The result is returned when any so many replicas have it, so a replica
+    /// that was not asked takes its place.
     fn repair_another(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let me = self.me;
         let Some(reading) = self.reading(ask) else { return };
@@ -370,7 +370,7 @@ impl Mesh {
         self.reply(t, client, Reply::Found(merged));
     }
 
-    /// After a change of topology reads begin again: other replicas may be the ones to ask, and to have what is shown.
+    /// After a change of topology reads begin again: the quorums may be other ones.
     pub(super) fn reroute_reads(&mut self, t: &mut Turn<'_>) {
         let is_read = |pending: &Pending| matches!(pending.operation, Operation::Read(_));
         let asks = self.operations.iter().filter(|(_, pending)| is_read(pending)).map(|(ask, _)| *ask);

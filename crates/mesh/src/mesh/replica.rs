@@ -1,6 +1,6 @@
-//! The replica: takes records in, merges them with what is there, and gives them out.
-//! A record is acknowledged when what came of it is durable; what is shown to a reader is durable too, so that
-//! no crash can take back what somebody has seen.
+//! The replica: stores records, merges them with what it has, and returns them.
+//! A record is acknowledged when the merged record is durable. A record is durable before a reader receives it, so no crash
+//! takes back what a client has seen.
 
 use super::{Mesh, Note, Then, Turn};
 use crate::actor::RegionId;
@@ -50,7 +50,7 @@ impl<'a> From<&'a Record> for Incoming<'a> {
 }
 
 impl Incoming<'_> {
-    /// Copied, for they lie among others that came with them and that nobody needs so long.
+    /// Copied, because the buffer holds other records that are not needed so long.
     fn encode(&self) -> Bytes {
         self.bytes.map_or_else(|| self.record.encode(), Bytes::copy_from_slice)
     }
@@ -225,7 +225,7 @@ impl Mesh {
         t.out.notes.push(Note::Conflict(Box::new(conflict)));
     }
 
-    /// What several have of a key, as one; what is lost on the way is kept. None if nobody has anything.
+    /// Merges the records of several replicas; losers go to the conflict log. None if there are no records.
     pub(super) fn join(
         &mut self,
         t: &mut Turn<'_>,
@@ -334,8 +334,8 @@ impl Mesh {
     }
 }
 
-/// When a record may be removed, if ever: deleted ones once everybody has passed their stamp, others once
-/// everybody's clock has passed their end.
+/// When a record may be removed, if ever: a tombstone once all replicas have passed its stamp, an expiring record once all
+/// clocks have passed its end.
 pub(super) fn due(record: &Record) -> Option<Stamp> {
     let Stamp(stamp) = record.header.stamp;
     if record.is_tombstone() {

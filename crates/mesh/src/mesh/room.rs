@@ -1,6 +1,6 @@
-//! What a node does while its disk has no room: it takes in nothing that grows, neither from its clients nor from its
-//! peers, and says so, as a replica that is away does not. All that is read passes, and so do deletes of what is there, as long
-//! as there is more than the log needs to go on. What it misses comes to it by hints and by comparison, once there is room again.
+//! What a node does without disk space: it accepts nothing that grows, from clients or peers, and says so. It serves all
+//! reads, and deletes of existing keys while there is more space than the log's next segment needs. Hints and anti-entropy
+//! bring what it missed once there is space again.
 
 use super::{Mesh, Note, Turn};
 use crate::key::Key;
@@ -11,15 +11,15 @@ use crate::room::{Room, UnderWay};
 use base::mutant::{Mutant, planted};
 use std::time::Duration;
 
-/// What a node that had no room must have room for before it says that all is well.
+/// The space that a full node must have again before it reports that the disk has space.
 const AGAIN_BYTES: u64 = 1024 * 1024;
 
-/// A flush is worth while when what waits for it takes this part of the room that there is.
+/// A flush is worthwhile when what waits for it takes this part of the free space.
 const CROWDED_PART: u64 = 4;
 
 const FULL_FLUSH_EVERY: Duration = Duration::from_secs(2);
 
-/// Pages that a flush has given up are used again by a later one, when nobody reads them any more.
+/// Pages that a flush has freed are reused by a later one, when no reader needs them any more.
 const FLUSHES_UNTIL_REUSED: usize = 3;
 
 /// A record, and where it is found.
@@ -132,14 +132,14 @@ impl Mesh {
         let here = self.live_bytes(t, &write.key);
         match &write.op {
             Op::Delete if here > 0 => self.admit(t, bytes, Effect::Shrinks),
-            // What is left of the value is written anew.
+            // The rest of the value is written again.
             Op::Remove(_) if here > 0 => self.admit(t, here, Effect::Shrinks),
             // The trace of a delete is more than nothing.
             _ => self.admit(t, bytes, Effect::Grows),
         }
     }
 
-    /// Whether a record of somebody else's may be taken in under a key.
+    /// Whether a record of another node may be stored under a key.
     pub(super) fn may_take(&mut self, t: &mut Turn<'_>, key: &Key, record: &Record, bytes: usize) -> bool {
         if self.has_room_for(bytes as u64, Effect::Grows) {
             return true;

@@ -1,8 +1,7 @@
-//! Scanning a namespace in order of its keys, and writes that come several at once.
-//! Keys lie where their hash puts them, so every node is asked for what it has from a name on; a page reaches as
-//! far as the slowest answer does. A partition counts when as many of its replicas as wanted have answered, and
-//! the answer says how many did not: there are no silent holes. What a node has of partitions that are not its
-//! own is not listened to.
+//! Scans of a namespace in key order, and batches of writes.
+//! Keys are placed by hash, so every node is asked for its records from a start key on; the page ends where the shortest
+//! reply ends. A partition counts if as many of its replicas as requested have answered; the reply says how many partitions
+//! did not. Records that a node returns of partitions it does not keep are ignored.
 
 use super::writes::{Route, join};
 use super::{Client, Mesh, Operation, Turn};

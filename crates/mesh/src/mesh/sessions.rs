@@ -1,6 +1,6 @@
-//! Reading no less than a session has seen: wait until this region has it, then ask a region that does, then say how
-//! far behind this one is. What a client demands to see at least, by the context of a record, is waited for in the
-//! same way. Nothing older than either is ever shown.
+//! Session reads: wait until this region has everything that the session has seen, then ask a region that has it, then report
+//! the lag. A minimum context that a client demands of a record is waited for in the same way. A read never returns anything
+//! older than either.
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
@@ -43,7 +43,7 @@ impl Mesh {
         let ask_abroad_at = t.now.at.after(half);
         let (reading, short, abroad, lacking) = (false, false, None, Vec::new());
         let guarding = Guarding { token, get, ask_abroad_at, reading, short, abroad, lacking };
-        // The read that it waits for has the first word about the end.
+        // The read that it waits for expires first.
         let ask = self.begin(t, Operation::Guard(Box::new(guarding)), Instant(deadline.0.saturating_add(1)));
         self.alarms.set(ask_abroad_at, ask);
         self.look(t, ask);
@@ -84,7 +84,7 @@ impl Mesh {
         if let Some(guarding) = self.guarding(ask) {
             guarding.reading = true;
         }
-        // What a session relies on is a quorum's word.
+        // A session needs a quorum read.
         let r = if get.level == Level::LocalOne && get.session.is_empty() { Some(1) } else { get.r };
         match get.level {
             Level::GlobalQuorum | Level::EachQuorum => {
@@ -155,7 +155,7 @@ impl Mesh {
         let writers = get.min.spans().iter().map(|(actor, _)| actor.region).filter(|_| short);
         let unmet = self.unmet(&get.key, &get.session);
         let behind = short || unmet.is_some();
-        // Whoever wrote it has it; then whoever there is.
+        // First the regions that wrote it, then any other.
         let likely = unmet.into_iter().chain(writers).chain(self.abroad.regions());
         let region = { likely }.find(|region| *region != here && !lacking.contains(region));
         let Some(region) = region.filter(|_| behind) else { return };

@@ -1,6 +1,6 @@
-//! What a node keeps in memory of each shard: its tree, and what is known about who has what.
-//! Trees are not stored: after a start they are built piece by piece from the rows, and a key that was not
-//! reached yet is left to the building. No index of keys is kept.
+//! The in-memory state of each shard: its Merkle tree, and which stamps which replicas are known to have.
+//! Trees are not stored. After a start they are built from the rows, some rows a tick; a change to a key that the build has
+//! not reached is left to the build. No index of keys is kept.
 
 use super::{Mesh, Turn};
 use crate::actor::{Actor, RegionId};

@@ -1,5 +1,5 @@
-//! How a node is doing, for people and for metrics: where it stands in its topology, how far its records are
-//! known to be everywhere, whom it takes for down. Nothing decides by it.
+//! The status of a node for operators and metrics: its topology, how far its records are replicated, which peers it takes for
+//! down. Nothing is decided by it.
 
 use super::Mesh;
 use crate::frame::Shard;

@@ -1,7 +1,7 @@
-//! Sending this node's log to the other regions: an entry leaves when it is durable, to a node there that keeps its
-//! key, within a window and bundled by keys; what is not acknowledged in time is sent again, to whoever answers. Entries that every
-//! region has are removed. What no longer fits is removed too, and those who lack it are left to comparing, which
-//! runs always.
+//! Sends this node's log to the other regions. An entry is sent when it is durable, to a node there that keeps its key,
+//! within a window and bundled by key. An entry that is not acknowledged in time is sent again, to any node that answers.
+//! Entries that every region has are removed. Entries beyond the log's bound are removed too; regions that lack them get
+//! them from anti-entropy, which always runs.
 
 use super::abroad::Other;
 use super::bundle::{Bundle, bundles};
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// How often the positions are made durable, and the log is cut behind them.
 const SAVE_INTERVAL: Duration = Duration::from_millis(200);
-/// How long an entry waits that nobody could take.
+/// How long an entry waits that no node could take.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Entries that are removed at a time.
 const TRIM_ENTRIES: usize = 4_096;
@@ -162,8 +162,8 @@ impl Mesh {
         self.again(replicating.region, &replicating.seqs, t.now.at);
     }
 
-    /// The connection to a node broke: entries on their way to it are sent again, to whoever answers, without waiting
-    /// for their time to run out. Those that have arrived all the same are merged twice, which changes nothing.
+    /// The connection to a node broke: entries in flight to it are sent again, to any node that answers, without waiting for
+    /// their timeout. Entries that have arrived all the same are merged twice, which changes nothing.
     pub(super) fn lose_entries(&mut self, t: &mut Turn<'_>, node: NodeId) {
         if self.abroad.home(node).is_none() {
             return;

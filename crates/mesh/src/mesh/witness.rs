@@ -1,6 +1,6 @@
-//! Which topologies of others are believed. An epoch grows by one with every step of a plan, so one far ahead of ours is forged,
-//! and would stand for ever: it is followed when two nodes say the same, or one where a region has no two others. What the cluster
-//! has agreed on comes by its document, however far ahead it is.
+//! Which topologies of peers are believed. Each step of a plan raises the epoch by one, so an epoch far ahead of ours is
+//! forged and would stand for ever: it is followed only if two nodes report the same topology, or one where the region has
+//! fewer than two others. The agreed topology comes as a document and is followed at any epoch.
 
 use crate::topology::Topology;
 use base::NodeId;

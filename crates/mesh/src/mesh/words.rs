@@ -1,4 +1,4 @@
-//! What goes into a node and what comes out: its parameters, its two clocks, inputs, outputs, and facts worth a line.
+//! The inputs and outputs of a node: parameters, its two clocks, inputs, outputs, and events worth a log line or a count.
 
 use crate::actor::{Actor, RegionId};
 use crate::conflict::Conflict;
@@ -17,14 +17,14 @@ use std::time::Duration;
 
 #[derive(Clone, Debug)]
 pub struct Params {
-    /// Who this node is in this life; another incarnation at every start on an empty disk.
+    /// This node's actor; another incarnation at every start on an empty disk.
     pub actor: Actor,
     /// Counts starts, so that answers to an earlier one are not taken for answers to this one.
     pub boot: u64,
     /// The disk is empty although others count on this node: it serves when it has caught up.
     pub wiped: bool,
-    /// It is not known yet which life of the node the others count on: it passes on what it is asked, keeps nothing and
-    /// answers nobody, until `Input::Enrolled`.
+    /// It is not known yet which incarnation of the node the others count on: it forwards requests, keeps nothing and answers
+    /// no peer, until `Input::Enrolled`.
     pub guest: bool,
     /// How far ahead of this node's clock another's is believed.
     pub drift_max: Duration,
@@ -108,10 +108,10 @@ pub struct Output {
     pub abroad: Vec<(Destination, Envelope)>,
     pub persist: Option<Persist>,
     pub flush: Option<Flush>,
-    /// What the store has now, to be dropped where that holds nobody up.
+    /// Rows that the store has now, to be dropped on a thread where no request waits.
     pub spent: Option<Spent>,
     pub replies: Vec<(Token, Reply)>,
-    /// For whoever decides about the topology.
+    /// For the controller.
     pub reports: Vec<Report>,
     pub notes: Vec<Note>,
 }

@@ -1,8 +1,7 @@
-//! Writing: a replica of the key gives the write its dot, sends it to the others, and answers when as many as
-//! the client wants have it durably. A write that finds a later stamp on the way is stamped anew, once: whatever
-//! was acknowledged before it began is then behind it, whatever the clocks say. It is stamped by the node where it began,
-//! and only as long as its client waits (ADR 43). Replicas that do not answer in time get hints. A node that is no replica
-//! passes the write on to one (`forward.rs`).
+//! Writes: a replica of the key assigns the dot, sends the record to the other replicas, and replies when as many as the
+//! client asked for have it durably. A write that meets a later stamp is stamped again, once, so it comes after everything
+//! that was acknowledged before it began. Only the node where it began stamps it, while its client waits (ADR 43). Replicas
+//! that do not answer in time get hints. A node that is no replica forwards the write (`forward.rs`).
 
 mod balloted;
 mod declined;
@@ -297,7 +296,7 @@ impl Mesh {
             return self.originate(t, ask, Stamped::Begun(begun));
         }
         if stamp <= self.promised {
-            // No stamp so early is given any more: what the others have is asked anew.
+            // No stamp so early may be assigned any more: the replicas are asked again.
             let stage = self.gathering_now(t, None);
             self.writing(ask).expect("it is under way").stage = stage;
             return self.gather(t, ask);
@@ -643,8 +642,8 @@ impl Mesh {
         }
     }
 
-    /// After a change of topology: whoever is new to a write is sent it. One that only asks what the others have begins
-    /// anew: nothing is stored yet, and by now others may be the ones to ask.
+    /// After a change of topology: new replicas are sent the write. A write that is still gathering begins again: nothing is
+    /// stored yet, and by now other nodes may be the replicas.
     pub(super) fn reroute_writes(&mut self, t: &mut Turn<'_>) {
         let key = |pending: &Pending| match &pending.operation {
             Operation::Write(writing) => Some(writing.write.key.clone()),

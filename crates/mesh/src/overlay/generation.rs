@@ -1,6 +1,6 @@
-//! The rows of one generation, found by the hash of their keys. They lie in the order in which they came, in sections
-//! that grow by themselves, so that no row waits while a million others are moved. Whoever wants them in order brings
-//! that along (`order.rs`), or sorts them once at the end.
+//! The rows of one generation, found by the hash of their keys. Rows lie in insertion order in sections that grow
+//! separately, so that no insert waits while a million rows are moved. `order.rs` sorts them for scans; a flush sorts them
+//! once.
 
 use super::Seq;
 use bytes::Bytes;

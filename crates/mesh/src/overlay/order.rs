@@ -1,6 +1,6 @@
-//! The order of a generation's rows, made where somebody looks. Rows go onto a shelf by their first two bytes, which
-//! say what a row is and for most kinds its partition; a shelf is put in order when a scan comes to it. Most rows are
-//! never scanned while they are in memory, and what is scanned often has few new ones.
+//! The order of a generation's rows, made on demand. Rows are grouped by their first two bytes, which are the row's kind and
+//! for most kinds its partition; a group is sorted when a scan reaches it. Most rows are never scanned while they are in
+//! memory, and groups that are scanned often have few new rows.
 
 use super::generation::{Entry, Generation, Place};
 use std::ops::Range;

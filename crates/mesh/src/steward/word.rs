@@ -1,6 +1,6 @@
-//! What whoever leads a region says to the others: what the region holds to be true of homes, and what it has heard of
-//! whom last. A stamp is the speaker's own and means nothing to others; they give it back, and it then knows how long
-//! ago it was heard.
+//! The message of a region's leader to the other regions: what its region holds to be true of homes, and the last message it
+//! received from each region. A stamp is of the sender's own clock; the others return it unchanged, and the sender then knows
+//! how long ago its message was received.
 
 use crate::actor::RegionId;
 use crate::homes::Homes;

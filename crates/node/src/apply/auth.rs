@@ -1,4 +1,4 @@
-//! What applied commands about auth mean for this member: which tokens there are, and which watches have lost their
+//! Follows applied auth commands on this member: which tokens are valid, and which watches have lost their
 //! permission. A watch is judged when it is created and whenever anything about auth has changed, by what its user
 //! may read then.
 
@@ -10,7 +10,7 @@ use coord::watch::{self, Refusal};
 use coord::{Auth, AuthCommand, AuthReply, Caller, Command, LeaseNeed};
 
 impl Apply {
-    /// Who may do what, as far as this member has applied.
+    /// Users, roles and permissions, as far as this member has applied.
     pub fn auth(&self) -> &Auth {
         self.state.auth()
     }
@@ -20,7 +20,7 @@ impl Apply {
         self.state.check_leases(caller, need)
     }
 
-    /// After a command was carried out.
+    /// Called after a command was applied.
     pub(super) fn after_auth(&mut self, command: &Command, reply: &Reply, out: &mut Output) {
         let Command::Auth(command) = command else { return };
         match (command, &reply.body) {
@@ -39,12 +39,12 @@ impl Apply {
         }
     }
 
-    /// Something about auth is not as it was.
+    /// Users, roles or permissions have changed.
     pub(super) fn auth_changed(&mut self, out: &mut Output) {
         out.auth_changed = true;
         let auth = self.state.auth();
         self.hub.judge(&mut out.watch, |caller, keys| {
-            // It was admitted, and has been judged at every change since.
+            // The watch was admitted, and has been checked at every change since.
             let now = match caller {
                 Caller::User { name, .. } => Caller::User { name: name.clone(), revision: auth.revision() },
                 caller => caller.clone(),
@@ -53,7 +53,7 @@ impl Apply {
         });
     }
 
-    /// What the hub is told of a request: whoever may not read the keys does not watch them.
+    /// The request as the hub gets it: a caller that may not read the keys may not watch them.
     pub(super) fn admit_watch(&self, input: watch::Input) -> watch::Input {
         let watch::Input::Create(create) = input else { return input };
         let rights = self.state.auth().rights(&create.caller);

@@ -1,6 +1,6 @@
-//! A member's part in compactions that nobody asked for: what it still needs, the gate, and the rounds while it leads.
-//! What watches and large reads need comes from the hub and the holds; backups need nothing, for they read a view of
-//! the store that no compaction touches.
+//! A member's part in automatic compactions: the revisions that it still needs, the gate, and the rounds while it
+//! leads. What watches and large reads need comes from the hub and the holds; backups need nothing, because they read
+//! a view of the store that no compaction touches.
 
 use super::{Apply, Output};
 use crate::compactor::{Sight, Steps};
@@ -58,11 +58,12 @@ impl Apply {
         if agreed { Said::Agreed } else { Said::Refused }
     }
 
-    /// A member that leads is one of those that it asks.
+    /// The leader asks itself, too.
     fn say(&mut self, now: Instant, to: NodeId, round: Round, out: &mut Output) {
-        match to == self.params.me {
-            true => self.on_round(now, to, round, out),
-            false => out.words.push((to, Word::Round(round))),
+        if to == self.params.me {
+            self.on_round(now, to, round, out)
+        } else {
+            out.words.push((to, Word::Round(round)))
         }
     }
 

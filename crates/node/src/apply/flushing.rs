@@ -1,7 +1,6 @@
-//! When what was applied is flushed to the store, and what a flush takes along: the rows of changes and of the state,
-//! and the removal of some of what was compacted.
-//! One flush is under way at a time. What one removes makes room after the next, so removing ends with a flush that may
-//! be empty.
+//! Decides when applied changes are flushed to the store, and what a flush contains: the rows of changes and of the
+//! state, and the removal of some of what was compacted. One flush is under way at a time. The space of removed rows
+//! is reusable after the next flush, so removing ends with a flush that may be empty.
 
 use super::{Apply, Flush, Output};
 use base::limits::SWEEP_LINES_PER_FLUSH;
@@ -11,13 +10,13 @@ use coord::rows;
 
 /// While something is being swept and little else is to be written, flushes come so many times as often.
 const SWEEPS_PER_INTERVAL: u32 = 8;
-/// That much waiting for its flush is not little: requests come first and want the disk for their log, so the sweep goes with
-/// the flushes that there are anyway, and less with each. A line swept costs half as much as a put.
+/// That much waiting for its flush is not little: requests come first and need the disk for their log, so the sweep
+/// runs only with flushes that are due anyway, and sweeps less in each. A line swept costs half as much as a put.
 const SWEEPS_YIELD_BYTES: usize = 16 * 1024;
-/// So far behind, it yields no more: what it leaves takes space.
+/// A sweep that is so far behind no longer yields: unswept rows take space.
 const SWEEP_BEHIND_MAX: u64 = 5_000_000;
-/// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is memory; the
-/// rest is room for what comes while a disk is slow.
+/// A flush begins with this part of what may wait. Larger ones cost no less for each change, and what waits is
+/// memory; the rest absorbs changes while a disk is slow.
 const FLUSHES_WAITING: usize = 2;
 
 impl Apply {
@@ -35,7 +34,7 @@ impl Apply {
     pub fn next_flush(&self) -> Option<Instant> {
         let removes = self.can_sweep() || self.held_bytes() > self.stored_bytes();
         let something_new = self.applied.index > self.flushed.index || removes;
-        // Little at a time and often: who sweeps much at once keeps everybody waiting.
+        // Little at a time and often: a long sweep delays requests.
         let often = if removes && self.is_calm() { SWEEPS_PER_INTERVAL } else { 1 };
         let interval = self.params.flush_interval / often;
         (something_new && !self.overlay.is_flushing()).then(|| self.last_flush.after(interval))
@@ -45,7 +44,7 @@ impl Apply {
         self.overlay.bytes() < SWEEPS_YIELD_BYTES
     }
 
-    /// Something that was compacted can be removed: nobody reads it any more.
+    /// Compacted rows can be removed: no reader needs them any more.
     fn can_sweep(&self) -> bool {
         self.state.is_sweeping() && !self.holds.block(self.state.compacted())
     }
@@ -75,7 +74,7 @@ impl Apply {
             });
         };
         rows::state_rows(&self.state, self.applied, &mut emit);
-        // The sweep takes lines from the log, and an orderly end should make for a quick start.
+        // The sweep removes lines of the log, and an orderly shutdown should allow a quick start.
         let index = view.is_none() || self.state.is_sweeping() && self.indexed < self.state.compacted();
         if index {
             self.indexed = self.state.revision();
@@ -116,7 +115,7 @@ impl Apply {
         self.state.is_sweeping()
     }
 
-    /// What rows take of the store's file, those included whose room cannot be used again yet.
+    /// What rows take of the store's file, those included whose space cannot be reused yet.
     pub fn held_bytes(&self) -> u64 {
         self.held.bytes(self.stored_bytes())
     }

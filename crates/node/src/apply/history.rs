@@ -1,5 +1,5 @@
-//! What is kept of the past when its values are gone, and the time of day that goes with it.
-//! The leader proposes the time now and then while something changes. While there is no space, nothing is kept.
+//! History: the rows that remain of compacted changes, and the time of day of revisions. The leader proposes the time
+//! now and then while something changes. While there is no space, nothing is kept.
 
 use super::{Apply, Output};
 use crate::leases::Proposals;
@@ -7,7 +7,7 @@ use base::Instant;
 use coord::{Command, Window};
 use std::time::Duration;
 
-/// Between two marks of the time; nobody knows better when a revision came about.
+/// Between two time marks: the resolution of the time of a revision.
 const MARK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Apply {

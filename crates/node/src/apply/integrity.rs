@@ -1,6 +1,6 @@
-//! A member's part in comparing states: it tells the others what its own comes to every so many entries, and looks what
-//! theirs do. One that has gone astray says so once and is fenced: it applies, answers and flushes nothing more. The
-//! leader has an alarm raised for it, which ends when it is no member any more.
+//! Compares the states of members: each member sends the digest of its state every so many entries, and compares
+//! those of the others. A member that has diverged reports it once and is fenced: it applies, answers and flushes
+//! nothing more. The leader raises an alarm for it, which is cleared when it is no longer a member.
 
 use super::{Apply, Output};
 use crate::digests::{Digests, Verdict};
@@ -12,12 +12,12 @@ use coord::{Alarm, AlarmCommand, AlarmKind, Command};
 use std::collections::BTreeSet;
 
 impl Apply {
-    /// This member's state is not that of the others.
+    /// This member's state has diverged.
     pub fn is_astray(&self) -> bool {
         self.astray
     }
 
-    /// After an entry was applied.
+    /// Called after an entry was applied.
     pub(super) fn digest_when_due(&mut self, out: &mut Output) {
         let index = self.applied.index;
         if !index.0.is_multiple_of(DIGEST_EVERY_ENTRIES) {
@@ -56,7 +56,7 @@ impl Apply {
         }
     }
 
-    /// By the leader; what is lost on the way is noticed again with the next digest.
+    /// Called by the leader; after a lost proposal the next digest shows the divergence again.
     fn raise_corrupt(&self, member: NodeId, out: &mut Output) {
         let alarm = Alarm { kind: AlarmKind::Corrupt, member, automatic: true };
         if !self.state.alarms().any(|raised| (raised.kind, raised.member) == (alarm.kind, member)) {

@@ -1,7 +1,7 @@
-//! Large ranges, read from the apply machine piece by piece at one revision.
-//! Whoever reads holds the revision first; then sizes are surveyed and pages of keys come out, each with the
-//! values that are in memory and a note of those that are in the store. While a revision is held firmly, no
-//! sweep removes what it shows. A hold that nobody uses for long ends when a compaction waits for it.
+//! Large ranges, read from the apply machine piece by piece at one revision. A reader first holds the revision; then
+//! it surveys sizes and reads pages of keys, each with the values that are in memory and a note of those that are in
+//! the store. While a hold blocks compaction, no sweep removes what its revision shows. A hold that is unused for
+//! long ends when a compaction waits for it.
 
 use super::Apply;
 use crate::past::Layered;
@@ -25,12 +25,12 @@ const KEY_OVERHEAD_BYTES: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HoldId(pub u64);
 
-/// What a hold and a compaction mean to each other.
+/// How a hold and a compaction affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// The sweep waits for it.
+    /// The sweep waits for the hold.
     Firmly,
-    /// The compaction ends it.
+    /// The compaction ends the hold.
     Loosely,
 }
 
@@ -43,7 +43,7 @@ struct Hold {
 #[derive(Default)]
 pub(super) struct Holds(BTreeMap<HoldId, Hold>);
 
-/// A place in a range that is held.
+/// A page of a range whose revision is held.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     pub hold: HoldId,
@@ -63,7 +63,7 @@ pub struct Survey {
     pub keys: u64,
     /// There is a key beyond the limit.
     pub more: bool,
-    /// Counted among the keys but not in the bytes: only the store knows.
+    /// Counted among the keys but not in the bytes: only the store knows their sizes.
     pub unmeasured: Vec<(Bytes, Version)>,
     pub walked: Walked,
 }
@@ -85,7 +85,7 @@ pub struct PageRow {
 /// Where the value of a row is.
 #[derive(Debug)]
 pub enum Source {
-    /// It was not asked for.
+    /// The value was not requested.
     Unasked,
     Memory(Record),
     Store,
@@ -98,14 +98,14 @@ impl Holds {
         self.0.values().any(firm) && !planted(Mutant::SweepIgnoresHolds)
     }
 
-    /// The oldest revision that somebody reads, and has not left alone for long.
+    /// The oldest revision that a reader holds and has used recently.
     pub fn oldest(&self, now: Instant) -> Option<Revision> {
         let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);
         let used = self.0.values().filter(|hold| now.since(hold.used) < idle_max);
         used.map(|hold| hold.at).min()
     }
 
-    /// Ends what a compaction waits for and nobody has used for long.
+    /// Ends holds that a compaction waits for and that were unused for long.
     pub fn expire(&mut self, now: Instant, floor: Revision) {
         let idle_max = Duration::from_millis(HOLD_IDLE_MILLIS_MAX);
         self.0.retain(|_, hold| hold.at >= floor || now.since(hold.used) < idle_max);
@@ -162,9 +162,10 @@ impl Apply {
             }
             keys += 1;
             let in_memory = || self.overlay.find(key, shown.version.modified).as_ref().map(content_of);
-            let content = match place.range.keys_only {
-                true => Some(Content::default()),
-                false => shown.content.or_else(in_memory),
+            let content = if place.range.keys_only {
+                Some(Content::default())
+            } else {
+                shown.content.or_else(in_memory)
             };
             match content {
                 Some(content) => bytes += measure(key.len(), &shown.version, content) as u64,

@@ -1,6 +1,6 @@
-//! The end of a replacement of a member: whoever leads while one is not settled proposes that it be, until it is.
-//! The replacement is applied by then, so a majority of the voters before and after it has it; what is proposed now counts
-//! under both. A leader that takes over finds the replacement in the table and goes on with it.
+//! Finishes the replacement of a member: the leader proposes the end of the joint configuration until it is applied.
+//! The replacement is applied by then, so a majority of the voters before and after it has it; the proposal is
+//! committed by both majorities. A leader that takes over finds the replacement in the table and goes on with it.
 
 use super::{Apply, Output};
 use crate::leases::Proposals;
@@ -9,11 +9,11 @@ use base::mutant::{Mutant, planted};
 use coord::{Command, MemberChange};
 use std::time::Duration;
 
-/// A proposal may be lost; one too many means nothing.
+/// A proposal may be lost; a repeated one has no effect.
 const SETTLE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Apply {
-    /// A leader that finds a replacement unsettled, whoever brought it about.
+    /// A leader that finds an unfinished replacement, of whichever leader.
     pub(super) fn settle_found(&mut self, now: Instant, out: &mut Output) {
         if !planted(Mutant::SettledByNobody) {
             self.settle(now, out);

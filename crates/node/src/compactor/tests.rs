@@ -64,7 +64,7 @@ impl World {
         self.step(|compactor, sight, steps| compactor.hear(sight, from, Round { epoch, said }, steps))
     }
 
-    /// A round up to the notice, in which the members need these; answers what they were told.
+    /// A round up to the notice, in which the members need these; returns the revision of the notice.
     fn needs(&mut self, needs: [i64; 3]) -> Option<i64> {
         assert_eq!(said(&self.after(5)), [(A, Said::Ask), (B, Said::Ask), (C, Said::Ask)]);
         assert_eq!(self.hear(A, Said::Need(Revision(needs[0]))), Steps::default());
@@ -124,7 +124,7 @@ fn rounds_follow_each_other_quickly_while_there_is_no_space() {
     let mut world = World::new();
     assert_eq!(world.after(1), Steps::default());
     world.no_space = true;
-    assert_eq!(said(&world.after(0)).len(), 3, "everybody is asked");
+    assert_eq!(said(&world.after(0)).len(), 3, "all members are asked");
 }
 
 #[test]

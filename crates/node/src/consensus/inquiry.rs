@@ -1,11 +1,11 @@
-//! A member that has lost part of its log asks all other members how far theirs reach, until it knows whom it can trust
-//! (ADR 46). Questions go out in rounds; a round is over when all others have answered it.
+//! A member that has lost part of its log asks all other members how far theirs reach, until it knows which logs it
+//! can trust (ADR 46). Questions go out in rounds; a round is over when all others have answered it.
 //!
-//! What it lost may be committed as long as the leader that it was acknowledged to goes on counting that. So a first round
-//! must show that no other member leads; an answer to a later round then shows all that was committed by then, and a log
-//! that reaches as far as the longest of them lacks nothing. While there is a leader, it brings the member up to
-//! date instead. If no more than the last frame was lost, the word of the leader that it was acknowledged to is enough.
-//! No round is given up: only an operator can say that a member will never answer.
+//! Lost entries may be committed as long as the leader that they were acknowledged to counts the acknowledgement. So
+//! a first round must show that no other member leads; an answer to a later round then shows all that was committed
+//! by then, and a log that reaches as far as the longest of them lacks nothing. While there is a leader, it brings
+//! the member up to date instead. If no more than the last frame was lost, the answer of the leader that it was
+//! acknowledged to is enough. No round is given up: only an operator can say that a member will never answer.
 
 use super::{Consensus, Output};
 use crate::frame::Frame;
@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// Questions are small, and a cluster that starts waits for their answers.
 const PAUSES_PER_RETRY: u32 = 8;
-/// A settled member asks again after so many pauses: those it trusted may have lost something themselves.
+/// A member that has its answers asks again after so many pauses: the members that it trusted may have lost something
+/// themselves.
 const SETTLED_PAUSES: u32 = 64;
 
 #[derive(Default)]
@@ -27,11 +28,11 @@ pub(super) struct Inquiry {
     rest_until: Instant,
     /// To the present round.
     answers: BTreeMap<NodeId, LogState>,
-    /// Those who did not answer the present round when they were asked first.
+    /// Members that did not answer the first question of the present round.
     silent: BTreeSet<NodeId>,
     /// No other member led in the round before this one.
     leaderless: bool,
-    /// Members that will never answer, as an operator said.
+    /// Members whose loss an operator has accepted.
     gone: BTreeSet<NodeId>,
 }
 
@@ -46,15 +47,17 @@ impl Inquiry {
 }
 
 impl Consensus {
-    /// Members without whose answers this one cannot trust its log; none unless it is in doubt and there is no leader.
+    /// The members whose answers this member needs before it can trust its log; none unless it is in doubt and there
+    /// is no leader.
     pub fn waits_for(&self) -> Vec<NodeId> {
-        match self.raft.is_in_doubt() && self.target.1.is_none() {
-            true => self.inquiry.silent.iter().copied().collect(),
-            false => Vec::new(),
+        if self.raft.is_in_doubt() && self.target.1.is_none() {
+            self.inquiry.silent.iter().copied().collect()
+        } else {
+            Vec::new()
         }
     }
 
-    /// An operator says that a member will never come back, and that what only it has may be lost. The log keeps that.
+    /// An operator accepts the loss of a member, and of what only it has. The log keeps that.
     pub(super) fn accept_loss(&mut self, id: NodeId) {
         if self.raft.is_in_doubt() {
             self.inquiry.gone.insert(id);
@@ -84,14 +87,14 @@ impl Consensus {
         if boot != self.boot || round != self.inquiry.round || !self.raft.is_in_doubt() {
             return;
         }
-        // Only the leader of that term can have counted what was lost, and it still has all of it.
+        // Only the leader of that term can have counted the lost entries, and it still has all of them.
         if self.raft.doubted_term().is_some_and(|term| term == state.led) {
             self.settle(state.last, state.term);
         }
         self.inquiry.answers.insert(from, state);
     }
 
-    /// Everybody who must be asked, by the newest configuration that is known; `None` while no configuration is.
+    /// The members that must be asked, by the newest configuration that is known; `None` while no configuration is.
     fn others(&self) -> Option<BTreeSet<NodeId>> {
         let own = self.log_state();
         let states = self.inquiry.answers.values().chain([&own]);

@@ -1,6 +1,6 @@
-//! How a member that may have forgotten something learns that it has it again: it has an entry ordered that is its own, and
-//! waits for it. Nobody can have put that into a log before this start, so whatever its lost disk can have acknowledged lies
-//! before it. The entry changes nothing, and is asked for again until it comes.
+//! Ends the doubt of a member: it proposes an entry of its own and waits until it is committed. No log can hold that
+//! entry before this start, so everything that the lost disk acknowledged lies before it. The entry changes nothing,
+//! and is asked for again until it comes.
 
 use super::{Consensus, Output};
 use crate::batch::{self, Proposal};
@@ -16,12 +16,12 @@ pub(super) struct Vouching {
 }
 
 impl Consensus {
-    /// This member may have forgotten what it vouched for, and does not vote.
+    /// This member may have lost what it acknowledged, and does not vote.
     pub fn is_in_doubt(&self) -> bool {
         self.raft.is_in_doubt()
     }
 
-    /// Who leads trusts itself, so this always goes to somebody else.
+    /// A leader is never in doubt, so this always goes to another member.
     pub(super) fn vouch(&mut self, now: Instant, out: &mut Output) {
         let waits = self.vouching.asked_at.is_some_and(|asked| asked.after(self.params.retry_after) > now);
         let Some(leader) = self.target.1.filter(|leader| *leader != self.me) else { return };
@@ -38,7 +38,7 @@ impl Consensus {
         out.send.push((leader, Frame::Forward(batch.into())));
     }
 
-    /// What this start has proposed is committed here, in one of these.
+    /// Looks for a proposal of this start among these committed entries.
     pub(super) fn look_for_own(&mut self, committed: &[Entry]) {
         if !self.raft.is_in_doubt() {
             return;

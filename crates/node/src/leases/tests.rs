@@ -1,4 +1,4 @@
-//! The lessor against a state machine of its own, on a clock that the tests move.
+//! The lease clock with a state machine of its own, on a clock that the tests move.
 
 use super::*;
 use base::{Boot, NodeId, Position, ProposalId, Revision, Token};
@@ -133,7 +133,7 @@ fn a_lease_whose_end_was_proposed_is_not_renewed_and_the_client_hears_of_its_end
     let mut world = World::leading();
     world.grant(7, 2);
     let revoke = world.pass(2_000);
-    assert_eq!(world.keep_alive(7), None, "nobody knows yet");
+    assert_eq!(world.keep_alive(7), None, "the outcome is not known yet");
     world.apply_all(revoke);
     assert_eq!(world.answer().map(renewed), Some(0));
     assert_eq!(world.keep_alive(7), Some(0));
@@ -281,7 +281,7 @@ fn a_renewal_has_a_name_that_no_other_has() {
     assert_eq!(last(&mut world, 1), first, "another lease was renewed");
     assert_ne!(renew(&mut world, 1), first);
     world.lead(Some(Term(TERM.0 + 1)));
-    assert_ne!(last(&mut world, 1), first, "another leader knows nothing of it");
+    assert_ne!(last(&mut world, 1), first, "a new leader does not know it");
 }
 
 /// Neither a turn nor a proposal grows with the number of leases that end at once.
@@ -319,7 +319,7 @@ fn a_checkpoint_that_the_log_takes_back_after_the_election_does_not_shorten_the_
     };
     world.apply(checkpoint(2));
     world.lead(Some(TERM));
-    // The leader before had renewed it after this, and crashed.
+    // The previous leader had renewed it after this, and crashed.
     world.apply(checkpoint(0));
     assert!(world.pass(10_000).is_empty());
 }

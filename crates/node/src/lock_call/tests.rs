@@ -108,7 +108,7 @@ fn a_cancelled_call_leaves_from_wherever_it_is() {
     leaving.step(lock(false));
     leaving.step(Event::TimedOut);
     assert_eq!(leaving.step(Event::Cancelled), Next::Stay);
-    assert_eq!(leaving.step(left(Some(5))), Next::Propose(leave(false)), "nobody is there to hold it");
+    assert_eq!(leaving.step(left(Some(5))), Next::Propose(leave(false)), "the client has gone");
     assert_eq!(leaving.step(left(None)), Next::End(Outcome::Abandoned));
 }
 

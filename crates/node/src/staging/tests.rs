@@ -17,7 +17,7 @@ fn announced(from: u64, index: u64) -> Message {
     for number in [0, 4, index, 2, from, TO, 0, 0] {
         put_varint(&mut bytes, number);
     }
-    Message::decode(&mut Reader::new(bytes.into())).expect("a lawful announcement")
+    Message::decode(&mut Reader::new(bytes.into())).expect("a valid announcement")
 }
 
 fn begin(staging: &mut Staging, from: u64, id: u64, index: u64) -> u64 {
@@ -44,7 +44,7 @@ fn by_the_senders_number_the_second_would_be_installed_half_filled() {
     assert_eq!(report_of_the_first_after_the_second_began(), Some(NodeId(2)));
 }
 
-/// Whose snapshot counts as complete when the report of the first one's store arrives late.
+/// The sender whose snapshot counts as complete when the report of the first store arrives late.
 fn report_of_the_first_after_the_second_began() -> Option<NodeId> {
     let mut staging = Staging::default();
     let first = begin(&mut staging, 1, 77, 10);

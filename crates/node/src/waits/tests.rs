@@ -11,7 +11,7 @@ impl Records for NoRecords {
     }
 }
 
-/// A state, and whoever waits on it.
+/// A state, and the waits on it.
 struct Room {
     state: State,
     waits: Waits,
@@ -82,7 +82,7 @@ impl Room {
 fn a_release_with_a_thousand_waiters_wakes_one() {
     let mut room = Room::new(1_001);
     (1..=1_001).for_each(|lease| _ = room.wait(lease, lease as u64));
-    assert_eq!(room.granted(), [1], "whoever holds it at once");
+    assert_eq!(room.granted(), [1], "the first call holds it at once");
     assert_eq!(room.waits.count(), 1_000);
     for lease in 1..=1_000 {
         room.release(lease);
@@ -111,14 +111,14 @@ fn who_comes_late_to_wait_hears_at_once_what_happened_meanwhile() {
     room.waits.step(Input::End(WaitId(2)), &room.state, &mut room.heard);
     room.heard.clear();
     room.release(1);
-    assert!(room.heard.is_empty(), "who has gone is not told");
+    assert!(room.heard.is_empty(), "a wait that has gone gets no outcome");
     let key = queue::key_of(&LOCK, LeaseId(2));
     let wait = |token| Wait { lock: LOCK, key: key.clone(), token, call: 2 };
     room.waits.step(Input::Begin { id: WaitId(9), wait: wait(token) }, &room.state, &mut room.heard);
     assert_eq!(room.granted(), [9]);
     let other = Revision(token.0 + 1);
     room.waits.step(Input::Begin { id: WaitId(10), wait: wait(other) }, &room.state, &mut room.heard);
-    assert_eq!(room.gone(), [10], "the place of an earlier life is not this one");
+    assert_eq!(room.gone(), [10], "the place of an earlier lease is another");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Members that may have forgotten what they acknowledged, and what they keep from doing until they have it again: they
-//! elect no candidate that may lack it, and do not stand for election themselves.
-//! A doubt begins with a start and is in the log until it ends. No time ends it. It ends when
+//! Doubt: a member that may have lost acknowledged votes or entries votes for no candidate that may lack them and
+//! does not campaign, until it has them again. A doubt begins with a start and is in the log until it ends. No time
+//! ends it. It ends when
 //!
-//! 1. something that this very start proposed is committed here: everything that the lost part of the log can have
+//! 1. a proposal of this start is committed here: everything that the lost part of the log can have
 //!    acknowledged lies before it (ADR 36); or
-//! 2. the driver has heard from all other members how far their logs reach (`Settled`), and this log reaches as far as
+//! 2. all other members have reported how far their logs reach (`Settled`), and this log reaches as far as
 //!    the longest: an acknowledged entry has an intact copy on one of them, or was never committed; or
 //! 3. only the last frame was lost, and the log has an entry of a later term than this start began in: the leader of that
 //!    term was elected without this member, so it had everything that was committed before (ADR 46).
@@ -21,23 +21,23 @@ use base::{Index, Position, Term};
 use raft_rs::INVALID_ID;
 use raft_rs::eraftpb::MessageType;
 
-/// What a member may have forgotten.
+/// What a member may have lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
     #[default]
     None,
-    /// Entries that were acknowledged to the leader of its term and were in the last frame of the log. Votes and terms
-    /// were not among them: the log is sealed behind those before anybody hears of them.
+    /// Entries that were acknowledged to the leader of its term and were in the last frame of the log. Votes and
+    /// terms were not among them: the log is sealed behind them before they are sent.
     LastFrame,
-    /// Any votes and entries. The data directory was empty, or the log has lost more than its last frame. A member on an
-    /// empty directory may also found a cluster, with others that are as empty; one that has just been given a new id
-    /// doubts nothing.
+    /// Any votes and entries. The data directory was empty, or the log has lost more than its last frame. A member on
+    /// an empty directory may also bootstrap a cluster with other empty members; a member with a new id is not in
+    /// doubt.
     Everything,
 }
 
 pub(super) struct Abstention {
     why: Doubt,
-    /// In which this start began.
+    /// The term in which this start began.
     term: Term,
     /// Logs that end here have everything that this one can have lost.
     floor: Option<Position>,
@@ -46,26 +46,23 @@ pub(super) struct Abstention {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// What was forgotten is here again.
+    /// The lost data is here again.
     CaughtUp,
-    /// Nothing can have been forgotten.
+    /// Nothing can have been lost.
     Dropped,
 }
 
 impl Restored {
-    /// What this start must doubt: what it found lost, and what an earlier start doubted and has not caught up with. To be
-    /// recorded by the start that finds it so. A member that is alone has acknowledged nothing to others.
+    /// The doubt of this start: what it found lost, and what an earlier start doubted and has not caught up with. The
+    /// start records it. The only member of a cluster has acknowledged nothing to others.
     pub fn doubt(&self, params: &Params) -> Doubt {
         let is_empty = self.boot.0 == 0 && !params.is_new && !self.is_of_backup();
         let emptied = if is_empty { Doubt::Everything } else { Doubt::None };
         let recorded = if planted(Mutant::DoubtNotKept) { Doubt::None } else { self.doubted };
-        match self.is_alone(params) {
-            true => Doubt::None,
-            false => emptied.max(recorded).max(params.lost),
-        }
+        if self.is_alone(params) { Doubt::None } else { emptied.max(recorded).max(params.lost) }
     }
 
-    /// The log is gone although there is a store that was made by one.
+    /// The log is gone although the store was written from one.
     pub fn has_lost_log(&self) -> bool {
         self.boot.0 == 0 && self.applied != Position::ORIGIN && !self.is_of_backup()
     }
@@ -75,12 +72,12 @@ impl Restored {
         self.doubted
     }
 
-    /// A store that was made of a backup has a state and no table of members: its cluster is new, like an empty one.
+    /// A store restored from a backup has a state and no table of members: its cluster is new, like an empty one.
     fn is_of_backup(&self) -> bool {
         self.applied != Position::ORIGIN && self.config.is_none()
     }
 
-    /// No other member can have heard from this one.
+    /// No other member can have received a message of this one.
     pub fn is_alone(&self, params: &Params) -> bool {
         let voters = self.config.as_ref().map_or(&params.voters, |config| &config.voters);
         *voters == [params.id]
@@ -99,8 +96,8 @@ impl Abstention {
         })
     }
 
-    /// A log that ends here lacks nothing that this member may have acknowledged. On an empty directory only the empty are
-    /// trusted, for only they found a cluster.
+    /// A log that ends here lacks nothing that this member may have acknowledged. A member on an empty directory
+    /// trusts only empty logs, because only empty members bootstrap a cluster.
     fn trusts(&self, last: Position) -> bool {
         match (self.floor, self.why) {
             (Some(floor), _) => is_as_long(last, floor),
@@ -110,13 +107,13 @@ impl Abstention {
     }
 }
 
-/// By the measure of elections.
+/// Compares logs as elections do.
 fn is_as_long(log: Position, other: Position) -> bool {
     (log.term, log.index) >= (other.term, other.index)
 }
 
 impl Raft {
-    /// This member needs to learn that it has everything again to be trusted.
+    /// This member may still lack data that it acknowledged.
     pub fn is_in_doubt(&self) -> bool {
         self.abstention.is_some()
     }
@@ -143,7 +140,7 @@ impl Raft {
     }
 
     /// A leader that has committed nothing, and whose log begins in its own term, was elected by a majority of empty
-    /// members: the cluster is being founded, and no member has anything to forget.
+    /// members: the cluster is being bootstrapped, and no member can have lost anything.
     pub(super) fn hear_leader(&mut self, message: &Message) {
         let Some(abstention) = &mut self.abstention else { return };
         let m = &message.0;
@@ -164,7 +161,7 @@ impl Raft {
         }
     }
 
-    /// A vote that was forgotten was given in a term that its candidate is in by now, so this member votes in later terms
+    /// The candidate of a lost vote is in the term of the vote or later by now, so this member votes in later terms
     /// only.
     pub(super) fn step_settled(&mut self, floor: Position, term: Term) {
         let is_credible = term.0 <= self.node.raft.term.saturating_add(JUMP_MAX);

@@ -1,6 +1,7 @@
-//! A leader that is not heard by a majority stops: it may be able to send and not to receive, and while it is heard no other
-//! member stands. The library looks once per election timeout whether anybody answered since the last look, which takes
-//! up to two; here each tick is looked at, and the others are told, so that they need not wait for its silence.
+//! A leader that hears no majority steps down: it may be able to send and not to receive, and while it sends no other
+//! member campaigns. The library checks once per election timeout, which takes up to two timeouts; this check runs at
+//! each tick, and the leader tells the other members that it stepped down, so that they need not wait for its
+//! silence.
 
 use super::{Note, Output, Raft};
 use base::mutant::{Mutant, planted};
@@ -8,12 +9,12 @@ use base::{NodeId, Term};
 use raft_rs::INVALID_ID;
 use std::collections::BTreeMap;
 
-/// Counts ticks, and when each member was heard last.
+/// Counts ticks, and the tick at which each member was heard last.
 #[derive(Default)]
 pub(super) struct Hearing {
     tick: u64,
     heard_at: BTreeMap<NodeId, u64>,
-    /// When this member began to lead, in which term.
+    /// The term that this member leads, and the tick at which it began.
     led_since: Option<(Term, u64)>,
     stepped_down: Option<Term>,
 }

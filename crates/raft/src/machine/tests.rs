@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// Delivers everything until nobody has anything to say.
+    /// Delivers all messages until none is left.
     fn settle(&mut self) {
         while !self.in_flight.is_empty() {
             for message in std::mem::take(&mut self.in_flight) {
@@ -188,7 +188,7 @@ fn the_leader_commits_by_its_followers_disks_but_applies_only_what_its_own_disk_
 fn a_single_member_does_not_commit_before_its_disk() {
     let mut raft = member(NodeId(1), &[NodeId(1)], Doubt::LastFrame);
     let mut out = Output::default();
-    assert!(raft.step(Input::Campaign), "alone, there is nobody to abstain for");
+    assert!(raft.step(Input::Campaign), "a single member does not abstain");
     raft.collect(&mut out);
     assert!(raft.step(Input::Propose(data("x"))));
     raft.collect(&mut out);
@@ -224,7 +224,7 @@ fn whoever_elects_itself_tells_nobody_before_its_disk_has_the_vote() {
     assert!(out.send.iter().any(|message| message.kind() == MessageType::MsgAppend));
 }
 
-/// Comes back with changes of the cluster in its log, at these indexes, of which it has applied none.
+/// A restarted member with unapplied configuration changes in its log at these indexes.
 fn back_with_changes(changes: &[u64]) -> Raft {
     let mut restoring = Restoring::default();
     let entry = |index| Entry {
@@ -252,7 +252,7 @@ fn who_comes_back_with_two_changes_counts_by_the_first_before_it_stands() {
     assert!(!stands(&mut raft), "the first change is committed and not applied");
     raft.step(Input::Configure(Config { voters: MEMBERS[..2].to_vec(), ..Config::default() }));
     raft.step(Input::Applied(Index(2)));
-    assert!(stands(&mut raft), "of the second it knows nothing");
+    assert!(stands(&mut raft), "the second is not known to be committed");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn reads_are_confirmed_by_a_quorum_through_leader_and_follower() {
     let mut cluster = Cluster::led_by(NodeId(1));
     for (id, context) in [(NodeId(1), data("of the leader")), (NodeId(2), data("of a follower"))] {
         cluster.step(id, Input::ReadIndex(context.clone()));
-        assert!(cluster.reads.is_empty(), "nobody is sure yet");
+        assert!(cluster.reads.is_empty(), "no quorum has confirmed yet");
         cluster.settle();
         let committed = cluster.members[&NodeId(1)].status().committed;
         assert_eq!(cluster.reads.drain(..).next(), Some(ReadReady { context, index: committed }));
@@ -312,7 +312,7 @@ fn a_member_that_lost_its_disk_does_not_elect_one_that_lacks_what_it_vouched_for
     cluster.members.insert(NodeId(2), member(NodeId(2), &MEMBERS, Doubt::None));
     let rest = [NodeId(2), NodeId(3)];
     cluster.tick_all(&rest, ELECTION_TICKS * 6);
-    assert!(!rest.iter().any(|id| cluster.members[id].is_leader()), "the one that has it must come back");
+    assert!(!rest.iter().any(|id| cluster.members[id].is_leader()), "member 2, which has it, must come back");
     cluster.tick_all(&MEMBERS, ELECTION_TICKS * 4);
     assert!(cluster.members[&NodeId(1)].is_leader());
     assert!(cluster.committed[&NodeId(2)].iter().any(|entry| entry.data == "acknowledged by 1 and 2"));

@@ -1,6 +1,6 @@
-//! A caller that was admitted, kept by the connection that its calls come by: a token is looked up once, and again when
-//! something about auth has changed, when its table has to hear that it is used, or when it has ended.
-//! A token goes in with a call and the handle that asks as its user comes out, without waiting. What the user may do
+//! An admitted caller, cached by its connection: a token is looked up once, and again when
+//! something about auth has changed, when its last use must be recorded, or when it has expired.
+//! A token goes in with a call and the handle that acts as its user comes out, without waiting. What the user may do
 //! is decided where the request is applied, as always.
 
 use super::{Asking, badge, index_of, signed};
@@ -11,17 +11,17 @@ use coord::Caller;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// So long a token is used before its table hears of it; etcd's is as coarse.
+/// How often the use of a token is recorded in its table; etcd's is as coarse.
 const USE_RECORDED_EVERY: Duration = Duration::from_secs(1);
-/// So long the wall clock is not asked whether a signed token has ended.
+/// How long a signed token is trusted without comparing its expiry with the wall clock.
 const SIGNED_TRUSTED_FOR: Duration = Duration::from_secs(60);
 
 pub struct Admission {
     handle: Handle,
     token: Bytes,
-    /// What the member's auth revision was.
+    /// The member's auth revision at that time.
     revision: u64,
-    /// From then on the token is looked up again.
+    /// After this the token is looked up again.
     until: Instant,
 }
 
@@ -30,7 +30,7 @@ impl Admission {
         &self.handle
     }
 
-    /// Whether this is still what admitting the token would give. Revoked tokens end with a new revision.
+    /// Whether admitting the token would still give this handle. Revoked tokens end with a new revision.
     pub fn holds(&self, token: &[u8]) -> bool {
         self.token == token
             && self.revision == self.handle.desk().revision.load(Ordering::Acquire)

@@ -1,7 +1,7 @@
-//! The token of somebody whose certificate says who it is: made where the certificate was verified, and honoured by this
-//! process alone, because nobody else can make one.
-//! A name goes in and a badge comes out, and the other way round. A badge lives as long as the process; what its name
-//! may do is looked up anew with every request, as for any other token.
+//! Certificate tokens: the token of a client whose certificate names it, made where the certificate was verified. Only
+//! this process accepts it, because no other process knows the secret in it.
+//! A name goes in and a token comes out, and the other way round. It is valid as long as the process runs; the name's
+//! permissions are looked up with every request, as for any other token.
 
 use super::password::secret;
 use std::sync::{Arc, LazyLock};
@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 /// Between the secret and the name; no other kind of token has it.
 const MARK: char = '/';
 
-/// Drawn when it is first needed. Without random numbers of the kernel there are no badges.
+/// Drawn when it is first needed. Without random numbers of the kernel there are no certificate tokens.
 static SECRET: LazyLock<Option<String>> =
     LazyLock::new(|| Some(format!("{}{}", secret().ok()?, secret().ok()?)));
 
@@ -18,7 +18,7 @@ pub(super) fn badge_of(name: &str) -> Option<String> {
     Some(format!("{}{MARK}{name}", SECRET.as_ref()?))
 }
 
-/// Whose badge this is, if it is one.
+/// The name in a certificate token; none for other tokens.
 pub(super) fn name_on(token: &str) -> Option<Arc<str>> {
     let (shown, name) = token.split_once(MARK)?;
     if !same(shown.as_bytes(), SECRET.as_ref()?.as_bytes()) {
@@ -29,7 +29,7 @@ pub(super) fn name_on(token: &str) -> Option<Arc<str>> {
     Some(String::from_utf8(bytes).ok()?.into())
 }
 
-/// Takes as long for a near miss as for a far one.
+/// Compares in constant time.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |seen, (one, other)| seen | (one ^ other)) == 0
 }

@@ -1,7 +1,7 @@
-//! Logins that wait to be hashed, each with where it comes from and for which user.
+//! Logins that wait to be hashed, each with its address and its user.
 //! They go in as they come and come out in turn: by address one time, by user the next. So a flood from one address, for
 //! however many users, delays others by its own turn, and so does one for a single user from however many addresses.
-//! What is more than a source may have waiting is refused; where everything is taken, the longest queue gives way.
+//! A source with too many waiting logins is refused; when the queue is full, the longest of its sources loses one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,7 +12,7 @@ const SOURCE_LEN_MAX: usize = 16;
 /// Logins from one address.
 const ADDRESS_LEN_MAX: usize = 64;
 const LEN_MAX: usize = 1_024;
-/// When each was served last is kept for so many addresses, and as many users.
+/// How many addresses, and as many users, have the turn of their last login remembered.
 const SERVED_MAX: usize = 4_096;
 
 /// Where a login comes from.
@@ -24,7 +24,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// A host of IPv6 has as many addresses as it likes within its network of 64 bits.
+    /// An IPv6 host may use any address of its 64-bit network, so the network counts.
     pub fn new(address: Option<IpAddr>, user: &str) -> Source {
         let network = |address: Ipv6Addr| Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX));
         let address = address.map(|address| match address.to_canonical() {
@@ -58,7 +58,7 @@ impl<T> FairQueue<T> {
         self.waiting.retain(|(_, item)| keep(item));
     }
 
-    /// Takes one more in. The one that there is no room for comes back, which may be another.
+    /// Adds a login. If the queue is full, it returns the login that has lost its place, which may be another.
     pub fn push(&mut self, source: Source, item: T) -> Option<T> {
         let of_source = self.count(|other| *other == source);
         let of_address = self.count(|other| other.address == source.address);
@@ -82,7 +82,7 @@ impl<T> FairQueue<T> {
         displaced
     }
 
-    /// The one whose turn it is.
+    /// The login whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         self.turn += 1;
         let turn_of = |source: &Source| {
@@ -104,7 +104,7 @@ impl<T> FairQueue<T> {
         self.waiting.iter().filter(|(source, _)| is_of(source)).count()
     }
 
-    /// Of those who have most waiting among these, where the newest is and how many there are.
+    /// The source with most logins waiting among these: where its newest is, and how many there are.
     fn longest<K: Ord>(
         &self,
         among: impl Fn(&Source) -> bool,
@@ -135,7 +135,7 @@ mod tests {
         Source::new(Some(IpAddr::from([10, 0, 0, address])), user)
     }
 
-    /// How many are served before this one.
+    /// How many logins are served before this one.
     fn served_before(queue: &mut FairQueue<u32>, item: u32) -> usize {
         std::iter::from_fn(|| queue.pop()).position(|popped| popped == item).unwrap()
     }

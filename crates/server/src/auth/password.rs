@@ -1,7 +1,7 @@
-//! Passwords and secrets: bcrypt on threads of its own, and letters that nobody can guess.
-//! Hashing takes long on purpose. A few threads do it, which exist while there is something to hash; what waits for them
-//! takes turns by where it comes from (`fair_queue`), no longer than any request waits.
-//! A password is kept as etcd keeps it. One that bcrypt would cut is hashed by SHA-256 first, and marked so.
+//! Passwords and secrets: bcrypt on threads of its own, and random letters for tokens.
+//! Hashing is slow on purpose. A few threads do it, which exist while jobs wait; waiting jobs
+//! take turns by their source (`fair_queue`), no longer than any request waits.
+//! A hash is stored as etcd stores it. A password that bcrypt would cut is hashed by SHA-256 first, and marked so.
 
 use super::fair_queue::{FairQueue, Source};
 use super::verified::{KEY_BYTES, Verified};
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// At one time: a machine has other things to do.
+/// At one time, so that cores are left for requests.
 const THREADS_MAX: usize = 2;
 /// As many letters as etcd's tokens have.
 const SECRET_LETTERS: usize = 16;
 const LETTERS: &[u8; 52] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// So much of a password bcrypt looks at; its own mark of the end included.
+/// How many bytes of a password bcrypt uses, its terminating zero included.
 const BCRYPT_BYTES_MAX: usize = 72;
-/// Before the hash of a password that was hashed before.
+/// The prefix of a hash whose password went through SHA-256 first.
 const HASHED_BEFORE: &str = "sha256";
 
 pub(super) struct Hashing {
@@ -36,14 +36,14 @@ struct Work {
 
 struct Job {
     run: Box<dyn FnOnce() + Send>,
-    /// Its caller still waits.
+    /// Dropped when the caller stops waiting.
     wanted: Weak<()>,
 }
 
 /// What a password is compared with.
 pub(super) enum Known {
     Hash(Bytes),
-    /// There is no such user, or one without a password. It takes as long to find that nothing fits.
+    /// There is no such user, or it has no password. The comparison takes as long and fails.
     Nothing,
 }
 
@@ -65,7 +65,7 @@ impl Hashing {
         self.run(source, patience, move || hash_of(&password, cost, salt)).await
     }
 
-    /// Whether the hash is that of the password. One that cannot be read is nobody's.
+    /// Whether the password matches the hash. A hash that cannot be read matches nothing.
     pub async fn fits(
         &self,
         now: Instant,
@@ -76,7 +76,7 @@ impl Hashing {
     ) -> Result<bool, Code> {
         let Known::Hash(hash) = known else {
             let cost = self.cost;
-            // The same work for the same time.
+            // The same work for the same time, so that timing does not show which users exist.
             let compare = move || drop(hash_of(&password, cost, [0; 16]));
             return self.run(source, patience, compare).await.map(|()| false);
         };
@@ -91,7 +91,7 @@ impl Hashing {
         Ok(fits)
     }
 
-    /// Work that takes long, as hashing does.
+    /// Runs work that takes long, as hashing does, in its turn.
     pub async fn run<T: Send + 'static>(
         &self,
         source: Source,
@@ -100,12 +100,12 @@ impl Hashing {
     ) -> Result<T, Code> {
         let (sender, done) = oneshot::channel();
         let waits = Arc::new(());
-        // A caller that has stopped waiting does not hear it.
+        // The caller may have stopped waiting.
         let run = Box::new(move || drop(sender.send(work())));
         self.queue(source, Job { run, wanted: Arc::downgrade(&waits) })?;
         match tokio::time::timeout(patience, done).await {
             Ok(Ok(result)) => Ok(result),
-            // It waited too long, or there was no room for it.
+            // It waited too long, or the queue was full.
             Ok(Err(_)) | Err(_) => Err(Code::TooManyRequests),
         }
     }
@@ -113,17 +113,17 @@ impl Hashing {
     fn queue(&self, source: Source, job: Job) -> Result<(), Code> {
         let mut work = lock(&self.work);
         work.queue.retain(|job| job.wanted.strong_count() > 0);
-        // The caller of a job that is dropped hears of it by that.
+        // Dropping a job tells its caller.
         drop(work.queue.push(source, job));
         if work.threads < THREADS_MAX {
             let shared = self.work.clone();
             match Thread::spawn("hash", move || hash_all(&shared)) {
                 Ok(_) => work.threads += 1,
                 Err(error) if work.threads == 0 => {
-                    tracing::error!(%error, "cannot start a thread for passwords");
+                    tracing::error!(%error, "cannot start a password hashing thread");
                     return Err(Code::TooManyRequests);
                 }
-                // Those that are there will do.
+                // The threads that run are enough.
                 Err(_) => {}
             }
         }
@@ -139,7 +139,7 @@ fn lock(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
     work.lock().expect("no thread panics while it holds the queue")
 }
 
-/// The life of a thread: until nothing waits.
+/// The body of a hashing thread: runs until no job waits.
 fn hash_all(shared: &Mutex<Work>) {
     loop {
         let job = {
@@ -172,8 +172,8 @@ fn hash_of(password: &str, cost: u32, salt: [u8; 16]) -> Bytes {
     text.into()
 }
 
-/// One that is not marked may be of a longer password than bcrypt looks at: older releases cut it. To bcrypt, a password
-/// and the same with a zero and itself behind it are one.
+/// A hash without the mark may be of a longer password than bcrypt uses: older releases cut it. To bcrypt, a password
+/// and the same with a zero and itself behind it are equal.
 fn fits_hash(password: &str, hash: &[u8]) -> bool {
     let hash = std::str::from_utf8(hash).unwrap_or_default();
     let fits = match hash.strip_prefix(HASHED_BEFORE) {
@@ -183,13 +183,13 @@ fn fits_hash(password: &str, hash: &[u8]) -> bool {
     fits.unwrap_or(false)
 }
 
-/// In letters, because bcrypt knows no zeros.
+/// In letters, because bcrypt ends a password at a zero.
 fn digest_of(password: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, password.as_bytes());
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The part of a token that nobody can guess.
+/// The secret part of a token.
 pub(super) fn secret() -> Result<String, Code> {
     let mut letters = String::with_capacity(SECRET_LETTERS);
     while letters.len() < SECRET_LETTERS {
@@ -203,7 +203,7 @@ pub(super) fn secret() -> Result<String, Code> {
     Ok(letters)
 }
 
-/// Random bytes of the kernel. Without them nobody is let in.
+/// Random bytes of the kernel. Without them no login succeeds.
 fn fill(bytes: &mut [u8]) -> Result<(), Code> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,6 +1,6 @@
-//! The policy of the data plane as this node knows it. Members derive it from what they have applied, nodes without the
-//! coordination store are sent it (`mesh/documents.rs`). Credentials go in and a caller with its rights comes out, by what
-//! is known here alone: no request of the data plane asks the coordination store. How old that knowledge is, is shown,
+//! The policy of the data plane as this node knows it. Members derive it from what they have applied; data-only nodes
+//! receive it from members (`mesh/documents.rs`). Credentials go in and a caller with its rights comes out, by what
+//! this node knows: no request of the data plane asks the coordination store. The policy's age is a metric,
 //! and beyond a limit every caller is refused.
 
 use super::rights::{DataRights, DataVerb};
@@ -19,16 +19,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
-/// A caller is looked up again after so long: a remembered token lives on by being looked up, a signed one may have ended.
+/// How long a caller is cached: a lookup keeps a remembered token alive, and a signed one may have expired.
 const LOOKED_UP_FOR: Duration = Duration::from_secs(1);
 const CALLERS_MAX: usize = 4_096;
-/// How long a token may be ahead of what this node has heard.
+/// How long to wait for the policy when a token is newer than it.
 const NEWS_WITHIN: Duration = Duration::from_secs(2);
 const NEWS_POLL: Duration = Duration::from_millis(10);
 /// The versions of the policy leave room for those of the keys that it carries.
 const KEY_VERSIONS: u64 = 1 << 20;
 
-/// Who asks something of the data plane, with what it may do.
+/// The caller of a request on the data plane, with its rights.
 #[derive(Debug)]
 pub struct DataCaller {
     pub user: Arc<str>,
@@ -47,7 +47,7 @@ impl DataCaller {
     }
 }
 
-/// How a client of the data plane says who it is.
+/// How a client of the data plane authenticates.
 #[derive(Clone, Copy, Debug)]
 pub enum Credentials<'a> {
     Token(&'a str),
@@ -56,7 +56,7 @@ pub enum Credentials<'a> {
 
 pub(crate) struct DataPolicy {
     directory: RwLock<Arc<Directory>>,
-    /// Raised with every other directory; who has an older one looks again.
+    /// Incremented with every new directory; a caller with an older generation is looked up again.
     generation: AtomicU64,
     /// The last moment at which this was known to be the newest policy; zero before the first.
     known_at: AtomicU64,
@@ -65,11 +65,11 @@ pub(crate) struct DataPolicy {
     callers: Mutex<BTreeMap<Box<str>, Arc<DataCaller>>>,
 }
 
-/// One version of the policy, with what is made of it once.
+/// One version of the policy, with what is derived from it once.
 #[derive(Default)]
 struct Directory {
     policy: Policy,
-    /// What tokens may be signed with; those that can also sign come first.
+    /// The keys that verify tokens; those that can also sign come first.
     keys: Vec<Keys>,
     generation: u64,
     rights: Mutex<BTreeMap<Arc<str>, Arc<DataRights>>>,
@@ -105,7 +105,7 @@ impl DataPolicy {
         self.directory.read().expect("no thread panics while it holds the policy").clone()
     }
 
-    /// The directory first: a caller that sees the new generation must not find the old one.
+    /// The directory first: a caller that reads the new generation must not find the old directory.
     fn replace(&self, policy: Policy, keys: Vec<Keys>) {
         let mut directory = self.directory.write().expect("no thread panics while it holds the policy");
         let generation = directory.generation + 1;
@@ -114,13 +114,13 @@ impl DataPolicy {
         self.generation.store(generation, Ordering::Release);
     }
 
-    /// At this moment, or so long ago, what is known here was the newest.
+    /// The policy known here was the newest this long ago.
     pub fn confirm(&self, now: Instant, age: Duration) {
         let at = now.0.saturating_sub(age.as_micros() as u64).max(1);
         self.known_at.fetch_max(at, Ordering::Relaxed);
     }
 
-    /// For how long what is known here may be out of date; none before anything is known.
+    /// How old the policy known here may be; none before there is one.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         let at = self.known_at.load(Ordering::Relaxed);
         (at > 0).then(|| now.since(Instant(at)))
@@ -192,47 +192,47 @@ impl AuthDesk {
         self.derive_policy(&self.current());
     }
 
-    /// The document that the leader is to propose in the place of this version, if it is time for another key.
+    /// The document that the leader must propose in the place of this version, when it is time for another key.
     pub fn next_token_keys(&self, now_ms: u64) -> Option<(u64, Bytes)> {
         if self.signed.is_some() || self.data.directory().policy.users.is_empty() {
             return None;
         }
         let (version, bytes) =
             self.data.token_keys.lock().expect("no thread panics while it holds the keys").clone();
-        // One that this version cannot read is not replaced.
+        // A document of a later release that cannot be read is not replaced.
         let known = if version == 0 { TokenKeys::default() } else { TokenKeys::decode(bytes)? };
         Some((version, known.renewed(now_ms)?))
     }
 
-    /// For nodes that keep data alone.
+    /// For data-only nodes.
     pub fn policy_document(&self) -> Document {
         Document { version: self.data.version(), bytes: self.data.directory().policy.encode() }
     }
 
-    /// On such a node: what a member has sent.
+    /// On a data-only node: the document that a member has sent.
     pub fn be_told_policy(&self, document: &Document) {
         match Policy::decode(document.bytes.clone()) {
             Some(policy) => {
                 let keys = readers(&policy.keys);
                 self.data.replace(policy, keys);
             }
-            None => tracing::error!(version = document.version, "the policy cannot be read"),
+            None => tracing::error!(version = document.version, "cannot decode the access policy"),
         }
     }
 
-    /// What was told of auth, as it was by version 0.1.0 and is by later ones; the newer of the two says whether it is on.
+    /// Whether auth is on by the notes of version 0.1.0 and of later ones; the newer of the two decides.
     pub fn is_on_as_told(&self, note: Option<&Document>) -> bool {
         let Policy { enabled, revision, .. } = self.data.directory().policy;
         match note {
             Some(note) if note.version > version_of(enabled, revision) => note.bytes == super::AUTH_ON,
-            // Nothing was told yet.
+            // No note has arrived yet.
             None if revision == 0 => true,
             _ => enabled,
         }
     }
 
-    /// What makes a token good for nodes of the data plane that do not remember it. The first key is made when there are
-    /// users; who is quicker than that waits for it, and a cluster whose leader makes none gives out tokens without.
+    /// The signed part of a token, for nodes of the data plane that do not remember it. The leader makes the first key when
+    /// there are users; an earlier login waits for it, and a cluster whose leader makes none issues tokens without.
     pub(super) async fn signed_part(&self, user: &str, revision: u64) -> Option<String> {
         let claims = Claims { user: user.to_owned(), revision, ends: since_1970() + self.token_ttl };
         for _ in 0..NEWS_WITHIN.as_millis() / NEWS_POLL.as_millis() {
@@ -253,7 +253,7 @@ impl Handle {
         core.auth.data.age(core.clock.now())
     }
 
-    /// Whether a caller that was found before may be relied on still.
+    /// Whether a cached caller is still valid.
     pub fn is_current(&self, caller: &DataCaller) -> bool {
         let (data, now) = (&self.desk().data, self.shared.core.clock.now());
         caller.generation == data.generation.load(Ordering::Acquire)
@@ -261,7 +261,7 @@ impl Handle {
             && data.check_age(now).is_ok()
     }
 
-    /// Who has these credentials, by what this node knows. Only a password that was not shown before takes long.
+    /// The caller with these credentials, by what this node knows. Only a password that was not seen before takes long.
     pub async fn data_caller(&self, credentials: Option<Credentials<'_>>) -> Result<Arc<DataCaller>, Code> {
         self.desk().data.check_age(self.shared.core.clock.now())?;
         match credentials {
@@ -298,7 +298,7 @@ impl Handle {
         Ok(caller)
     }
 
-    /// A remembered token first, for it lives on by being looked up; then what is signed.
+    /// A remembered token first, because a lookup keeps it alive; then a signed one.
     fn user_of_token(&self, directory: &Directory, token: &str) -> Found {
         let desk = self.desk();
         if let Some(user) = badge::name_on(token) {
@@ -348,7 +348,7 @@ impl Handle {
 
 enum Found {
     User(Arc<str>),
-    /// It was given out by a member that knows more than this node.
+    /// It was issued by a member that knows a newer policy than this node.
     Ahead,
     Nobody,
 }

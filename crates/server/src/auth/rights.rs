@@ -1,4 +1,4 @@
-//! What a user may do on the data plane: the permissions of its roles, brought together by namespace.
+//! What a user may do on the data plane: the permissions of its roles, merged by namespace.
 //! A policy and a name go in; whether a key, a range of keys or a namespace is permitted comes out, by a search in
 //! intervals and never by a walk over permissions.
 
@@ -96,7 +96,7 @@ impl DataRights {
         self.may_range(verb, space, &Bytes::new(), None)
     }
 
-    /// Anything at all in the namespace.
+    /// Whether the user has any right in the namespace.
     pub fn may_see(&self, space: u32) -> bool {
         let SpaceRights { read, write, .. } = self.in_space(space);
         self.is_root || !read.is_empty() || !write.is_empty()

@@ -1,6 +1,6 @@
 //! Tokens that are signed instead of remembered: no entry of the log makes one, and every member that has the key can
-//! read it. A token goes in and a handle that asks as its user comes out, with the auth revision that the token was
-//! signed at. So a change of users, roles or permissions ends every signed token, whoever holds it.
+//! read it. A token goes in and a handle that acts as its user comes out, with the auth revision that the token was
+//! signed at. So a change of users, roles or permissions ends every signed token.
 
 use crate::auth::Asking;
 use crate::auth::fair_queue::Source;
@@ -21,7 +21,7 @@ pub struct SignedTokens {
 impl Handle {
     pub(super) async fn admit_signed(&self, signed: &SignedTokens, token: &str) -> Result<Handle, Code> {
         let claims = signed.keys.read(token, since_1970());
-        // Whoever signed it knew something about auth that this member may not have applied yet.
+        // The member that signed it knew an auth revision that this member may not have applied yet.
         let is_news = |claims: &Claims| !self.is_auth_on() || claims.revision > self.auth_revision();
         if claims.as_ref().is_some_and(is_news) {
             self.catch_up().await?;
@@ -29,14 +29,14 @@ impl Handle {
         if !self.is_auth_on() {
             return Ok(self.asking_as(Asking::default()));
         }
-        // One of a revision that is still to come was signed by a cluster that was another one, or lost its last days.
+        // A token of a future revision was signed by another cluster, or by this one before it lost writes.
         let revision = self.auth_revision();
         let claims = claims.filter(|claims| claims.revision <= revision).ok_or(Code::InvalidAuthToken)?;
         let caller = Caller::User { name: claims.user.into(), revision: claims.revision };
         Ok(self.asking_as(Asking { caller, token: Some(token.into()) }))
     }
 
-    /// Whoever calls this has compared the password with what it was at this revision. If that changes meanwhile, the
+    /// The caller has compared the password with the hash at this revision. If that changes meanwhile, the
     /// token is of an old revision already.
     pub(super) async fn sign_token(
         &self,
@@ -52,7 +52,7 @@ impl Handle {
         token.map_err(|error| match error {
             jwt::Error::VerifyOnly => Code::VerifyOnly,
             error => {
-                tracing::error!(%error, "a token could not be signed");
+                tracing::error!(%error, "cannot sign a token");
                 Code::Timeout
             }
         })
@@ -63,7 +63,7 @@ impl Handle {
     }
 }
 
-/// Tokens end by the clock on the wall: whoever signs one and whoever reads it have no other in common.
+/// Tokens expire by the wall clock, the only clock that the signer and the reader share.
 pub(super) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) const DOCUMENT: &str = "token-keys";
 const FORMAT: u8 = 1;
-/// A key signs for so long; the key before it is still believed meanwhile.
+/// How long a key signs; the previous key is still accepted meanwhile.
 const RENEW_AFTER: Duration = Duration::from_secs(30 * 86_400);
 const KEYS_MAX: usize = 2;
 
@@ -53,14 +53,14 @@ impl TokenKeys {
         self.keys.iter().filter_map(|key| Keys::of_private(&key.private).ok()).collect()
     }
 
-    /// The document that is to follow this one, if it is time for another key.
+    /// The document that must follow this one, when it is time for another key.
     pub fn renewed(&self, now_ms: u64) -> Option<Bytes> {
         let is_young = |key: &TokenKey| now_ms.saturating_sub(key.made_ms) < RENEW_AFTER.as_millis() as u64;
         if self.keys.first().is_some_and(is_young) {
             return None;
         }
         let made =
-            Keys::generate().inspect_err(|error| tracing::error!(%error, "no key for tokens was made"));
+            Keys::generate().inspect_err(|error| tracing::error!(%error, "cannot generate a token key"));
         let newest = TokenKey { made_ms: now_ms, private: made.ok()?.into() };
         let before = self.keys.iter().take(KEYS_MAX - 1);
         let before = before.map(|key| TokenKey { made_ms: key.made_ms, private: key.private.clone() });

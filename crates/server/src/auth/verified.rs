@@ -1,7 +1,7 @@
 //! Passwords that were compared with their hash not long ago, so that the same login again needs no hashing: it is quick,
 //! and a flood of wrong passwords does not keep it out.
-//! A hash and a password go in, and whether they were found to fit comes out. Kept is neither, but a digest under a key
-//! that is drawn at the start. A user that has another password has another hash, which nothing here fits.
+//! A hash and a password go in, and whether they matched comes out. Neither is stored, but a digest under a key
+//! that is drawn at the start. A user with a new password has a new hash, so old entries do not match.
 
 use base::Instant;
 use ring::hmac;

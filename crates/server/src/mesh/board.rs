@@ -1,5 +1,5 @@
-//! What the mesh's threads write down for others to see, and who may ask: the newest topology and figures, and the
-//! admissions of those who wait for an answer. Nobody waits here.
+//! What the mesh's threads publish for other threads: the newest topology and metrics, and the admission of requests. No
+//! caller waits here.
 
 use crate::mesh::status::{MeshStatus, Moving};
 use base::limits::{MESH_OPERATIONS_MAX, REQUESTS_WAITING_MAX};

@@ -1,5 +1,5 @@
-//! The documents of coord on their way to and from the driver of the mesh. Members read them from what they have
-//! applied; a node that is no member is told them, and shows what it was told in the same place.
+//! The documents of coord on their way to and from the driver of the mesh. Members read them from their applied state; a node
+//! that is no member receives them and publishes them in the same place.
 
 use crate::auth::AUTH_NOTE;
 use crate::core::Core;

@@ -1,5 +1,5 @@
-//! Changes of the plan that somebody asks for: a node that keeps data and nothing of coord is given its name, and a
-//! node is told to hand over what it has and go. Each replaces the plan that it was made from, or is made anew.
+//! Changes of the plan on request: a data-only node gets its id, and a node is asked to hand over its data and leave. Each
+//! change replaces the plan that it was made from, or is made again.
 
 use crate::handle::Handle;
 use base::{Code, NodeId};
@@ -11,7 +11,7 @@ use mesh::plan::{DOCUMENT, Plan};
 const ATTEMPTS: usize = 16;
 
 impl Handle {
-    /// Who the node at this address is; it is written down if nobody knows it. For a thread of the peer port.
+    /// The id of the node at this address; a new id goes into the plan if the address is unknown. For a thread of the peer port.
     pub(crate) fn enrol_blocking(&self, address: &str) -> Result<NodeId, Code> {
         for _ in 0..ATTEMPTS {
             let plan = self.plan_here()?;

@@ -1,5 +1,5 @@
-//! The way into the mesh for whoever serves clients: requests with a deadline go in, the machine's replies come out.
-//! A handle is cheap to clone. What it is asked is answered or refused by the deadline, whatever happens.
+//! The handle through which client-facing threads use the mesh: requests with a deadline go in, the machine's replies come
+//! out. A handle is cheap to clone. Every request is answered or refused by its deadline.
 
 use crate::core::Core;
 use crate::mesh::board::Admission;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// With more requests under way, taking them together is worth more than waking nobody.
+/// With more requests in progress, posting them together is worth more than a quick turn for each.
 const CALM_REQUESTS_MAX: usize = 4;
 
 /// Another region, as this node sees it.
@@ -46,7 +46,7 @@ impl MeshHandle {
         MeshHandle { core, lane: None }
     }
 
-    /// The same for whoever serves all its clients on one thread, and the work of handing out the answers there.
+    /// The same for a thread that serves all its clients, and the future that delivers the replies on that thread.
     pub fn in_lane(mut self, lane: Lane) -> (MeshHandle, impl Future<Output = ()>) {
         self.lane = Some(lane.clone());
         (self, lane::deliver(lane))

@@ -1,5 +1,5 @@
-//! What this region may write of the keys with a home, for the threads that serve clients; and the bytes in which the
-//! leader of coord tells the other nodes.
+//! Which keys with a home this region may write, for the threads that serve clients; and the bytes in which the leader of
+//! coord sends that to the other nodes.
 
 use base::Instant;
 use base::codec::{Reader, put_varint};

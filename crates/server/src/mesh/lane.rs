@@ -1,8 +1,8 @@
-//! How answers of the mesh get to those who wait for them. Whoever serves many clients on one thread has a lane: all
-//! answers of a turn are laid into it, its postman is woken once for them, and hands them out where waking costs
-//! nothing. An answer without a lane goes straight to who asked.
-//! A lane also counts what is asked between two rests of its thread: where several ask, they ask together.
-//! Every answer that is laid in is handed out, or nobody waits for it any more.
+//! Delivers replies of the mesh. A thread that serves many clients is a worker with an inbox: all replies of a turn are pushed
+//! into it, its delivery task is woken once, and completes the requests on its own thread, where waking a task is cheap. A
+//! reply without a worker goes straight to the requester.
+//! A worker also counts its requests between two rests of its thread: where several requests come together, they are posted
+//! together. Every reply in the inbox is delivered unless its requester is gone.
 
 use crate::mailbox::Mailbox;
 use base::Code;

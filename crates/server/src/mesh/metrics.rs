@@ -1,5 +1,5 @@
-//! The figures of the mesh: requests by kind and outcome with their time, and what the machine says of itself, which
-//! is copied when somebody asks.
+//! Metrics of the mesh: requests by kind and outcome with their duration, and the machine's status, which is copied when the
+//! metrics are read.
 
 use crate::mesh::status::{Counts, MeshStatus};
 use mesh::RegionState;

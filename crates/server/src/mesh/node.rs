@@ -1,15 +1,15 @@
-//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything
-//! that has gathered is one turn, and what follows from a turn is handed to the peers, the log, the store and coord.
-//! What happens when is decided by `mesh_node`.
+//! The thread that owns the driver of the mesh. Requests, frames and completions come in by its queue; everything queued is one
+//! turn, and the output of a turn goes to the peers, the log, the store and coord. `mesh_node` decides.
 
 use crate::auth::token_keys;
 use crate::consensus;
 use crate::core::Core;
+use crate::durable_log::{LogOwner, Writer};
 use crate::fatal::fatal;
 use crate::mesh::board::Admission;
 use crate::mesh::documents;
 use crate::mesh::lane::Asker;
-use crate::mesh::log::{Log, Order};
+use crate::mesh::log::RowLog;
 use crate::mesh::metrics::Asked;
 use crate::mesh::notes;
 use crate::mesh::scout;
@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 /// How often the machine looks at the clock while something happens, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
 const IDLE_TICK: Duration = Duration::from_millis(50);
-/// How often figures are written down for others.
+/// How often the status is published.
 const SHOW_EVERY: Duration = Duration::from_millis(250);
 /// How often the driver hears who the members of coord are.
 const MEMBERS_EVERY: Duration = Duration::from_millis(100);
@@ -51,7 +51,7 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often nodes without coord hear how old the policy is, and how often the policy itself in case it was lost.
 const POLICY_AGE_EVERY: Duration = Duration::from_secs(1);
 const POLICY_EVERY: Duration = Duration::from_secs(15);
-/// How often it is seen to whether there is a key for tokens.
+/// How often the leader checks that there is a key for tokens.
 const TOKEN_KEYS_EVERY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Mail {
@@ -80,7 +80,7 @@ pub(crate) enum Mail {
         from: NodeId,
         tidings: Tidings,
     },
-    /// From whoever leads another region.
+    /// From the leader of another region.
     Word {
         region: RegionId,
         word: Word,
@@ -132,9 +132,7 @@ pub(crate) struct Loop {
     life: LifeFile,
     view: Arc<MeshView>,
     disk: Arc<dyn Disk>,
-    log: Arc<Mutex<Log>>,
-    /// The last batch that the log's thread was given, until it is heard to be durable.
-    handed_over: Option<Seq>,
+    log: LogOwner<RowLog>,
     callers: Docket<Token, Caller>,
     next_token: u64,
     next_tick: Instant,
@@ -164,10 +162,10 @@ impl Loop {
         settings: Settings,
         segment_bytes: u64,
         files: engine::MeshFiles,
-    ) -> (Loop, Arc<Mutex<Log>>, engine::MeshStore) {
+    ) -> (Loop, Arc<Mutex<Writer<RowLog>>>, engine::MeshStore) {
         let engine::MeshFiles { log, store, replayed, life, disk, .. } = files;
         let view = store.view();
-        let log = Arc::new(Mutex::new(Log::new(core.clone(), log)));
+        let log = Writer::new(RowLog::new(core.clone(), log));
         let me = settings.me;
         let driver = Driver::new(settings, life.life(), replayed, &*view, Box::new(Scripts::default()));
         core.mesh.addresses.set(driver.address_book().clone());
@@ -179,8 +177,7 @@ impl Loop {
             life,
             view,
             disk,
-            log: log.clone(),
-            handed_over: None,
+            log: LogOwner::new(log.clone()),
             callers: Docket::default(),
             next_token: 1,
             next_tick: core.clock.now(),
@@ -211,7 +208,7 @@ impl Loop {
             self.next_tick = self.next_tick.min(now.at.after(TICK));
         }
         self.driver.end_turn(now, &mut self.out);
-        // What is durable at once may bring about more.
+        // What is durable at once may cause more output.
         while self.hand_out(now) {
             self.driver.end_turn(now, &mut self.out);
         }
@@ -264,9 +261,7 @@ impl Loop {
             Mail::Lost(peer) => self.step(now, Input::Lost(peer)),
             Mail::Answered { region, answer } => self.step(now, Input::Answered { region, answer }),
             Mail::Persisted(seq) => {
-                if self.handed_over.is_some_and(|last| last <= seq) {
-                    self.handed_over = None;
-                }
+                self.log.persisted(seq);
                 self.step(now, Input::Persisted(seq));
             }
             Mail::Flushed { number, view } => {
@@ -452,22 +447,13 @@ impl Loop {
                 self.peers.send_data(to, vec![frame]);
             }
         }
-        // Whoever cannot be sent anything does not answer; to wait for that would take longer.
+        // A peer that cannot be sent anything does not answer; waiting for its timeout would take longer.
         lost.into_iter().for_each(|peer| self.step(now, Input::Lost(peer)));
     }
 
     fn persist(&mut self) -> Option<Seq> {
         let persist = self.out.mesh.persist.take()?;
-        if self.handed_over.is_none()
-            && let Ok(mut log) = self.log.try_lock()
-            && log.is_quick()
-            && log.fits(&persist)
-        {
-            return log.write(&[persist]);
-        }
-        self.handed_over = Some(persist.seq);
-        self.core.mesh.log.push(Order::Write(persist));
-        None
+        self.log.write(vec![persist], &self.core.mesh.log)
     }
 
     fn show(&mut self) {

@@ -1,4 +1,4 @@
-//! Log lines and counts of what the mesh notes.
+//! Log lines and counts for the events of the mesh.
 
 use crate::mesh::status::Counts;
 use mesh::life::Standing;

@@ -1,6 +1,5 @@
-//! The thread that asks other regions for their nodes and has the peer streams lead to those, as the driver of the mesh
-//! wants it; a thread of its own, so that nothing waits for a region that is away. And the answer that another region
-//! gets.
+//! The thread that asks other regions for their nodes and opens peer streams to them, as the driver of the mesh decides; a
+//! separate thread, so that nothing else waits for a region that is unreachable. And the answer to another region's query.
 
 use crate::core::Core;
 use crate::handle::Handle;

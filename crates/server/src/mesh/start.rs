@@ -1,4 +1,4 @@
-//! How the mesh of a node starts: its directory opened, and what was configured put into the words of its machines.
+//! Starts the mesh of a node: opens its directory, and translates the configuration into the driver's settings.
 
 use crate::config::{self, Config};
 use crate::core::Core;
@@ -24,8 +24,8 @@ pub(crate) const CACHE_BYTES: usize = 48 * 1024 * 1024;
 const FLUSH_INTERVALS: u32 = 100;
 /// What deletes and the upkeep of the mesh may need of the store's file while there is no room for more.
 const LOW_FOR_STORE_BYTES: u64 = 4 * 1024 * 1024;
-/// What even deletes leave to the store. All that coord wants to be free they may use, or where coord has filled the disk nobody
-/// could delete anything from the mesh any more.
+/// What even deletes leave to the store. They may use all space that coord keeps free; otherwise no client could delete
+/// anything from the mesh once coord has filled the disk.
 const LEAST_FOR_STORE_BYTES: u64 = LOW_FOR_STORE_BYTES / 2;
 
 /// The mesh has a directory of its own below the member's.

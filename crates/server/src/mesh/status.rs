@@ -1,4 +1,4 @@
-//! How this node's part of the mesh is doing, for people and for metrics. Nothing decides by it.
+//! The status of this node's part of the mesh, for operators and metrics. Nothing is decided by it.
 
 use crate::mesh::metrics::Asked;
 use base::NodeId;

@@ -1,10 +1,10 @@
-//! The thread that owns the mesh's store: it flushes, in the order in which it is asked to, and hands out the view
-//! that shows what it wrote. A store that cannot be written ends the process. Rows that the machine has done with are
-//! freed here too, where nobody waits for that.
+//! The thread that owns the mesh's store: it flushes in the order of the commands and hands out the view that shows what it
+//! wrote. A store that cannot be written ends the process. Rows that the machine no longer needs are freed here too, where no
+//! request waits for it.
 
 use crate::core::Core;
+use crate::durable_log;
 use crate::fatal::fatal;
-use crate::mesh::log;
 use crate::mesh::node::Mail;
 use engine::MeshStore;
 use mesh::overlay::{Flush, Spent};
@@ -36,7 +36,7 @@ fn flush(core: &Core, store: &mut MeshStore, flush: &Flush) {
     // Room that a flush has made or taken is seen before the flush is heard of.
     show(core, store);
     core.mesh.seat.queue.push(Mail::Flushed { number: flush.number, view: store.view() });
-    core.mesh.log.push(log::Order::Release(flush.upto));
+    core.mesh.log.push(durable_log::Order::Release(flush.upto));
 }
 
 fn show(core: &Core, store: &MeshStore) {

@@ -1,5 +1,5 @@
-//! A request to the mesh that is under way: a future of the answer, which comes by the request's deadline. It was asked when
-//! this was made; whether anybody waits for the answer makes no difference to what happens.
+//! A request to the mesh in progress: a future of the reply, which comes by the request's deadline. The request is posted when
+//! this is created, whether or not the future is polled.
 
 use crate::mesh::Errand;
 use crate::mesh::lane::Answer;
@@ -36,7 +36,7 @@ impl Future for Waiting {
         }
         self.errand = None;
         match &mut self.asked {
-            // Nobody answers any more when the node has stopped.
+            // After the node has stopped no reply comes.
             Ok(answer) => Pin::new(answer).poll(context).map(|answer| answer.unwrap_or(Err(Code::Stopped))),
             Err(code) => Poll::Ready(Err(*code)),
         }

@@ -1,6 +1,6 @@
-//! Frames of the mesh on the peer streams: which bytes they begin with, how large ones are cut into pieces so that
-//! nothing urgent waits long behind them, and how the pieces become frames again. Pieces of one frame come in order
-//! or not at all. A frame of a kind that this release does not know is dropped; one that is malformed closes its stream.
+//! Frames of the mesh on the peer streams: their first bytes, how large frames are split into pieces so that no urgent frame
+//! waits long behind them, and how pieces become frames again. Pieces of one frame come in order or not at all. A frame of an
+//! unknown kind is dropped; a malformed one closes its stream.
 
 use crate::mesh::homes::{decode_asked, decode_held, decode_tenures, encode_asked, encode_held};
 use base::NodeId;
@@ -28,18 +28,18 @@ const SHARED_DOCUMENTS: u8 = 72;
 
 /// Longer frames are cut.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Longer frames are nobody's: a page of an exchange with one large record at its end.
+/// No node sends a longer frame than a page of an exchange with one large record at its end.
 const FRAME_BYTES_MAX: usize = 2 * MESH_RECORD_BYTES_MAX + 1_000 * MESH_NAME_BYTES_MAX;
 
 /// What one frame of the mesh says.
 #[derive(Debug)]
 pub(crate) enum Message {
     Envelope(Envelope),
-    /// To whoever decides about the topology.
+    /// To the controller.
     Tidings(Tidings),
     /// What the cluster has agreed on, for nodes that hold nothing of coord.
     Document(Document),
-    /// To whoever leads another region, of homes.
+    /// To the leader of another region, of homes.
     Word(Word),
     /// To the leader of another region, of the documents that regions share.
     SharedDocuments(document_exchange::Message),

@@ -1,6 +1,6 @@
-//! Figures about work that took long, failed, or was done behind the scenes: slow applies and reads, expired
-//! leases, events, compactions. The threads that own the machines copy the machines' own counts here when time
-//! passes for them, not with each request.
+//! Metrics of work that took long, failed, or was done in the background: slow applies and reads, expired
+//! leases, events, compactions. The threads that own the machines copy the machines' own counts here at each tick,
+//! not with each request.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -77,7 +77,7 @@ impl Tallies {
         tallies
     }
 
-    /// None is the largest number.
+    /// No quota is the largest number.
     pub fn set_quota(&self, bytes: u64) {
         self.quota.set(i64::try_from(bytes).ok().filter(|bytes| *bytes > 0).unwrap_or(i64::MAX));
     }

@@ -1,6 +1,6 @@
-//! The receiving side: accepts connections, turns away what is no peer, and reads the envelopes of what is.
-//! One thread accepts; each connection gets one for its handshake, which then reads the stream. Strangers
-//! hold a bounded number of them for a bounded time, and the oldest stranger makes place for the newest.
+//! The receiving side: accepts connections, refuses those that are no peer's, and reads the envelopes of peers.
+//! One thread accepts; each connection gets one for its handshake, which then reads the stream. Unknown clients
+//! hold a bounded number of them for a bounded time, and the newest evicts the oldest.
 
 use super::envelope::{self, ReadError};
 use super::handshake::{self, HandshakeError, Hello, Verdict};
@@ -60,7 +60,7 @@ impl HalfOpen {
         self.lock().streams.retain(|(other, _)| *other != number);
     }
 
-    /// True for the first of several equal troubles: strangers must not fill the log.
+    /// True for the first of several equal errors: unknown clients must not fill the log.
     fn is_news(&self, trouble: &str) -> bool {
         let mut state = self.lock();
         let news = state.last_trouble != trouble;
@@ -78,7 +78,7 @@ impl HalfOpen {
 /// The accepting thread, until the transport stops; it waits for the threads of its connections.
 pub(super) fn run(shared: &Arc<Shared>) {
     let mut connections: Vec<JoinHandle<()>> = Vec::new();
-    let listen = shared.listen.as_ref().expect("whoever accepts has a port");
+    let listen = shared.listen.as_ref().expect("the accepting thread has a port");
     loop {
         let accepted = listen.accept();
         if shared.stopping() {
@@ -103,7 +103,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Gets the accepting thread out of `accept`, which nothing but a connection ends.
+/// Ends a blocking `accept`, which nothing but a connection does.
 pub(super) fn wake(listen: &TcpListener) {
     let Ok(mut address) = listen.local_addr() else { return };
     if address.ip().is_unspecified() {
@@ -144,7 +144,7 @@ pub(super) fn begin(
     begun
 }
 
-/// A connection whose other side has not said yet who it is.
+/// A connection before its handshake.
 struct Caller<'a> {
     wire: &'a Wire,
     guard: &'a Guard,
@@ -208,9 +208,9 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
         _ => return cut(stream),
     };
     let since = peer.link.accepted();
-    // A member alone counts; regions have proofs of their own.
+    // Only members count; regions have secrets of their own.
     peer.clear_from.store(peer.abroad.is_none() && wire.seal().is_none(), Ordering::SeqCst);
-    // It lives, so there is no reason to wait longer before dialling it.
+    // The peer runs, so there is no reason to wait longer before dialling it.
     peer.pause.cut_short();
     let ended = read(shared, peer, wire);
     peer.clear_from.store(false, Ordering::SeqCst);
@@ -232,7 +232,7 @@ fn serve(shared: &Shared, peer: &Peer, wire: &Wire, remote: SocketAddr) {
     if !matches!(ended, ReadError::Forged(_)) {
         tracing::warn!(peer = peer.id.0, %remote, reason = %ended, "lost stream from peer");
     }
-    // Told before the turn is over, so that the news of the next stream cannot overtake it.
+    // Reported before the turn is over, so that the event of the next stream cannot overtake it.
     peer.link.broke(shared, peer.deliver(shared), since);
     drop(turn);
 }
@@ -261,7 +261,7 @@ fn read(shared: &Shared, peer: &Peer, wire: &Wire) -> ReadError {
     }
 }
 
-/// Tells the peer how far into its stream we are.
+/// Acknowledges how far the peer's stream was read.
 struct Receipt<'a> {
     wire: &'a Wire,
     received: u64,

@@ -1,5 +1,5 @@
 //! Counts of what passed between this member and one peer since the process started.
-//! Threads add to a `Tally`; whoever reports reads a plain `Counters`. Counts only grow.
+//! Threads add to atomics; a reader gets plain numbers. Counts only grow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

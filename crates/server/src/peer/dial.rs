@@ -45,7 +45,7 @@ pub(super) fn run(shared: &Shared, peer: &Peer) {
                 last_trouble.clear();
                 let start = Instant::now();
                 serve(shared, peer, &wire);
-                // A peer that takes every stream and drops it at once does not win faster attempts.
+                // A peer that accepts every stream and drops it at once does not shorten the backoff.
                 if start.elapsed() > shared.timing.retry_max {
                     backoff.reset();
                 }
@@ -84,7 +84,7 @@ fn dial(shared: &Shared, peer: &Peer) -> Result<Wire, DialError> {
     Err(error)
 }
 
-/// While the cluster is being closed, a peer that cannot prove itself yet is spoken to in the clear.
+/// While the cluster is being closed, a peer without the secret is spoken to unencrypted.
 fn try_address(shared: &Shared, peer: &Peer, address: SocketAddr) -> Result<Wire, DialError> {
     let guard = shared.security.now();
     if guard.is_barred(peer.claim()) {
@@ -184,7 +184,7 @@ fn write(shared: &Shared, peer: &Peer, number: u64) -> io::Result<()> {
     while peer.outbox.wait(number, next_ping) {
         let mut writer = peer.writer();
         let Some(writer) = &mut *writer else { break };
-        // What somebody else has begun.
+        // What another thread has begun to write.
         writer.write(&peer.tally)?;
         writer.fill(&peer.outbox, true);
         let now = Instant::now();

@@ -46,7 +46,7 @@ pub(super) enum ReadError {
 }
 
 impl ReadError {
-    /// The peer, or what lies between, has sent what no peer sends.
+    /// The bytes are damaged, or come from something that is no correct peer.
     pub fn is_damage(&self) -> bool {
         matches!(self, ReadError::TooLong(_) | ReadError::Damaged | ReadError::Malformed)
     }
@@ -77,7 +77,7 @@ pub(super) fn encode(frames: &[Bytes], out: &mut Vec<u8>) {
     header[8..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Reads one envelope; `on_bytes` hears of every piece that has come, also within a long envelope.
+/// Reads one envelope; calls `on_bytes` for every piece that has arrived, also within a long envelope.
 pub(super) fn read(
     input: &mut impl Read,
     on_bytes: &mut impl FnMut(usize) -> io::Result<()>,

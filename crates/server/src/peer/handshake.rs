@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 pub(super) const VERSION: u16 = 1;
 const MAGIC: &[u8; 8] = b"ALTHINGP";
-/// What somebody begins with who is not a member yet; as long as the other.
+/// The magic of a node that is not a member yet; as long as the other.
 pub(super) const QUESTION_MAGIC: &[u8; 8] = b"ALTHINGJ";
-/// How every connection to the peer port begins; a port that serves others as well tells peers by it.
+/// How every connection to the peer port begins; a shared port recognises peers by it.
 pub const GREETINGS: [&[u8; 8]; 2] = [MAGIC, QUESTION_MAGIC];
-/// Magic and version: what every version of the protocol begins with.
+/// Magic and version: the prefix of every version of the protocol.
 const PREFIX_BYTES: usize = MAGIC.len() + 2;
 pub(super) const HELLO_BYTES: usize = PREFIX_BYTES + 3 * 8 + 4;
 const ANSWER_BYTES: usize = 3;
@@ -89,8 +89,8 @@ pub(super) enum HandshakeError {
     Io(#[from] io::Error),
     #[error("the other side does not speak the peer protocol")]
     Garbage,
-    /// Not a peer, but somebody who wants to be one.
-    #[error("asks for the members of the cluster")]
+    /// Not a peer, but a node that wants to join.
+    #[error("the node asks to join and is not a peer yet")]
     Question,
     #[error("turned away: {verdict}; it speaks version {version}, this member speaks {VERSION}")]
     TurnedAway { verdict: Verdict, version: u16 },

@@ -1,4 +1,4 @@
-//! Whose turn it is to read from one peer: its newest stream's, after the reader of the older has finished.
+//! Which stream of a peer is read: the newest, after the reader of the older has finished.
 //! A newer stream cuts the older off and waits for its reader, so that frames of two streams never mix; at
 //! most one reader works and one waits, however often the peer dials.
 
@@ -44,7 +44,7 @@ impl Inbound {
         if let Some(older) = state.stream.replace(clone) {
             cut(&older);
         }
-        // One that waited for its turn learns that it is no longer the newest.
+        // A reader that waited for its turn learns that its stream is no longer the newest.
         self.turn_over.notify_all();
         while state.reading && state.newest == number {
             state = self.turn_over.wait(state).expect("no thread panics while it holds a peer's turn");

@@ -1,6 +1,6 @@
-//! Decides which changes of a peer's two streams are news, and tells them in the order in which they happened.
+//! Decides which changes of a peer's two streams are reported, in the order in which they happened.
 //! Streams report that they are up and that they broke; `Connected` and `Lost` events come out.
-//! A dying process breaks both streams, but its loss is told once: a stream that was up before the last told
+//! A dying process breaks both streams, but its loss is reported once: a stream that was up before the last reported
 //! loss belongs to that loss.
 
 use super::{Deliver, Event, Shared};
@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard};
 
 pub(super) struct Link {
     peer: NodeId,
-    /// Losses told so far. Held while an event is delivered, which keeps the events in order.
+    /// Losses reported so far. Held while an event is delivered, which keeps the events in order.
     losses: Mutex<u64>,
 }
 
-/// The losses that had been told when a stream came up.
+/// The losses that had been reported when a stream came up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct UpSince(u64);
 

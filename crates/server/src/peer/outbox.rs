@@ -47,7 +47,7 @@ struct State {
     unacknowledged_bytes: usize,
     /// Waking a thread costs a system call, so it is done only when the writer sleeps.
     writer_sleeps: bool,
-    /// The writer is wanted although there may be nothing to take.
+    /// The writer must wake although there may be nothing to take.
     called: bool,
 }
 
@@ -55,7 +55,7 @@ struct State {
 #[derive(Default)]
 pub(super) struct Batch {
     pub frames: Vec<Bytes>,
-    /// Of those that others may not have to wait for.
+    /// Of the frames that urgent ones must not wait behind.
     pub bulk_bytes: usize,
 }
 
@@ -94,12 +94,12 @@ impl Outbox {
         state.open.then_some(state.stream)
     }
 
-    /// All or nothing, and never waits. Whoever does not wake the writer sees to it that they are written.
+    /// All or nothing, and never waits. A caller that does not wake the writer writes the frames itself.
     pub fn send(&self, frames: Vec<Bytes>, wake: bool) -> bool {
         let bytes: usize = frames.iter().map(Bytes::len).sum();
         assert!(
             frames.iter().all(|frame| frame.len() <= FRAME_BYTES_MAX),
-            "a frame of the node room fits into an envelope"
+            "a frame of the node crate fits into an envelope"
         );
         let mut state = self.lock();
         let fits = state.urgent.len() + frames.len() <= PEER_QUEUE_FRAMES
@@ -133,13 +133,13 @@ impl Outbox {
         true
     }
 
-    /// Whether frames wait that need not.
+    /// Whether frames wait that could be written now.
     pub fn has_ready(&self) -> bool {
         let state = self.lock();
         !state.urgent.is_empty() || !state.data.is_empty() && state.has_bulk_room()
     }
 
-    /// Something is left to the writer.
+    /// Leaves the rest to the writer's thread.
     pub fn call_writer(&self) {
         let mut state = self.lock();
         state.called = true;

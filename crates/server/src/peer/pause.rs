@@ -1,5 +1,5 @@
 //! How long a dialler waits between attempts: a sleep that can be cut short, and a growing, jittered span.
-//! A cut that comes while nobody sleeps counts for the next sleep, so none is missed.
+//! An interrupt that comes before the sleep ends the next sleep, so none is missed.
 
 use super::Timing;
 use base::Rng;

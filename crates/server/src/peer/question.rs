@@ -1,5 +1,5 @@
-//! One question and its answer on the peer port, for somebody who is not a member yet: who belongs to the cluster?
-//! Both are length-prefixed bytes whose meaning `join` knows; they are bounded, and must be there before a deadline.
+//! One request and its response on the peer port, for a node that is not a member yet.
+//! Both are length-prefixed bytes that `join` interprets; they are bounded, and must arrive before a deadline.
 
 use super::handshake::{QUESTION_MAGIC, VERSION};
 use super::security::Guard;
@@ -13,30 +13,30 @@ use tls::{Claim, Dial};
 
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// What is known of a node that asks.
+/// What is known of the node that sent the request.
 pub struct Asker<'a> {
     wire: &'a Wire,
     guard: &'a Guard,
 }
 
 impl Asker<'_> {
-    /// It has proven that it may be what it claims.
+    /// It has proven that it is what it claims.
     pub fn proves(&self, claim: Claim<'_>) -> bool {
         self.guard.proves(self.wire, claim)
     }
 
-    /// It has proven it, or needs not.
+    /// It has proven its claim, or no proof is demanded.
     pub fn may_be(&self, claim: Claim<'_>) -> bool {
         self.guard.admits(self.wire, claim)
     }
 
-    /// The answer is encrypted for the node that asks.
+    /// The response is encrypted for the node that asks.
     pub fn is_sealed(&self) -> bool {
         self.wire.seal().is_some()
     }
 }
 
-/// Asks the node that listens there; each attempt to connect is sealed as `dial` says.
+/// Sends a request to the node at this address; `dial` says how each connection is encrypted.
 pub(crate) fn ask(
     address: &str,
     question: &[u8],
@@ -62,14 +62,14 @@ pub(crate) fn ask(
     Err(trouble)
 }
 
-/// Reads the rest of a question whose first bytes are read, and answers it. Whoever does not get an answer asks again.
+/// Reads the rest of a request whose first bytes are read, and answers it. A node that gets no response asks again.
 pub(super) fn answer(shared: &Shared, wire: &Wire, guard: &Guard) {
     let deadline = Instant::now() + shared.timing.handshake;
     if let Ok(question) = read(wire, deadline) {
         let mut bytes = Vec::new();
         put(&mut bytes, &(shared.on_question)(question, &Asker { wire, guard }));
         if let Err(error) = wire.write_all(&bytes) {
-            tracing::warn!(%error, "cannot answer who belongs to the cluster");
+            tracing::warn!(%error, "cannot answer a join request");
         }
     }
     cut(wire.socket());

@@ -1,5 +1,5 @@
-//! How the peer port is guarded now: what connections are sealed with, and what the other side must prove.
-//! It may change while the member runs, when an open cluster is closed; it holds for the next connection then.
+//! How the peer port authenticates now: how connections are encrypted, and what the other side must prove.
+//! It may change while the member runs, when an open cluster is closed; the next connection uses the new state.
 
 use super::wire::Wire;
 use std::sync::{Arc, RwLock};
@@ -8,19 +8,19 @@ use tls::{Claim, Dial, Peers, Secret};
 /// How far a cluster is on its way from open peer ports to closed ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Members prove nothing to each other.
+    /// Members do not authenticate to each other.
     Open,
-    /// Those that have the secret prove it; those that do not have it yet are still members.
+    /// Members with the secret prove it; those that do not have it yet are still accepted.
     Both,
     Closed,
 }
 
 #[derive(Clone)]
 pub struct Guard {
-    /// None if nothing is ever sealed.
+    /// None if connections are never encrypted.
     pub tls: Option<Arc<Peers>>,
     pub stage: Stage,
-    /// What a node is given that joins with a token.
+    /// The secret that a node receives which joins with a token.
     pub secret: Option<Secret>,
 }
 
@@ -29,23 +29,23 @@ impl Guard {
         Guard { tls: None, stage: Stage::Open, secret: None }
     }
 
-    /// What members say to each other is encrypted.
+    /// Members encrypt what they send to each other.
     pub fn is_sealed(&self) -> bool {
         self.dial(Claim::Peer, "localhost:1").is_some()
     }
 
-    /// A node without proof may be a member.
+    /// A node without proof is accepted as a member.
     pub fn is_open(&self) -> bool {
         let demanded = self.tls.as_ref().is_some_and(|tls| tls.demands(Claim::Peer));
         !demanded || self.stage == Stage::Both
     }
 
-    /// How a connection to the other side is sealed, if it is.
+    /// How a connection to the other side is encrypted, if it is.
     pub fn dial(&self, claim: Claim<'_>, address: &str) -> Option<Dial> {
         self.tls.as_ref()?.dial(claim, address)
     }
 
-    /// A cluster that is closed does not speak with regions that share no secret with it.
+    /// A closed cluster refuses regions that share no secret with it.
     pub fn is_barred(&self, claim: Claim<'_>) -> bool {
         let demanded = self.tls.as_ref().is_some_and(|tls| tls.demands(claim));
         matches!(claim, Claim::Region { .. }) && self.stage == Stage::Closed && !demanded
@@ -57,7 +57,7 @@ impl Guard {
         wire.certificates(|certificates| tls.proves(certificates, claim))
     }
 
-    /// Whether the other side may be what it claims: it has proven it, or needs not.
+    /// Whether the other side is accepted as what it claims: it has proven it, or no proof is demanded.
     pub(super) fn admits(&self, wire: &Wire, claim: Claim<'_>) -> bool {
         let demanded = self.tls.as_ref().is_some_and(|tls| tls.demands(claim));
         let is_member = !matches!(claim, Claim::Region { .. });

@@ -25,7 +25,7 @@ struct Member {
 /// Member one, whose only peer two is played by the test.
 struct Alone {
     member: Member,
-    /// The address of two: bound, so that no other test gets its port, but nobody accepts there.
+    /// The address of two: bound, so that no other test gets its port, but no thread accepts there.
     _nobody: TcpListener,
 }
 
@@ -254,7 +254,7 @@ fn what_is_sent_at_once_never_waits_for_a_peer_that_does_not_read_and_arrives_in
         bytes[..4].copy_from_slice(&nth.to_le_bytes());
         Bytes::from(bytes)
     };
-    // More than the sockets hold; a sender that waited would wait for ever, for nobody reads before all is sent.
+    // More than the sockets hold; a sender that waited would wait for ever, for the other side reads only after all is sent.
     let count = 3_000u32;
     for nth in 0..count {
         assert!(member.peers.send_at_once(TWO, vec![piece(nth)]));
@@ -568,7 +568,7 @@ fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
     let (one, two) = pair();
     let hello = Hello { cluster: ELSEWHERE, from: THREE, to: ONE };
     let (_, verdict) = one.dial_as(hello);
-    assert_eq!(verdict, Verdict::WrongCluster as u8, "nobody knows it");
+    assert_eq!(verdict, Verdict::WrongCluster as u8, "no member knows it");
 
     let there = bind();
     let (sender, heard) = mpsc::channel();
@@ -589,7 +589,7 @@ fn a_node_of_another_cluster_is_welcome_while_it_is_listed_and_heard_apart() {
     let frames = vec![Bytes::from_static(b"from afar")];
     assert_eq!(heard.recv_timeout(PATIENCE), Ok(Event::Frames { from: THREE, frames }));
 
-    // The members stay as they are whatever happens to strangers, and the other way round.
+    // Changes of the region nodes leave the members alone, and the other way round.
     let members = vec![(TWO, two.address.to_string())];
     one.peers.set_peers(members).unwrap();
     assert!(one.peers.connected(THREE));

@@ -1,6 +1,6 @@
-//! A connection to another node before and while it is a stream: as the socket has it, or inside TLS.
-//! Bytes go in and come out on either side, by a thread each: what is written is sealed and what is read is opened by one
-//! session, which is held for that alone and never while the socket is waited for. Without TLS nothing lies between the
+//! A connection to another node before and while it is a stream: plain TCP, or TLS.
+//! Bytes go in and come out on either side, by a thread each: one session encrypts what is written and decrypts what is
+//! read; it is locked for that alone and never while a thread waits for the socket. Without TLS nothing lies between the
 //! caller and the socket.
 
 use rustls::pki_types::CertificateDer;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tls::{Dial, Peers};
 
 const READ_BYTES: usize = 64 * 1024;
-/// So much is sealed at a time, so that a large envelope does not lie in memory once more.
+/// How much is encrypted at a time, so that a large envelope is not in memory twice.
 const SEAL_BYTES: usize = 64 * 1024;
 
 pub(super) struct Wire {
@@ -20,17 +20,17 @@ pub(super) struct Wire {
     seal: Option<Seal>,
 }
 
-/// The session of a connection inside TLS, for those who read and those who write.
+/// The TLS session of a connection, for its reader and its writer.
 #[derive(Clone)]
 pub(super) struct Seal(Arc<Session>);
 
 struct Session {
     session: Mutex<Connection>,
-    /// Only whoever reads has it, and may wait with it.
+    /// Only the reader locks it, and may wait while it does.
     sealed: Mutex<Sealed>,
 }
 
-/// What has come, and is not opened yet.
+/// Received bytes that are not decrypted yet.
 #[derive(Default)]
 struct Sealed {
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ struct Sealed {
 }
 
 impl Wire {
-    /// To a node that must show who it is, if the connection is sealed.
+    /// To a node that must authenticate, if the connection is encrypted.
     pub fn dial(stream: TcpStream, dial: Option<Dial>, timeout: Duration) -> io::Result<Wire> {
         let Some(Dial { config, name }) = dial else { return Ok(Wire { stream, seal: None }) };
         let name = name.ok_or_else(|| io::Error::other("no certificate can name this address"))?;
@@ -46,7 +46,7 @@ impl Wire {
         Wire::sealed(stream, session.into(), timeout)
     }
 
-    /// Sealed if the other side begins so. Where certificates are all that counts, it must.
+    /// Encrypted if the other side begins with TLS. Where certificates are demanded, it must.
     pub fn accept(stream: TcpStream, tls: Option<&Peers>, timeout: Duration) -> io::Result<Wire> {
         let Some(tls) = tls else { return Ok(Wire { stream, seal: None }) };
         if !tls.always_sealed() && !begins_sealed(&stream, timeout)? {
@@ -72,7 +72,7 @@ impl Wire {
         self.seal.as_ref()
     }
 
-    /// Looks at the certificates that the other side has shown; there are none in the clear.
+    /// Passes the certificates of the other side to `look`; there are none without TLS.
     pub fn certificates<T>(&self, look: impl FnOnce(&[CertificateDer<'_>]) -> T) -> T {
         match &self.seal {
             None => look(&[]),
@@ -116,7 +116,7 @@ impl Seal {
         self.0.session.lock().expect("no thread panics while it holds a session")
     }
 
-    /// Appends what stands for these bytes inside TLS, and whatever else the session has to say.
+    /// Appends these bytes encrypted, and other records that the session has to send.
     pub fn seal(&self, bytes: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut session = self.lock();
         for part in bytes.chunks(SEAL_BYTES) {
@@ -144,7 +144,7 @@ impl Seal {
         }
     }
 
-    /// `None` when more must come first. The session is given no more before what it has opened is taken.
+    /// `None` when more must arrive first. The session gets no more input before its decrypted bytes are taken.
     fn open(&self, sealed: &mut Sealed, into: &mut [u8]) -> io::Result<Option<usize>> {
         let mut session = self.lock();
         loop {
@@ -162,7 +162,7 @@ impl Seal {
     }
 }
 
-/// How every TLS connection begins: a record of a handshake. No other greeting on this port does.
+/// How every TLS connection begins: a record of a handshake. No other protocol on this port does.
 const HANDSHAKE_RECORD: u8 = 22;
 
 fn begins_sealed(stream: &TcpStream, timeout: Duration) -> io::Result<bool> {
@@ -189,7 +189,7 @@ fn shake_hands(session: &mut Connection, mut stream: &TcpStream, deadline: Insta
             Err(error) => return Err(error),
         }
         if let Err(error) = session.process_new_packets() {
-            // The other side is told why, if it listens.
+            // The alert says why, if the other side reads it.
             let _ = send(session, stream);
             return Err(broken(error));
         }

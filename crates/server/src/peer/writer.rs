@@ -1,6 +1,6 @@
 //! The end of a stream at which envelopes are written, by one thread at a time: the peer's own, which may wait for
-//! the socket, or whoever sends a little and finds it free, who may not.
-//! What waits in the outbox is taken by whoever has the writer, so frames leave in the order in which they came. An
+//! the socket, or a sender that finds the writer free, which may not.
+//! The thread with the writer takes all that waits in the outbox, so frames leave in the order in which they came. An
 //! envelope that the socket took in part is finished before the next is begun.
 
 use super::counters::Tally;
@@ -22,11 +22,11 @@ pub(super) struct Writer {
     number: u64,
     /// Where in the stream everything ends that was encoded so far.
     end: u64,
-    /// As the socket is to have it.
+    /// Bytes for the socket.
     buffer: Vec<u8>,
-    /// Inside TLS, what is to be sealed next.
+    /// With TLS, the bytes that are encrypted next.
     seal: Option<(Seal, Vec<u8>)>,
-    /// Why nothing can be sealed any more.
+    /// Why nothing can be encrypted any more.
     broken: Option<io::Error>,
     /// Frames in the buffer.
     frames: usize,
@@ -72,7 +72,7 @@ impl Writer {
         self.end
     }
 
-    /// Appends an envelope to the buffer; inside TLS, what stands for it.
+    /// Appends an envelope to the buffer; with TLS, encrypted.
     fn encode(&mut self, frames: &[Bytes]) {
         let Some((seal, envelope)) = &mut self.seal else {
             let start = self.buffer.len();
@@ -100,8 +100,8 @@ impl Writer {
         written
     }
 
-    /// Gives the socket what it takes without waiting. Whether that was everything; trouble is left to the thread that
-    /// writes next.
+    /// Gives the socket what it takes without waiting. Returns whether that was everything; the thread that writes next
+    /// meets the error.
     pub fn write_at_once(&mut self, tally: &Tally) -> bool {
         if self.broken.is_some() {
             return false;

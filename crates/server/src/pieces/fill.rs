@@ -19,13 +19,13 @@ const PASSED_MAX: usize = 8;
 pub enum Filled {
     /// So many rows were encoded.
     Rows { bytes: Vec<u8>, rows: usize },
-    /// The first row alone needs this much room.
+    /// The first row alone needs this much space.
     TooLarge(usize),
     /// There is no row.
     Nothing,
 }
 
-/// Encodes rows while there is room.
+/// Encodes rows while they fit.
 pub fn fill(rows: &[PageRow], view: &StoreView, encode: &dyn Encode, room: usize) -> Filled {
     let filling = Filling { rows, done: 0, out: Vec::new(), encode, room, refused: None };
     filling.run(view)
@@ -55,7 +55,7 @@ struct Filling<'a> {
     out: Vec<u8>,
     encode: &'a dyn Encode,
     room: usize,
-    /// What the row needed that had no more room.
+    /// The size of the first row that did not fit.
     refused: Option<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Filling<'_> {
         }
     }
 
-    /// Encodes what needs no reading. True, with the row's name in the store, when something does.
+    /// Encodes the rows that are in memory. True, with the row's key in the store, at the first that is not.
     fn next_stored(&mut self, wanted: &mut Vec<u8>) -> bool {
         let rows = self.rows;
         while self.refused.is_none()
@@ -113,7 +113,7 @@ impl Filling<'_> {
         false
     }
 
-    /// Encodes the next row; false when it has no room.
+    /// Encodes the next row; false when it does not fit.
     fn put(&mut self, lease: LeaseId, value: &[u8]) -> bool {
         let PageRow { key, version, .. } = &self.rows[self.done];
         let size = self.encode.size(key.len(), version, content(lease, value));

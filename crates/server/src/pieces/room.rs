@@ -1,7 +1,7 @@
-//! Room in the budget for answers that are read whole, as those of transactions are: they cannot be cut into pieces,
+//! Reservations for answers that are read whole, as those of transactions are: they cannot be cut into pieces,
 //! as what they read is decided where they are applied.
 //! The ranges of a request go in, and a share as large as their answers would be now comes out, or none if they are
-//! small. By the time that the request is carried out they may have grown, as much as others write meanwhile.
+//! small. By the time that the request is applied they may have grown, as much as others write meanwhile.
 
 use super::{Encode, Keep, Share};
 use crate::handle::Handle;
@@ -21,7 +21,7 @@ impl Handle {
         let mut bytes = 0;
         for range in ranges {
             let revision = if range.revision == Revision::ZERO { now } else { range.revision };
-            // What cannot be read takes no room, and is refused by those who read it.
+            // What cannot be read needs no memory; the read itself refuses it.
             if revision > now {
                 continue;
             }
@@ -37,7 +37,7 @@ impl Handle {
         if bytes <= RANGE_WHOLE_BYTES_MAX as u64 {
             return Ok(None);
         }
-        // It is there twice: as it was read, and as it is encoded.
+        // It is in memory twice: as it was read, and as it is encoded.
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_mul(2);
         budget.reserve(bytes).await.map(Some)
     }

@@ -119,7 +119,7 @@ fn a_node_alone_serves_and_keeps_what_it_acknowledged() {
 
 #[test]
 fn what_is_asked_together_in_a_lane_is_made_durable_together() {
-    // A slow disk gathers by itself; where there is a quick one, it shows whether the lane does.
+    // A slow disk gathers by itself; a quick one shows whether the worker does.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let world = World::start_in(dir, 1, quick);
     world.put_mesh(0, "ready", "1");
@@ -139,7 +139,7 @@ fn what_is_asked_together_in_a_lane_is_made_durable_together() {
         let (mesh, postman) = world.handle(0).mesh().in_lane(lane);
         tokio::spawn(postman);
         let ask = |n: usize| tokio::spawn(mesh.request(put(&format!("k{n}"), "v"), None));
-        // Each asks when it is its turn to run, as connections do, and not when it is made.
+        // Each sends its request when its task runs, as connections do, and not when it is made.
         let ask_later = |n| {
             let mesh = mesh.clone();
             tokio::spawn(async move { mesh.request(put(&format!("k{n}"), "v"), None).await })
@@ -298,7 +298,7 @@ fn the_ring_follows_the_members() {
     }
 }
 
-/// A node that asks a member for its place, on a port of its own.
+/// A node that joins by a member, on a port of its own.
 fn join(world: &World, name: &str, data_only: bool, listener: TcpListener) -> Server {
     let mut config = world.config(0);
     config.name = name.to_owned();

@@ -254,7 +254,7 @@ fn what_comes_whole_waits_for_room() {
             handle.room_for(vec![one.clone()], &encode).await.unwrap().is_none(),
             "small answers need none"
         );
-        // Of the future, or compacted: whoever reads them refuses them.
+        // Of the future, or compacted: the read refuses them.
         let future = Range { revision: Revision(1_000_000), ..everything() };
         assert!(handle.room_for(vec![future], &encode).await.unwrap().is_none());
         let part = Range { limit: 400, ..everything() };

@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
         self.earliest_return.range(from..).next().map_or(u64::MAX, |(_, earliest)| *earliest)
     }
 
-    /// Revisions in `(after, until]` that nobody was told to have made.
+    /// Revisions in `(after, until]` that no client was told to have made.
     pub fn gaps(&self, after: Revision, until: Revision) -> i64 {
         if until <= after {
             return 0;
@@ -149,8 +149,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Answers without effect, and vague ones: should one of these have made the revision, the search sees to it
-    /// that it comes first.
+    /// Answers without effect, and vague ones: should one of these have made the revision, the search places
+    /// it first.
     fn told_at(&self, revision: Revision) -> Vec<usize> {
         let vague = self.vague(revision).iter().map(|slot| self.unknown[*slot]);
         let mut told: Vec<usize> = self.answers(revision).iter().copied().chain(vague).collect();

@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
         Some(Choice { path, candidates })
     }
 
-    /// Whoever was told a revision made that one or none.
+    /// An operation that was answered with a revision made that revision or none.
     fn may_make(&self, at: usize, revision: Revision) -> bool {
         self.plan.history[at].reply().is_none_or(|told| told.revision == revision)
     }

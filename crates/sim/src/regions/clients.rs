@@ -143,7 +143,7 @@ impl Clients {
         (self.operations.len() - 1, request)
     }
 
-    /// Nobody will hear of it any more. True if that is news.
+    /// The client waits for it no longer. True if it was still open.
     pub fn give_up(&mut self, nth: usize) -> bool {
         let under_way = !std::mem::replace(&mut self.operations[nth].done, true);
         if under_way {
@@ -216,7 +216,7 @@ impl Clients {
         Ok(())
     }
 
-    /// A region is gone for good, with what only it had: whoever was there begins anew.
+    /// A region is gone for good, with what only it had: all clients begin new sessions.
     pub fn begin_sessions_anew(&mut self) {
         for client in &mut self.clients {
             client.session = Session::default();

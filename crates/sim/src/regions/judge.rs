@@ -71,11 +71,11 @@ impl World {
         Some(format!("namespaces: regions {} and {} have different ones", first.name, other.name))
     }
 
-    /// Everybody has everything: no log keeps anything.
+    /// All regions have everything: no log keeps anything.
     fn kept_logs(&self) -> Option<String> {
         let kept = |(node, host): (&NodeId, &Host)| {
             let bytes = host.machine()?.status().log_bytes;
-            (bytes > 0).then(|| format!("logs: node {} keeps {bytes} bytes for nobody", node.0))
+            (bytes > 0).then(|| format!("logs: node {} keeps {bytes} bytes that no region needs", node.0))
         };
         self.stage.hosts.iter().find_map(kept)
     }
@@ -88,7 +88,7 @@ impl World {
                 Some(reply) => return Ok(reply),
             }
         }
-        Err(format!("liveness: nobody in region {} answers in a calm", region.0))
+        Err(format!("liveness: no node in region {} answers in a calm", region.0))
     }
 
     fn read(&mut self, region: RegionId, key: &Key) -> Result<Option<Record>, String> {

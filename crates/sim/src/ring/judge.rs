@@ -1,11 +1,11 @@
-//! The judgement over a ring: everybody answers, all replicas hold the same, and no clock was led astray.
+//! The judge of a ring: all nodes answer, all replicas hold the same, and no clock ran ahead because of another.
 
 use super::world::World;
 use crate::stage::{Cue, DRIFT_MAX, MS, PATIENCE, Play, ROUND};
 use base::NodeId;
 
 impl World {
-    /// Everybody is asked for everything; then all replicas must hold the same, and no clock be led astray.
+    /// Reads every key through every node; then all replicas must hold the same, and no clock may run ahead.
     pub fn judge_end(&mut self) -> Option<String> {
         self.stage.drop_cues(|cue| matches!(cue, Cue::Client(_) | Cue::Fault));
         self.run(2 * PATIENCE);
@@ -72,7 +72,7 @@ impl World {
         let Some(plan) = self.realm().plan() else {
             return Some("liveness: there is no ring".to_owned());
         };
-        // Whoever has left, and lost its disk since, stays a guest and holds nothing.
+        // A node that has left, and lost its disk since, is not enrolled and holds nothing.
         self.stage.differ(|node| plan.topology.member(node).is_some())
     }
 }

@@ -58,7 +58,7 @@ impl World {
         host.skew_ms = if year { YEAR_MS } else { little };
     }
 
-    /// Somebody comes, or is told to go, or to stay after all.
+    /// A node joins, or is asked to leave, or to stay after all.
     fn change_the_ring(&mut self, node: NodeId) {
         let Some(plan) = self.realm().plan() else { return };
         self.stage.tally.moves += 1;

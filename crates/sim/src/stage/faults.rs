@@ -132,7 +132,7 @@ impl Stage {
         (self.loss_per_million, self.delay_max, self.sync_max) = (0, 3 * MS, 4 * MS);
     }
 
-    /// Nothing goes wrong any more, and everybody is there who will be.
+    /// Nothing goes wrong any more, and all nodes run.
     pub fn calm(&mut self) {
         self.is_calm = true;
         self.heal();

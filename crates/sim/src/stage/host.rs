@@ -96,7 +96,7 @@ impl Host {
         Room { free_bytes: self.free_bytes, taken_bytes: 0, lacking_bytes: 0 }
     }
 
-    /// Somebody fills it, up to the last byte or so that deletes still have room; or makes room again.
+    /// Fills the disk, up to the last byte or so that deletes still have space; or frees it again.
     pub fn fill_disk(&mut self, rng: &mut Rng) {
         self.free_bytes = match self.free_bytes {
             PLENTY_BYTES => *rng.pick(&[0, LOW_BYTES - 1]),

@@ -1,6 +1,6 @@
 //! The frames of WebSocket (RFC 6455): bytes of a client in, what they mean out; and the frames that we send.
 //! A message is handed on piece by piece as it comes, so nothing is gathered but a control frame, which is small. What
-//! breaks the protocol is told as the code that the connection is closed with.
+//! Breaches of the protocol become the code that the connection is closed with.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -53,7 +53,7 @@ struct Frame {
 }
 
 impl Decoder {
-    /// What comes next, if enough is there; or the code for a client that does not keep to the protocol.
+    /// The next event, if enough has arrived; or the close code for a breach of the protocol.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<Event>, u16> {
         loop {
             let Some(mut frame) = self.frame.take() else {
@@ -93,7 +93,7 @@ impl Decoder {
             CLOSE | PING | PONG => last,
             _ => false,
         };
-        // Whoever does not mask may be somebody that was made to speak for another.
+        // A client that does not mask may be a proxy that was tricked into sending for another.
         if !known || first & RESERVED != 0 || second & MASKED == 0 {
             return Err(BROKEN);
         }

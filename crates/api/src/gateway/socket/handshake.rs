@@ -1,6 +1,6 @@
-//! How a WebSocket begins: the head of an HTTP request in, the request that is meant by it out, and what is answered.
-//! The head of anything else is left to the server of HTTP. A page of another origin is refused: a browser would let it
-//! read and write here whatever whoever looks at it can.
+//! How a WebSocket begins: the head of an HTTP request in, the request behind it out, and the response head.
+//! The head of anything else is left to the HTTP server. A page of another origin is refused: the browser of a
+//! logged-in user would let it read and write with that user's rights.
 
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
@@ -11,24 +11,24 @@ use ring::digest;
 
 /// What every request of the gateway begins with; nothing else is looked at.
 const BEGINNING: &[u8] = b"GET /v3/";
-/// A longer head is the other server's to refuse.
+/// A longer head is left to the HTTP server, which refuses it.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 const KEY: &str = "sec-websocket-key";
 const VERSION: &str = "sec-websocket-version";
 const PROTOCOL: &str = "sec-websocket-protocol";
-/// Whoever has a token gives it as a protocol behind this one, as a page cannot set headers.
+/// A client sends its token as a protocol after this one, because a page cannot set headers.
 const BEARER: &str = "Bearer";
-/// Of the RFC; the answer to a key is made with it.
+/// Of the RFC; the accept key is made with it.
 const SALT: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What the first bytes of a connection are.
 pub enum Heard {
-    /// Perhaps one, when more has come.
+    /// Too short to decide.
     Unclear,
-    /// Not for us.
+    /// Not a WebSocket.
     Other,
-    /// As long as this, with its lines.
+    /// The handshake of a WebSocket, of this length.
     Upgrade { len: usize, opening: Opening },
 }
 

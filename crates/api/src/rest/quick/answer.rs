@@ -1,6 +1,6 @@
-//! Answers of the short way, written straight into the bytes that go out: those to a plain read that found a JSON
-//! value, and to a plain write that was done. They are, byte for byte, what the handlers of the router say; whatever
-//! is not as plain is theirs to word, and is only put into the form of HTTP/1.1 here.
+//! Answers of the fast path, written straight into the output buffer: those to a plain read that found a JSON
+//! value, and to a plain write that was done. They equal, byte for byte, those of the router's handlers; any other
+//! answer comes from the handlers, and is only written as HTTP/1.1 here.
 
 use super::super::{Rest, clock, date, session, value};
 use axum::body::to_bytes;
@@ -11,7 +11,7 @@ use mesh::record::{Body, Header, Record};
 
 const BODY_BYTES_USUAL: usize = 512;
 
-/// The value of a record about which there is nothing to say but its value, which is JSON.
+/// The value of a record that has nothing but a value, which is JSON.
 pub fn plain_value(record: &Record) -> Option<&Bytes> {
     let Body::Register(value) = &record.body else { return None };
     let Header { rare: None, expires_ms: None, tombstone: false, .. } = &record.header else { return None };
@@ -122,7 +122,7 @@ fn head_of_read(rest: &Rest, record: &Record, seen: Option<&HeaderValue>, out: &
     put_session(seen, out);
 }
 
-/// What a session has seen by now.
+/// The session token after this request.
 fn put_session(seen: Option<&HeaderValue>, out: &mut Vec<u8>) {
     if let Some(seen) = seen {
         put(out, &[session::HEADER.as_bytes(), b": ", seen.as_bytes(), b"\r\n"]);
@@ -149,7 +149,7 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Any response as HTTP/1.1 writes it; its length is always told.
+/// Any response as HTTP/1.1 writes it; its length is always included.
 pub async fn render(response: Response, out: &mut Vec<u8>) {
     let (head, body) = response.into_parts();
     let body = to_bytes(body, usize::MAX).await.expect("our handlers answer with whole bodies");

@@ -1,13 +1,13 @@
-//! The head of a request of HTTP/1.1: bytes in, what is wanted and where its parts lie out.
-//! Four kinds of requests are understood, whatever headers come with them; about all others it is said that they are
-//! unusual, never what they mean. Whatever the bytes are, nothing panics.
+//! The head of a request of HTTP/1.1: bytes in, the operation and the positions of its parts out.
+//! Four kinds of requests are understood, whatever headers come with them; all others are reported as
+//! unusual. Whatever the bytes are, nothing panics.
 
 use crate::rest::session;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base::limits::MESH_NAME_BYTES_MAX;
 use std::ops::Range;
 
-/// What a plain request wants.
+/// The operation of a plain request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     StoreGet,
@@ -16,7 +16,7 @@ pub enum What {
     DataPut,
 }
 
-/// A plain request, and where it lies.
+/// A plain request, and the positions of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plain {
     pub what: What,
@@ -30,7 +30,7 @@ pub struct Plain {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Not enough of it yet.
+    /// Incomplete.
     Part,
     Plain(Plain),
     Unusual,
@@ -40,24 +40,24 @@ const STORE_KEYS: &[u8] = b"/api/v1/store/keys";
 const STORE_KEY: &[u8] = b"/api/v1/store/keys/";
 const DATA_KEY: &[u8] = b"/v1/data/";
 const VERSION: &[u8] = b" HTTP/1.1";
-/// The one query that is plain: it asks for less than usual, and every namespace can give it.
+/// The one query that is plain: it asks for less than usual, and every namespace supports it.
 const OF_ONE: &[u8] = b"?r=1";
 
-/// The headers of a connection's last request, to the end of its head, and what they say: most clients say the same every
-/// time, and what was understood once need not be taken apart again.
+/// The headers of a connection's last request, to the end of its head, and their meaning: most clients send the same every
+/// time, and parsed headers need not be parsed again.
 #[derive(Default)]
 pub struct Familiar {
     bytes: Vec<u8>,
     headers: Headers,
 }
 
-/// What headers say that matters here.
+/// The headers that matter here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     length: Option<usize>,
     /// As it was sent; empty if it was not.
     pub authorization: Vec<u8>,
-    /// Those that change what a request means; all others are carried past.
+    /// Those that change what a request means; all others are ignored.
     pub meant: HeaderMap,
 }
 
@@ -94,10 +94,10 @@ pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
     )
 }
 
-/// A line that ends with LF alone: there may never be an end of the head that is plain.
+/// A line that ends with LF alone: a plain end of the head may never come.
 struct BareLineFeed;
 
-/// Behind the first empty line, if it has come; the first line ends at `at`.
+/// The end of the first empty line, if it has arrived; the first line ends at `at`.
 fn end_of_head(bytes: &[u8], mut at: usize) -> Result<Option<usize>, BareLineFeed> {
     loop {
         if !bytes[..at].ends_with(b"\r\n") {
@@ -141,12 +141,12 @@ const MEANT: [&str; 7] = [
     "x-fence",
     "x-request-id",
 ];
-/// Headers about the connection or the form of the body, and those by which a browser says where a request is from: they are
-/// the router's to judge.
+/// Headers about the connection or the form of the body, and those by which a browser names the origin of a request: the
+/// router decides about them.
 const UNUSUAL: [&str; 7] =
     ["transfer-encoding", "expect", "upgrade", "te", "trailer", "origin", "sec-fetch-site"];
 
-/// None if they ask for something that only the router knows, or are malformed.
+/// None if they demand something that only the router supports, or are malformed.
 fn parse_headers(bytes: &[u8]) -> Option<Headers> {
     let mut headers = Headers::default();
     for header in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -198,7 +198,7 @@ impl Headers {
         }
     }
 
-    /// One that comes twice is the router's to judge.
+    /// A header that comes twice is left to the router.
     fn mean(&mut self, name: &'static str, value: &[u8]) -> Option<()> {
         let before = self.meant.insert(HeaderName::from_static(name), HeaderValue::from_bytes(value).ok()?);
         before.is_none().then_some(())

@@ -1,6 +1,6 @@
-//! One connection on the short way: what was heard and not dealt with, what is to be said, and patience.
-//! A stream goes in, whatever it is made of, and comes out again with what was read and not used. What is said is
-//! gathered and written when nothing more can be done without hearing more; no timer is made for a request.
+//! One connection on the fast path: input that is not consumed, output that is not written, and a timeout.
+//! A stream goes in, whatever it is made of, and comes out again with what was read and not used. Output is
+//! gathered and written when no complete request is left in the input; no timer is made for a request.
 
 use bytes::{Bytes, BytesMut};
 use std::future::poll_fn;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 const READ_BYTES: usize = 4 * 1024;
-/// With so much unsaid, it is said before more is heard.
+/// With so much unwritten output, it is written before more is read.
 const OUT_BYTES_MAX: usize = 64 * 1024;
 /// A buffer that has grown larger is given back when it is empty.
 const OUT_BYTES_KEPT: usize = 16 * 1024;
@@ -21,7 +21,7 @@ pub struct Line<S> {
     stream: S,
     pub heard: BytesMut,
     pub out: Vec<u8>,
-    /// Until it is time to leave.
+    /// Resolves when the process stops.
     stay: Pin<Box<dyn Future<Output = ()> + Send>>,
     alarm: Alarm,
 }
@@ -37,12 +37,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
-    /// The stream, and what was heard of it and not dealt with.
+    /// The stream, and the input that is not consumed.
     pub fn into_parts(self) -> (S, Bytes) {
         (self.stream, self.heard.freeze())
     }
 
-    /// Says what has gathered, and waits for more to come. Between requests, `idle`, it also ends when it is time to.
+    /// Writes the output, and waits for input. Between requests, `idle`, it also ends when the process stops.
     pub async fn hear(&mut self, idle: bool, patience: Duration) -> io::Result<()> {
         self.say(patience).await?;
         self.alarm.set(patience);
@@ -93,7 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     }
 }
 
-/// Rings when something takes too long. It is wound up anew only if it would ring too early, or much too late.
+/// Fires when something takes too long. It is reset only if it would fire too early, or much too late.
 #[derive(Default)]
 struct Alarm {
     deadline: Option<Instant>,

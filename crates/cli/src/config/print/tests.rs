@@ -26,7 +26,7 @@ fn every_setting_is_shown_with_value_unit_origin_and_meaning() {
         assert!(printed.contains(id.setting().meaning), "{id:?}");
     }
     let expected = "\
-# How often the leader shows that it lives.
+# How often the leader sends heartbeats.
 # Value: a number of milliseconds from 1 to 10000. Default: 100.
 # From --heartbeat-ms. Flag: --heartbeat-ms. Variable: ALTHING_HEARTBEAT_MS.
 heartbeat-ms = 7

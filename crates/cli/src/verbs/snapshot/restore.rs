@@ -1,6 +1,6 @@
 //! `althing snapshot restore`: a directory for a member of a new cluster. It is run once for each member, with the
 //! same backup. By default the revision is raised far above anything that clients can have seen, and marked as
-//! compacted: watchers are told to read again, and none sees time go back.
+//! compacted: watchers must read again, and none sees a revision twice.
 
 use super::{Error, open, print, trouble};
 use crate::config::gather::token_of;
@@ -11,7 +11,7 @@ use server::offline::{self, Digest, NewMember};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// More revisions than were made since any backup that anybody restores; etcd's own advice.
+/// More revisions than were made since any backup that an operator restores; etcd's own advice.
 const RAISE_DEFAULT: i64 = 1_000_000_000;
 
 const EXAMPLE: &str = "\
@@ -51,7 +51,7 @@ pub struct Restore {
     /// Everything before the raised revision counts as compacted; goes with --bump-revision, as in etcd
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     mark_compacted: Option<bool>,
-    /// Takes a file without a SHA-256 at its end: a database copied from etcd's data directory
+    /// Accepts a file without a SHA-256 at its end: a database copied from etcd's data directory
     #[arg(long)]
     skip_hash_check: bool,
 }

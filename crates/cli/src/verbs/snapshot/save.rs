@@ -1,5 +1,5 @@
-//! Takes the pieces of a backup into a file that gets its name when it is whole, synced, and has the SHA-256
-//! that its last bytes say it has. Works with etcd's servers as well, whose backups end alike.
+//! Writes the pieces of a backup into a file that gets its name when it is complete, synced, and has the SHA-256
+//! of its last bytes. Works with etcd's servers as well, whose backups end alike.
 
 use super::super::Client;
 use super::{Error, trouble};
@@ -10,14 +10,14 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// So much waits for the disk at most. Everything in one sync at the end would hold up the log of a member that writes to the
+/// How many bytes wait for the disk at most. One sync at the end would delay the log of a member that writes to the
 /// same disk.
 const UNSYNCED_BYTES_MAX: u64 = 8 << 20;
 /// As `nice` counts: on a member's own machine its requests go first.
 const NICENESS: i32 = 10;
 
 pub async fn save(client: &Client, to: &Path) -> Result<(), Error> {
-    // If it is not granted, the backup is as good.
+    // The backup works without it.
     let _ = rustix::process::nice(NICENESS);
     let part = to.with_added_extension("part");
     let options = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part);
@@ -27,7 +27,7 @@ pub async fn save(client: &Client, to: &Path) -> Result<(), Error> {
         Err(error) => Err(error),
     };
     if outcome.is_err() {
-        // The trouble that is told matters more than what is left behind.
+        // The first error matters more than the file left behind.
         let _ = std::fs::remove_file(&part);
     }
     outcome

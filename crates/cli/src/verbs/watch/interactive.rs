@@ -1,5 +1,5 @@
-//! `althing watch -i`: lines of standard input begin watches, which all go on side by side. A line that cannot be
-//! read is told and passed over; the end of the input ends them all.
+//! `althing watch -i`: lines of standard input begin watches, which all run side by side. A line that cannot be
+//! parsed is reported and skipped; the end of the input ends them all.
 
 use super::{Subject, follow};
 use crate::client::{Client, Error, Options};
@@ -65,7 +65,7 @@ fn parse(line: &[u8]) -> Result<Line, Error> {
 }
 
 fn tell(error: &Error) {
-    // The other watches go on.
+    // The other watches continue.
     let _ = writeln!(std::io::stderr(), "{error}");
 }
 

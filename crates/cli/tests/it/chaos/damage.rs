@@ -109,7 +109,7 @@ fn a_member_with_a_torn_log_cuts_it_and_catches_up() {
 
     let member = scene.victim().start_ready();
     let log = scene.victim().log();
-    assert!(log.contains("cut the end of the write-ahead log") && log.contains(SEGMENT), "{log}");
+    assert!(log.contains("truncated the end of the write-ahead log") && log.contains(SEGMENT), "{log}");
     block_on(async {
         let mut etcd = member.etcd().await;
         for prefix in ["before", "without"] {

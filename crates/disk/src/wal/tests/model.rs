@@ -1,4 +1,4 @@
-//! Thousands of random lives of one log, against a list of the batches that were written.
+//! Thousands of random runs of one log, against a list of the batches that were written.
 
 use super::*;
 use base::Rng;

@@ -1,6 +1,6 @@
-//! A replica's side of a ballot: it promises rounds and accepts proposals, and refuses what comes behind a promise. A
-//! replica that does not serve, because it has started a moment ago or lost its disk and not got everything back, takes
-//! no part. Everything that a peer says about a round is checked: it is of the peer, and of this epoch.
+//! The acceptor: a replica promises rounds, accepts proposals and refuses those below a promise. A replica that does not
+//! serve, because it has just started or has not refilled a lost disk, does not vote. A round that a peer names must be the
+//! peer's own and of this epoch.
 
 use crate::ballot::Round;
 use crate::frame::{Ask, Frame, RequestNote, Shard, Why};
@@ -101,14 +101,14 @@ impl Mesh {
         self.answer_ballot(t, from, self.horizon(), Frame::Accepted { ask, ballot, passed: None });
     }
 
-    /// To the node that asked, which may be this one, once everything up to a batch is durable.
+    /// Answers the proposer, which may be this node, once everything up to a batch is durable.
     fn answer_ballot(&mut self, t: &mut Turn<'_>, to: NodeId, seq: Seq, frame: Frame) {
         let then = if to == self.me { Then::Heard(frame) } else { Then::Send(to, frame) };
         self.after(t, seq, then);
     }
 }
 
-/// What is to be remembered of a request, and under which key.
+/// The attempts of a request, and the key under which they are remembered.
 fn decode_note(key: &Key, (request, bytes): &RequestNote) -> Option<(Key, Record)> {
     let note = Record::decode(bytes.clone()).filter(|note| note.kind == Kind::Set)?;
     Some((key.of_request(*request), note))

@@ -1,7 +1,6 @@
-//! What a change makes of what a majority of a key's replicas have. The records that they showed go in; what to propose
-//! and what to tell the client once that is accepted comes out. A condition is judged here and nowhere else, by what is
-//! decided or is about to be; and a proposal that may have been accepted before is recognised, so that a change is never
-//! done twice and never refused because of itself.
+//! Computes a change from the records that a majority of the key's replicas have: the record to propose, and the reply to
+//! send once it is accepted. Conditions are evaluated only here, against what is decided or about to be. A proposal that may
+//! have been accepted earlier is recognised, so a change is never applied twice and never refused because of itself.
 
 use super::proposer::{Goal, Heard, Proposing};
 use super::requests::{is_full, requests_after};
@@ -27,17 +26,17 @@ pub(super) struct Basis {
     pub is_settled: bool,
 }
 
-/// What follows.
+/// What a change comes to.
 pub(super) enum Verdict {
-    /// The client is told at once.
+    /// The client gets this reply at once.
     Tell(Reply),
-    /// It is told when this is accepted.
+    /// The client gets its reply when this is accepted.
     Propose(Box<Proposal>),
 }
 
 pub(super) struct Proposal {
     pub record: Record,
-    /// What the client is told when it is accepted. None if its change is yet to be made.
+    /// The reply to send when it is accepted. None if the client's change is yet to be made.
     pub reply: Option<Reply>,
     /// That of the change, if it is one.
     pub dot: Option<Dot>,
@@ -154,7 +153,7 @@ fn birth(actor: Actor, counter: u64, stamp: Stamp, wall_ms: u64) -> Birth {
     Birth { dot: Dot { actor, counter }, stamp, wall_ms }
 }
 
-/// What is there is proposed again, unless it is settled: then no client is told of what may yet be lost.
+/// Proposes the present record again unless it is settled, so that no client sees a record that may yet be lost.
 fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Reply) -> Verdict {
     match record {
         Some(record) if !is_settled => {
@@ -166,8 +165,8 @@ fn confirmed(record: Option<Record>, is_settled: bool, ballot: Ballot, reply: Re
     }
 }
 
-/// What the client is told if the write is in what is there already: proposed before by this node and accepted somewhere, or
-/// tried as a plain write.
+/// The reply if the present record already includes the write: this node proposed it earlier and some replica accepted it, or
+/// it was tried as a plain write.
 fn outcome_of_before(proposing: &Proposing, found: &Record) -> Option<Reply> {
     let written = || Some(Reply::Written(Box::new(found.clone())));
     let dot = found.header.dot;

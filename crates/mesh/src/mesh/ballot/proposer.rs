@@ -1,10 +1,10 @@
-//! The side of a node that changes or reads a key by ballots. It asks the replicas for their promises and what they have,
-//! makes the change of that (`change`), and has it accepted. A majority of the key's replicas must answer each time, of
-//! the old list and of the new one while the partition moves. A node whose last proposal was accepted goes on with the
-//! next one at once. Who is refused tries again with a higher round, later each time; what is not answered is sent again.
+//! The proposer: a node that changes or reads a key by ballots. It asks the replicas for promises and for their records,
+//! computes the change (`change`), and has it accepted. Each step needs a majority of the key's replicas, of the old and of
+//! the new list while the partition moves. A node whose last proposal was accepted skips the promises for the next one. A
+//! refused proposer retries with a higher round after a growing pause; unanswered frames are sent again.
 //!
-//! The client is told of success when a majority has accepted, of a conflict when what it conflicts with is settled, and
-//! otherwise that the outcome is not known.
+//! The client hears of success when a majority has accepted, of a conflict when the conflicting record is settled, and of an
+//! unknown outcome otherwise.
 
 mod queue;
 mod rerouting;
@@ -27,11 +27,11 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After so long those are asked again who have not answered.
+/// Replicas that have not answered are asked again after so long.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// After so long those are asked again who could not answer; then after twice as long, and so on.
+/// Replicas that declined are asked again after so long, then after twice as long, and so on.
 const DECLINED_ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Who was refused waits at least so long, twice as long after the next refusal, and so on, within a bound.
+/// A refused proposer waits at least so long, twice as long after the next refusal, and so on, within a bound.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_DOUBLINGS_MAX: u32 = 6;
 
@@ -156,7 +156,7 @@ impl Proposing {
         }
     }
 
-    /// What the client is told of what too few have answered: whether a proposal is accepted is not known.
+    /// The reply when too few replicas have answered: whether a proposal is accepted may be unknown.
     pub(super) fn open(&self) -> Reply {
         match &self.goal {
             Goal::Write(_) if self.has_proposed || self.plain.is_some() => self.unknown(),
@@ -173,7 +173,7 @@ impl Proposing {
         Reply::Indeterminate { acks, needed, missing: Missing::nodes(self.silent()) }
     }
 
-    /// Those who have not answered.
+    /// The replicas that have not answered.
     fn silent(&self) -> Vec<NodeId> {
         let answered = |node: &NodeId| match &self.stage {
             Stage::Waiting => true,
@@ -343,7 +343,7 @@ impl Mesh {
         self.send_ballot(t, ask);
     }
 
-    /// To everybody who has not answered, this node last: its answer may come at once.
+    /// Sends to every replica that has not answered, to this node last: its answer may come at once.
     fn send_ballot(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let me = self.me;
         let Some(proposing) = self.proposing(ask) else { return };
@@ -469,7 +469,7 @@ impl Mesh {
         let record = record.filter(|record| !gone(record));
         let ballot = round.unwrap_or_default().first_ballot();
         if seq > Seq(0) {
-            // What was lost in the join is durable before anybody is given what hides it.
+            // Conflicts found in the merge are durable before a replica gets the record that hides them.
             let then = Then::Propose(ask, record.map(Box::new), ballot);
             return self.after(t, seq, then);
         }
@@ -495,7 +495,7 @@ impl Mesh {
         self.shard_of(key).is_some_and(|shard| self.keeps(shard))
     }
 
-    /// Enough have answered: what is told, or proposed.
+    /// Enough replicas have answered: replies to the client, or proposes.
     fn go_on(&mut self, t: &mut Turn<'_>, ask: Ask, basis: Basis, ballot: Ballot) {
         if self.operations.get(&ask).is_some_and(|pending| pending.deadline <= t.now.at) {
             // The client is not waiting any more: nothing is begun.

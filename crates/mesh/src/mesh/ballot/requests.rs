@@ -1,7 +1,7 @@
-//! Request ids of changes that are decided by ballots. The last of them are part of the record, so the record itself tells
-//! whether a request was carried out. One that a change leaves out is noted beside the key (ADR 44), with the acceptance of that
-//! change and so on a majority; and only if what the change is made of is decided, so that nothing is noted that was not carried
-//! out. A dot would not tell it: a node's later change covers its earlier proposals, also those that were lost.
+//! Request ids of changes that are decided by ballots. The record holds the last of them, so the record itself shows whether
+//! a request was applied. A request id that a change drops from the record is noted beside the key (ADR 44) together with
+//! the acceptance of that change, and so on a majority. It is noted only if the base of the change is decided, so no request
+//! is noted that was not applied. A dot is no proof: a node's later change covers its earlier proposals, including lost ones.
 
 use super::change::Basis;
 use super::proposer::Proposing;
@@ -67,7 +67,7 @@ impl Mesh {
         }
     }
 
-    /// What the client is told if its request was carried out before, or its id was used for something else.
+    /// The reply if the request was applied before, or its id was used for another request.
     pub(super) fn outcome_of_request(
         &self,
         t: &Turn<'_>,
@@ -93,7 +93,7 @@ impl Mesh {
         if is_decided || is_last || found.has_taken(request) {
             return Some(Reply::Written(Box::new(found.clone())));
         }
-        // A plain write of before: whether it was lost to a ballot cannot be told any more.
+        // An earlier plain write: whether it was lost to a ballot is unknown by now.
         let is_plain = |attempt: &Attempt| Some(attempt.dot) != proposing.plain;
         let covered = attempts.iter().any(|attempt| is_plain(attempt) && found.context.covers(attempt.dot));
         covered.then(|| proposing.unknown())

@@ -1,4 +1,4 @@
-//! A plain write that meets a key which is decided by ballots: where it would be lost, it is decided as well.
+//! A plain write to a key that ballots decide: the write is decided by a ballot too, because otherwise it would be lost.
 
 use super::{Mesh, Turn, Writing};
 use crate::frame::Ask;

@@ -1,6 +1,6 @@
-//! What a write does about those who do not take it. Who is without room will not have it in time: a hint is kept for it,
-//! somebody stands in for it if the client likes, and the write is answered once too few are left. Who is out of step
-//! with the topology is asked again, a little later each time.
+//! Replicas that do not take a write. One without disk space will not have it in time: it gets a hint, another node stands in
+//! if the client allows it, and the write is answered once too few replicas are left. A replica with another topology is
+//! asked again, a little later each time.
 
 use super::{Mesh, Stage, Turn, Writing, fetch};
 use crate::actor::RegionId;
@@ -10,7 +10,7 @@ use crate::request::{Missing, Reply};
 use base::NodeId;
 use std::time::Duration;
 
-/// After so long those are asked again who were out of step; then after twice as long, and so on.
+/// Replicas with another topology are asked again after so long, then after twice as long, and so on.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl Mesh {
@@ -72,7 +72,7 @@ impl Mesh {
         self.settle_write(t, ask);
     }
 
-    /// Somebody else keeps the record for a replica that is down or full, if the client likes.
+    /// Another node keeps the record for a replica that is down or full, if the client allows it.
     pub(super) fn find_stand_in(&mut self, t: &mut Turn<'_>, ask: Ask, target: NodeId) {
         let Some(Operation::Write(writing)) = self.operations.get(&ask).map(|pending| &pending.operation)
         else {
@@ -97,8 +97,8 @@ impl Mesh {
         self.writing(ask).expect("it is under way").prospect.add_stand_in(stand_in, target);
     }
 
-    /// Answers a write that nobody can help any more. Its own node is waited for, which has it or is about to: what is
-    /// told is then durable somewhere.
+    /// Answers a write whose quorum is out of reach. It waits for the node's own acknowledgement, so that the write is durable
+    /// somewhere when the client hears of it.
     pub(super) fn give_up_in_vain(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let me = self.me;
         let Some(writing) = self.writing(ask).filter(|writing| !writing.answered) else { return };

@@ -1,6 +1,6 @@
-//! What a write may still hope for: who has it, who may yet say so, and who will not. Whether as many as were wanted can
-//! still be had follows from that and from nothing else. It must hold that nobody is given up who may yet answer: whoever
-//! is out of step with the topology counts as one who will, for it is asked again.
+//! Tracks the acknowledgements of a write: which replicas have it, which may still acknowledge, and which will not. Whether
+//! the quorum can still be reached depends on nothing else. A replica that may still answer is never given up: one with
+//! another topology counts as such, because it is asked again.
 
 use super::Route;
 use base::NodeId;
@@ -12,7 +12,7 @@ pub(super) struct Prospect {
     absent: Vec<NodeId>,
     /// Out of step when they were asked. They have hints, and are asked again as long as the client waits.
     late: Vec<NodeId>,
-    /// Who stands in for whom.
+    /// Stand-ins, each with the replica that it stands in for.
     stand_ins: Vec<(NodeId, NodeId)>,
 }
 
@@ -21,7 +21,7 @@ impl Prospect {
         &self.acked
     }
 
-    /// For whom somebody speaks: for itself, or for the replica that it stands in for.
+    /// The replica that a node's answer counts for: itself, or the replica that it stands in for.
     pub fn target(&self, node: NodeId) -> NodeId {
         self.stand_ins.iter().find(|(other, _)| *other == node).map_or(node, |(_, target)| *target)
     }
@@ -30,7 +30,7 @@ impl Prospect {
         self.stand_ins.iter().any(|(other, _)| *other == node)
     }
 
-    /// Somebody stands in for it, and has not said no.
+    /// A node stands in for it, and has not declined.
     pub fn is_stood_in_for(&self, target: NodeId) -> bool {
         self.stand_ins.iter().any(|(node, other)| *other == target && !self.absent.contains(node))
     }

@@ -1,4 +1,4 @@
-//! Three state machines that apply the same log, one of which goes astray, and hear each other's words.
+//! Three state machines that apply the same log, one of which diverges, and which receive each other's messages.
 
 use super::*;
 use crate::apply::{Input, Params};
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Everybody applies an entry; one of them may apply another in its place.
+    /// All members apply an entry; the diverging member may apply another in its place.
     fn commit(&mut self, commands: &[Command], astray: Option<&[Command]>) {
         self.index += 1;
         for member in 0..self.members.len() {

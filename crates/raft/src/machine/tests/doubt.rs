@@ -1,8 +1,8 @@
-//! Members that come back without their disks: whom they elect, and from when on they are trusted again.
+//! Members that restart without their disks: which candidates they elect, and when their doubt ends.
 
 use super::*;
 
-/// Member 2 of three has lost its disk, and member 1, who leads, has brought it everything again.
+/// Member 2 of three has lost its disk, and member 1, the leader, has sent it everything again.
 fn brought_back() -> Cluster {
     let mut cluster = Cluster::led_by(NodeId(1));
     cluster.step(NodeId(1), Input::Propose(data("before")));
@@ -45,7 +45,7 @@ fn no_time_ends_a_doubt() {
     let rest = [NodeId(2), NodeId(3)];
     cluster.tick_all(&rest, ELECTION_TICKS * 200);
     assert!(cluster.members[&NodeId(2)].is_in_doubt());
-    assert!(!has_leader(&cluster, &rest), "the one that may have more does not come back");
+    assert!(!has_leader(&cluster, &rest), "the member that may have more does not come back");
 }
 
 #[test]
@@ -151,9 +151,9 @@ fn a_doubt_survives_further_starts_until_it_is_over() {
     };
     assert!(doubting(&[]));
     let started = [Record::Doubt(Doubt::Everything), Record::Boot(Boot(7))];
-    assert!(doubting(&started), "it may have been ended before it heard of anybody");
+    assert!(doubting(&started), "it may have stopped before it heard from another member");
     assert!(!doubting(&[&started[..], &[Record::Doubt(Doubt::None)]].concat()));
-    assert!(!doubting(&[Record::Boot(Boot(7))]), "of a release that kept no doubts");
+    assert!(!doubting(&[Record::Boot(Boot(7))]), "a log of a release without doubt records");
     let recorded: Vec<&Record> = out.persist.iter().flat_map(|persist| &persist.records).collect();
     assert_eq!(recorded, [&Record::Doubt(Doubt::None), &Record::Doubt(Doubt::None)]);
 }

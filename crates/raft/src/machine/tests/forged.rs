@@ -1,4 +1,4 @@
-//! Messages that no member sends: they are refused with a reason, and the machine goes on.
+//! Messages that no correct member sends: they are refused with a reason, and the machine goes on.
 
 use super::*;
 use base::codec::Reader;
@@ -47,7 +47,7 @@ fn a_term_that_no_elections_can_have_reached_is_refused_from_one_peer_and_taken_
     let heartbeat = |from, term| message(MessageType::MsgHeartbeat, from, term);
     assert_eq!(refusal(&mut cluster, heartbeat(3, FAR)), Some(Refusal::TermJump));
     assert_eq!(term(&cluster), before);
-    assert_eq!(refusal(&mut cluster, heartbeat(1, FAR)), None, "two of three stand there");
+    assert_eq!(refusal(&mut cluster, heartbeat(1, FAR)), None, "two of three report this term");
     assert_eq!(term(&cluster), FAR);
     plant(Some(Mutant::TermJumpTaken));
     let mut cluster = Cluster::led_by(NodeId(1));

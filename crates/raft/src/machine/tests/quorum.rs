@@ -1,9 +1,9 @@
-//! Leaders that are not heard, and members that have just started: how many ticks pass until there is a leader.
+//! Leaders that hear no majority, and members that have just started: the number of ticks until there is a leader.
 
 use super::*;
 use base::mutant::{Mutant, plant};
 
-/// Ticks until another member leads, while nothing reaches member 1, who leads.
+/// Ticks until another member leads, while no message reaches the leader, member 1.
 fn ticks_until_followed(cluster: &mut Cluster) -> usize {
     let rest = [NodeId(2), NodeId(3)];
     for ticks in 1..ELECTION_TICKS * 10 {

@@ -142,7 +142,7 @@ async fn a_login_that_was_given_up_is_not_hashed_and_takes_no_place() {
     let hashing = Arc::new(Hashing::new(4));
     let busy = Busy::make(&hashing).await;
     for _ in 0..100 {
-        let outcome = hashing.run(source("ann"), Duration::ZERO, || panic!("nobody wants it")).await;
+        let outcome = hashing.run(source("ann"), Duration::ZERO, || panic!("no caller waits for it")).await;
         assert_eq!(outcome, Err::<(), _>(Code::TooManyRequests));
     }
     assert!(waiting(&hashing) <= 1);

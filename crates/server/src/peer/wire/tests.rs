@@ -12,7 +12,7 @@ fn certified(name: &str, ca: &str) -> Peers {
     Peers::open(PeerFiles { cert, key, ca: pem(ca), crl: None }).unwrap()
 }
 
-/// Whether a byte gets from the one who is dialled to the one who dials, as each of them sees it.
+/// Whether a byte gets from the acceptor to the dialler, as each side sees it.
 fn connect(dialler: &Peers, acceptor: &Peers) -> (bool, bool) {
     let listen = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listen.local_addr().unwrap();
@@ -23,7 +23,7 @@ fn connect(dialler: &Peers, acceptor: &Peers) -> (bool, bool) {
         });
         let stream = TcpStream::connect(address).unwrap();
         let dialled = Wire::dial(stream, dialler.dial(Claim::Peer, &address.to_string()), PATIENCE);
-        // Who is refused hears it with the first bytes.
+        // A refused side learns it with the first bytes.
         let heard = dialled.and_then(|wire| wire.read_exact_by(&mut [0], Instant::now() + PATIENCE)).is_ok();
         (heard, accepted.join().unwrap())
     })
@@ -78,14 +78,14 @@ fn whoever_is_not_vouched_for_as_a_peer_is_refused_on_either_side() {
         assert_eq!(connect(&certified(name, ca), &peer), (false, false), "{name} dials");
         assert_eq!(connect(&peer, &certified(name, ca)), (false, false), "{name} is dialled");
     }
-    assert_eq!(connect(&peer, &certified("peer", "other-ca.pem")), (false, false), "who believes others");
+    assert_eq!(connect(&peer, &certified("peer", "other-ca.pem")), (false, false), "another authority");
     assert_eq!(connect(&peer, &peer), (true, true));
 }
 
 #[test]
 fn a_certificate_speaks_for_the_addresses_that_it_names() {
     let outcome = connect(&certified("peer", "ca.pem"), &certified("elsewhere", "ca.pem"));
-    assert_eq!(outcome, (false, false), "it is not who is meant to be there");
+    assert_eq!(outcome, (false, false), "the certificate names another address");
     let (_one, other) = pair();
     let peers = certified("peer", "ca.pem");
     let speaks_for = |address| {

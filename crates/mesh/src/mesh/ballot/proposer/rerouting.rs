@@ -6,7 +6,7 @@ use crate::mesh::forward::Tried;
 use crate::mesh::{Mesh, Operation, Pending, Turn};
 
 impl Mesh {
-    /// After a change of topology: rounds of before are refused, so a proposal that is not done begins again.
+    /// After a change of topology: earlier rounds are refused, so an unfinished proposal begins again.
     pub(in crate::mesh) fn reroute_proposals(&mut self, t: &mut Turn<'_>) {
         self.ballots.leads.clear();
         let asks = self.operations.iter().filter_map(|(ask, pending)| match &pending.operation {
