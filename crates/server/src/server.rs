@@ -330,11 +330,7 @@ impl Roster {
                 let approach = Approach::new(guard.clone(), join)?;
                 let place = join::find_place(config, join, &approach)?;
                 let Place { identity, members, data_only, is_new, secret } = place;
-                tracing::info!(
-                    member = identity.member.0,
-                    cluster = identity.cluster.0,
-                    "joined the cluster"
-                );
+                tracing::info!(member = identity.member.0, cluster = identity.cluster.0, "joined the cluster");
                 Ok(Roster { members, data_only, is_new, secret, ..Roster::of(identity) })
             }
         }
