@@ -217,6 +217,12 @@ mutants! {
     ForwardStampedLate = "forward-stamped-late",
     /// A write is stamped again after the time of its client is over.
     RestampedAfterDeadline = "restamped-after-deadline",
+    /// A replica that will give no stamp so early any more says so as if a quorum had compared the stamp with what it has.
+    FloorCountsAsCheck = "floor-counts-as-check",
+    /// A replica that has lost its disk acknowledges writes before it has everything back.
+    RefillingAcknowledged = "refilling-acknowledged",
+    /// While a partition moves, a read shows what its old replicas have, whether its new ones have it or not.
+    OldListShows = "old-list-shows",
     /// A request is remembered in the record of its key alone, among the last eight.
     RequestForgotten = "request-forgotten",
     /// A change by ballot that leaves a request out of the record does not remember it beside the key.
@@ -354,6 +360,9 @@ impl Mutant {
         Mutant::RetryStampedAnew,
         Mutant::ForwardStampedLate,
         Mutant::RestampedAfterDeadline,
+        Mutant::FloorCountsAsCheck,
+        Mutant::RefillingAcknowledged,
+        Mutant::OldListShows,
         Mutant::RequestForgotten,
         Mutant::DecidedRequestDropped,
         Mutant::RepeatCounted,

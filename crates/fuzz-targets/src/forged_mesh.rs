@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mesh::ballot::{Ballot, Round};
 use mesh::frame::page::{Answer, Entry, Page};
 use mesh::frame::pulse::Pulse;
-use mesh::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
+use mesh::frame::{Ask, Begun, Frame, Outcome, Shard, StampCheck, Why};
 use mesh::key::Key;
 use mesh::marks::Marks;
 use mesh::query::Query;
@@ -100,8 +100,8 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
         8 => Frame::Topology(topology(input, facts)),
         9 => {
             let stamp = Stamp(input.number(&[Stamp::at_ms(facts.now_ms + 1_000).0]));
-            let (remaining_ms, restamps) = (input.number(&[]), input.byte());
-            let begun = input.flag().then_some(Begun { stamp, remaining_ms, restamps });
+            let (remaining_ms, check) = (input.number(&[]), stamp_check(input));
+            let begun = input.flag().then_some(Begun { stamp, remaining_ms, check });
             Frame::Forward { ask, begun, write: std::sync::Arc::new(write(input, facts)) }
         }
         10 => Frame::Pulse(Box::new(Pulse {
@@ -154,7 +154,7 @@ pub fn frame(input: &mut Input<'_>, facts: &Facts) -> Frame {
             record: input.flag().then(|| record(input, facts).encode()),
             attempts: input.flag().then(|| Bytes::copy_from_slice(input.string())),
         },
-        22 => Frame::Behind { ask, stamp: Stamp(input.number(&[])) },
+        22 => Frame::Behind { ask, stamp: Stamp(input.number(&[])), check: stamp_check(input) },
         23 => Frame::Seek { ask, key: key(input), session: Bytes::copy_from_slice(input.string()) },
         24 => Frame::Select { ask, query: Box::new(query(input, facts)) },
         _ => {
@@ -261,6 +261,14 @@ fn empty(kind: Kind, dot: Dot, stamp: Stamp) -> Record {
 
 fn key(input: &mut Input<'_>) -> Key {
     Key::new(u32::from(input.byte() % 2), NAMES[input.choice(NAMES.len())])
+}
+
+fn stamp_check(input: &mut Input<'_>) -> StampCheck {
+    match input.byte() {
+        0 => StampCheck::None,
+        1 => StampCheck::Replica,
+        _ => StampCheck::Quorum,
+    }
 }
 
 fn outcome(input: &mut Input<'_>) -> Outcome {

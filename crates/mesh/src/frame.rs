@@ -70,6 +70,7 @@ pub enum Frame {
     Behind {
         ask: Ask,
         stamp: Stamp,
+        check: StampCheck,
     },
     Forwarded {
         ask: Ask,
@@ -244,8 +245,24 @@ pub struct Begun {
     pub stamp: Stamp,
     /// How long its client still waited when this was sent.
     pub remaining_ms: u64,
-    /// How often it was stamped again.
-    pub restamps: u8,
+    pub check: StampCheck,
+}
+
+/// Which replicas have compared the stamp of a write with what they have. The stamp that follows is later than all of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum StampCheck {
+    #[default]
+    None = 0,
+    Replica = 1,
+    /// What was acknowledged or shown before the write began is among it. What is later still is concurrent.
+    Quorum = 2,
+}
+
+impl StampCheck {
+    fn from_number(number: u8) -> Option<StampCheck> {
+        [StampCheck::None, StampCheck::Replica, StampCheck::Quorum].get(usize::from(number)).copied()
+    }
 }
 
 /// Why a record is sent.
@@ -271,6 +288,9 @@ pub enum Outcome {
     Misfit,
     /// Refused: the key is decided by ballots, so that a plain write would be lost.
     Balloted,
+    /// Durable, but the replica has forgotten what it acknowledged before and does not have it back yet. It cannot tell
+    /// whether something later was acknowledged, so this does not count as an acknowledgement.
+    Refilling,
 }
 
 impl Frame {
@@ -374,7 +394,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             begin(out, 40, ask);
             put_varint(out, begun.stamp.0);
             put_varint(out, begun.remaining_ms);
-            out.push(begun.restamps);
+            out.push(begun.check as u8);
             write.encode(out);
         }
         Frame::FetchFor { ask, key, request } => {
@@ -387,9 +407,10 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
             put_optional(out, record.as_ref());
             put_optional(out, attempts.as_ref());
         }
-        Frame::Behind { ask, stamp } => {
+        Frame::Behind { ask, stamp, check } => {
             begin(out, 41, ask);
             put_varint(out, stamp.0);
+            out.push(*check as u8);
         }
         Frame::Forwarded { ask, reply, reached } => {
             begin(out, 2, ask);
@@ -421,6 +442,7 @@ fn encode_frame(frame: &Frame, out: &mut Vec<u8>) {
                 Outcome::Purged => (3, Stamp::ZERO),
                 Outcome::Misfit => (4, Stamp::ZERO),
                 Outcome::Balloted => (5, Stamp::ZERO),
+                Outcome::Refilling => (6, Stamp::ZERO),
             };
             out.push(number);
             put_varint(out, stamp.0);
@@ -583,12 +605,16 @@ fn decode_frame(reader: &mut Reader) -> Option<Result<Frame, Unread>> {
         27 => Frame::NoRoom { ask },
         40 => {
             let (stamp, remaining_ms) = (Stamp(reader.varint()?), reader.varint()?);
-            let begun = Some(Begun { stamp, remaining_ms, restamps: reader.u8()? });
+            let check = StampCheck::from_number(reader.u8()?)?;
+            let begun = Some(Begun { stamp, remaining_ms, check });
             Frame::Forward { ask, begun, write: Arc::new(Write::decode(reader)?) }
         }
         42 => Frame::FetchFor { ask, key: key(reader)?, request: reader.varint()? },
         43 => Frame::FetchedFor { ask, record: optional(reader)?, attempts: optional(reader)? },
-        41 => Frame::Behind { ask, stamp: Stamp(reader.varint()?) },
+        41 => {
+            let stamp = Stamp(reader.varint()?);
+            Frame::Behind { ask, stamp, check: StampCheck::from_number(reader.u8()?)? }
+        }
         50..=53 => ballot::decode(number, ask, reader)?,
         _ => return None,
     }))
@@ -603,6 +629,7 @@ fn outcome(reader: &mut Reader) -> Option<Outcome> {
         3 => Outcome::Purged,
         4 => Outcome::Misfit,
         5 => Outcome::Balloted,
+        6 => Outcome::Refilling,
         _ => return None,
     })
 }

@@ -372,7 +372,7 @@ impl Mesh {
         }
         match frame {
             Frame::Forward { ask, begun, write } => self.step_forward(t, from, ask, begun, write),
-            Frame::Behind { ask, stamp } => self.step_behind(t, from, ask, stamp),
+            Frame::Behind { ask, stamp, check } => self.step_behind(t, from, ask, stamp, check),
             Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
             Frame::Store { ask, key, record, why } => self.step_store(t, from, ask, key, record, why),
             Frame::Keep { ask, target, key, record } => self.step_keep(t, from, ask, target, key, record),

@@ -67,11 +67,11 @@ fn frames() -> Vec<Frame> {
         Reply::Unavailable { acks: 1, needed: 2, missing: Missing::default() },
         Reply::Refused(Code::FencePassed),
     ];
-    let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, restamps: 1 });
+    let begun = Some(Begun { stamp: Stamp(7), remaining_ms: 4_000, check: StampCheck::Replica });
     frames.push(Frame::Forward { ask, begun, write: Arc::new(write(Op::Delete)) });
     frames.push(Frame::FetchFor { ask, key: key.clone(), request: 77 });
     frames.push(Frame::FetchedFor { ask, record: None, attempts: Some(value.clone()) });
-    frames.push(Frame::Behind { ask, stamp: Stamp(8) });
+    frames.push(Frame::Behind { ask, stamp: Stamp(8), check: StampCheck::Quorum });
     frames.extend(replies.map(|reply| Frame::Forwarded { ask, reply: Box::new(reply), reached: vec![] }));
     let round = Round { term: 1, epoch: Epoch(300), number: 7, node: NodeId(2), operation: 3 };
     let promised = |record: Option<Bytes>, prior: Option<Round>| {
@@ -87,6 +87,7 @@ fn frames() -> Vec<Frame> {
         Frame::Accept { ask, key: key.clone(), record: value.clone(), notes: vec![(77, value.clone())] },
         Frame::Accepted { ask, ballot: round.first_ballot(), passed: Some(round) },
         Frame::Stored { ask, outcome: Outcome::Balloted },
+        Frame::Stored { ask, outcome: Outcome::Refilling },
     ]);
     frames.extend([
         Frame::Store { ask, key: key.clone(), record: value.clone(), why: Why::Repair },

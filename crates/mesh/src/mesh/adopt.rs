@@ -60,6 +60,7 @@ impl Mesh {
             }
             if node == self.me {
                 let (outcome, seq) = self.absorb(t, &key, shard, record, Why::Repair);
+                let outcome = self.outcome_told(outcome);
                 self.after(t, seq, Then::Stored(ask, outcome));
             } else if self.peers.may_ask(node, t.now.at) {
                 let store = Frame::Store { ask, key: key.clone(), record: bytes.clone(), why: Why::Repair };
@@ -74,6 +75,9 @@ impl Mesh {
         else {
             return;
         };
+        if outcome == Outcome::Refilling {
+            return;
+        }
         if !adopting.acked.contains(&from) {
             adopting.acked.push(from);
         }

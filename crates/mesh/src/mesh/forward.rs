@@ -6,7 +6,7 @@
 
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
-use crate::frame::{Ask, Begun, Frame};
+use crate::frame::{Ask, Begun, Frame, StampCheck};
 use crate::hlc::Stamp;
 use crate::moves::majority;
 use crate::op::Op;
@@ -22,9 +22,6 @@ use std::time::Duration;
 const FORWARDED_MAX: usize = 16_384;
 /// Replicas that declined a write are asked again after so long: while a topology spreads, all may decline for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
-/// A write with so many stamps after its first is behind everything that was acknowledged before it began: what is later
-/// still is concurrent.
-pub(super) const RESTAMPS_MAX: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Forwarding {
@@ -34,7 +31,7 @@ pub(super) struct Forwarding {
     asked: Vec<NodeId>,
     tried: Tried,
     stamp: Stamp,
-    restamps: u8,
+    check: StampCheck,
 }
 
 /// Writes that one node has passed on to this one, by their names.
@@ -105,7 +102,8 @@ impl Mesh {
             return self.reply(t, client, Reply::Refused(Code::NoSpace));
         }
         let stamp = self.clock.tick(t.now.wall_ms);
-        let forwarding = Forwarding { client, write, asked: Vec::new(), tried, stamp, restamps: 0 };
+        let check = StampCheck::None;
+        let forwarding = Forwarding { client, write, asked: Vec::new(), tried, stamp, check };
         let ask = self.begin(t, Operation::Forward(Box::new(forwarding)), deadline);
         match to {
             Some(to) => self.forward(t, ask, to),
@@ -140,7 +138,7 @@ impl Mesh {
         let Some(forwarding) = self.forwarding(ask) else { return };
         forwarding.asked.push(to);
         let remaining_ms = deadline.since(t.now.at).as_millis() as u64;
-        let begun = Begun { stamp: forwarding.stamp, remaining_ms, restamps: forwarding.restamps };
+        let begun = Begun { stamp: forwarding.stamp, remaining_ms, check: forwarding.check };
         let (begun, write) = (Some(begun), forwarding.write.clone());
         self.send(t, to, Frame::Forward { ask, begun, write });
         self.alarms.set(t.now.at.after(self.peers.patience(&[to])), ask);
@@ -189,8 +187,8 @@ impl Mesh {
         let remaining = begun.map_or(self.params.timeout, |begun| Duration::from_millis(begun.remaining_ms));
         let deadline = t.now.at.after(remaining.min(self.params.timeout));
         if begun.is_some_and(|begun| self.is_over(t, begun)) {
-            let stamp = Stamp::at_ms(t.now.wall_ms);
-            return self.send(t, from, Frame::Behind { ask, stamp });
+            let (stamp, check) = (Stamp::at_ms(t.now.wall_ms), StampCheck::None);
+            return self.send(t, from, Frame::Behind { ask, stamp, check });
         }
         self.coordinate(t, Client::Peer(from, ask), write, begun, deadline);
     }
@@ -246,7 +244,14 @@ impl Mesh {
 
     /// A replica has something later than the write's stamp. Whether the write may come after it is decided here: it may as long
     /// as its client waits.
-    pub(super) fn step_behind(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, stamp: Stamp) {
+    pub(super) fn step_behind(
+        &mut self,
+        t: &mut Turn<'_>,
+        from: NodeId,
+        ask: Ask,
+        stamp: Stamp,
+        check: StampCheck,
+    ) {
         self.time(t, from, ask);
         self.clock.observe(stamp, t.now.wall_ms);
         let Some(pending) = self.operations.get(&ask).filter(|pending| pending.deadline > t.now.at) else {
@@ -262,7 +267,7 @@ impl Mesh {
             return;
         };
         forwarding.stamp = self.clock.tick(t.now.wall_ms).max(stamp.next());
-        forwarding.restamps = (forwarding.restamps + 1).min(RESTAMPS_MAX);
+        forwarding.check = forwarding.check.max(check);
         forwarding.asked.clear();
         let ask = self.begin(t, Operation::Forward(forwarding), deadline);
         self.forward(t, ask, from);

@@ -1,8 +1,10 @@
 //! Quorum reads: as many replicas as the client asked for answer, their records are merged, and replicas that lack part of
 //! the result are repaired before the client receives it; so reads are monotonic. The quickest replicas are asked first,
 //! the others when an answer is late. A read whose quorum is down fails as soon as the replicas that are taken for down had
-//! a moment to answer, and the reply names them.
+//! a moment to answer, and the reply names them. While a partition moves, a majority of its next replicas must
+//! have the record as well: soon they are asked alone.
 
+use super::writes::Route;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::frame::{Ask, Frame, Why};
 use crate::key::Key;
@@ -11,9 +13,11 @@ use crate::moves::majority;
 use crate::overlay::Seq;
 use crate::record::Record;
 use crate::request::{Missing, Reply};
+use crate::topology::Phase;
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Replicas that declined are asked again after so long.
@@ -27,7 +31,13 @@ const GIVE_UP_AFTER: Duration = Duration::from_millis(30);
 pub(super) struct Reading {
     client: Client,
     key: Key,
+    /// How many the client wants to be heard.
+    r: Option<u8>,
+    route: Arc<Route>,
+    /// How many of the replicas that are read are needed.
     needed: usize,
+    /// The partition moves, and a majority of the replicas to come is needed too.
+    counts_next: bool,
     /// Replicas that were not asked yet, the best last.
     rest: Vec<NodeId>,
     /// Replicas that declined, and may answer later.
@@ -57,13 +67,24 @@ impl Reading {
         self.asked.iter().chain(&self.rest).chain(&self.declined).copied().collect()
     }
 
+    /// Whether these nodes are as many as are needed.
+    fn is_met(&self, is_among: impl Fn(NodeId) -> bool) -> bool {
+        let count = |list: &[NodeId]| list.iter().filter(|node| is_among(**node)).count();
+        let Route { read, also } = &*self.route;
+        count(read) >= self.needed && (!self.counts_next || count(also) >= majority(also.len()))
+    }
+
+    fn is_heard(&self) -> bool {
+        self.is_met(|node| self.heard.iter().any(|heard| heard.from == node))
+    }
+
     /// Enough were heard, and all have the same: there is nothing to merge, to forget or to repair.
     fn is_unanimous(&self) -> bool {
         let Some((first, others)) = self.heard.split_first() else { return false };
         let Some(record) = &first.record else { return false };
         let same = |heard: &Heard| heard.record.as_ref() == Some(record);
         let gone = |heard: &Heard| heard.marks.cover(record);
-        self.heard.len() >= self.needed && others.iter().all(same) && !self.heard.iter().any(gone)
+        self.is_heard() && others.iter().all(same) && !self.heard.iter().any(gone)
     }
 }
 
@@ -79,18 +100,24 @@ impl Mesh {
         let Some(copies) = self.topology.copies(key.space()) else {
             return self.reply(t, client, Reply::Refused(Code::UnknownSpace));
         };
-        let route = self.route(key.partition(), copies);
+        let route = self.route(key.partition(), copies).clone();
         let needed = r.map_or(majority(route.read.len()), usize::from);
         if needed == 0 || needed > route.read.len() {
             return self.reply(t, client, Reply::Refused(Code::BadQuorum));
         }
-        if needed == 1 && route.read.contains(&self.me) && self.is_serving() {
+        let is_pending = self.topology.phase(key.partition()) == Phase::Pending;
+        let counts_next = is_pending
+            && !route.also.is_empty()
+            && needed >= majority(route.read.len())
+            && !planted(Mutant::OldListShows);
+        if needed == 1 && !counts_next && route.read.contains(&self.me) && self.is_serving() {
             let local = self.load(t, &key);
             if local.seq <= self.durable {
                 return self.reply(t, client, Reply::Found(local.record.map(Box::new)));
             }
         }
-        let mut list = route.read.clone();
+        let mut list = if counts_next { route.everyone().collect() } else { route.read.clone() };
+        let asked_first = if counts_next { list.len() } else { needed };
         self.peers.order(&mut list);
         // This node itself is the quickest of all.
         list.sort_by_key(|node| *node != self.me);
@@ -98,7 +125,10 @@ impl Mesh {
         let reading = Reading {
             client,
             key,
+            r,
+            route,
             needed,
+            counts_next,
             rest: list,
             declined: Vec::new(),
             asked: Vec::with_capacity(needed),
@@ -109,7 +139,7 @@ impl Mesh {
             sides: Vec::new(),
         };
         let ask = self.begin(t, Operation::Read(Box::new(reading)), deadline);
-        self.ask_more(t, ask, needed);
+        self.ask_more(t, ask, asked_first);
     }
 
     fn reading(&mut self, ask: Ask) -> Option<&mut Reading> {
@@ -173,9 +203,10 @@ impl Mesh {
         let Some(started) = self.operations.get(&ask).map(|pending| pending.started) else { return };
         let Some(reading) = self.reading(ask) else { return };
         let heard: Vec<NodeId> = reading.heard.iter().map(|heard| heard.from).collect();
-        let (needed, everyone) = (reading.needed, reading.everyone());
-        let may_answer = |node: &&NodeId| heard.contains(node) || **node == me || !self.peers.is_down(**node);
-        if everyone.iter().filter(may_answer).count() >= needed {
+        let everyone = reading.everyone();
+        let may_answer = |node: &NodeId| heard.contains(node) || *node == me || !self.peers.is_down(*node);
+        let may_answer: Vec<NodeId> = everyone.into_iter().filter(may_answer).collect();
+        if self.reading(ask).is_some_and(|reading| reading.is_met(|node| may_answer.contains(&node))) {
             return self.alarms.set(t.now.at.after(LOOK_AGAIN), ask);
         }
         if t.now.at < started.after(GIVE_UP_AFTER) {
@@ -241,8 +272,7 @@ impl Mesh {
             return;
         }
         reading.heard.push(Heard { from, record, marks });
-        let enough = if planted(Mutant::ReadNotCounted) { 1 } else { reading.needed };
-        if reading.heard.len() < enough {
+        if !reading.is_heard() && !planted(Mutant::ReadNotCounted) {
             return;
         }
         if reading.is_unanimous() {
@@ -328,7 +358,7 @@ impl Mesh {
 
     fn settle_read(&mut self, t: &mut Turn<'_>, ask: Ask) {
         let Some(reading) = self.reading(ask) else { return };
-        if reading.agreed.len() >= reading.needed && reading.merged.is_some() {
+        if reading.is_met(|node| reading.agreed.contains(&node)) && reading.merged.is_some() {
             self.answer_read(t, ask);
         }
     }
@@ -340,21 +370,16 @@ impl Mesh {
         self.reply(t, client, Reply::Found(merged));
     }
 
-    /// After a change of topology: reads without a quorum begin again.
+    /// After a change of topology reads begin again: the quorums may be other ones.
     pub(super) fn reroute_reads(&mut self, t: &mut Turn<'_>) {
-        let key = |pending: &Pending| match &pending.operation {
-            Operation::Read(reading) if reading.merged.is_none() => Some(reading.key.clone()),
-            _ => None,
-        };
-        let keys = self.operations.iter().filter_map(|(ask, pending)| Some((*ask, key(pending)?)));
-        for (ask, key) in keys.collect::<Vec<_>>() {
-            let Some(shard) = self.shard_of(&key) else { continue };
-            let list = self.route(shard.partition, shard.copies).read.clone();
-            let Some(reading) = self.reading(ask) else { continue };
-            (reading.rest, reading.declined) = (list, Vec::new());
-            (reading.asked, reading.heard) = (Vec::new(), Vec::new());
-            let needed = reading.needed;
-            self.ask_more(t, ask, needed);
+        let is_read = |pending: &Pending| matches!(pending.operation, Operation::Read(_));
+        let asks = self.operations.iter().filter(|(_, pending)| is_read(pending)).map(|(ask, _)| *ask);
+        for ask in asks.collect::<Vec<_>>() {
+            let Some(pending) = self.finish(ask) else { continue };
+            if let Operation::Read(reading) = pending.operation {
+                let Reading { client, key, r, .. } = *reading;
+                self.start_read(t, client, key, r, pending.deadline);
+            }
         }
     }
 

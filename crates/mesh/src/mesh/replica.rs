@@ -293,11 +293,19 @@ impl Mesh {
         }
         let incoming = Incoming { record: &record, bytes: Some(&bytes) };
         let (outcome, seq) = self.absorb(t, &key, shard, incoming, why);
-        let stored = Frame::Stored { ask, outcome };
+        let stored = Frame::Stored { ask, outcome: self.outcome_told(outcome) };
         if planted(Mutant::StoredBeforePersist) {
             return self.send(t, from, stored);
         }
         self.after(t, seq, Then::Send(from, stored));
+    }
+
+    /// What the node that wanted something stored is told. A replica that has lost what it acknowledged before does not know
+    /// what the record has lost against.
+    pub(super) fn outcome_told(&self, outcome: Outcome) -> Outcome {
+        let is_kept = matches!(outcome, Outcome::Held | Outcome::Beaten(_));
+        let forgot = self.wakening.is_empty() && !planted(Mutant::RefillingAcknowledged);
+        if is_kept && forgot { Outcome::Refilling } else { outcome }
     }
 
     pub(super) fn step_fetch(&mut self, t: &mut Turn<'_>, from: NodeId, ask: Ask, key: Key) {

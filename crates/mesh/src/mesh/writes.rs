@@ -11,12 +11,12 @@ mod route;
 
 pub(super) use route::Route;
 
-use super::forward::{Obstacle, RESTAMPS_MAX, Tried, is_ordered};
+use super::forward::{Obstacle, Tried, is_ordered};
 use super::replica::Local;
 use super::streams::Change;
 use super::{Client, Mesh, Operation, Pending, Then, Turn};
 use crate::actor::{Dot, RegionId};
-use crate::frame::{Ask, Begun, Frame, Outcome, Shard, Why};
+use crate::frame::{Ask, Begun, Frame, Outcome, Shard, StampCheck, Why};
 use crate::hlc::Stamp;
 use crate::key::Key;
 use crate::merge::merge;
@@ -99,7 +99,7 @@ struct Created {
 enum NotCreated {
     Refused(Code),
     /// Its stamp is behind this one, and another is the origin's to give.
-    Behind(Stamp),
+    Behind(Stamp, StampCheck),
     /// The key is decided by ballots.
     Balloted,
 }
@@ -316,9 +316,9 @@ impl Mesh {
                 self.finish(ask);
                 return self.reply(t, client, Reply::Refused(code));
             }
-            Err(NotCreated::Behind(stamp)) => {
+            Err(NotCreated::Behind(stamp, check)) => {
                 self.finish(ask);
-                return self.call_behind(t, client, stamp);
+                return self.call_behind(t, client, stamp, check);
             }
         };
         if write.attributes.level.is_abroad() {
@@ -338,9 +338,9 @@ impl Mesh {
     }
 
     /// Tells the node where a write began that there is something later.
-    fn call_behind(&mut self, t: &mut Turn<'_>, client: Client, stamp: Stamp) {
+    fn call_behind(&mut self, t: &mut Turn<'_>, client: Client, stamp: Stamp, check: StampCheck) {
         match client {
-            Client::Peer(node, ask) => self.send(t, node, Frame::Behind { ask, stamp }),
+            Client::Peer(node, ask) => self.send(t, node, Frame::Behind { ask, stamp, check }),
             _ => unreachable!("only what began elsewhere keeps a stamp that is behind"),
         }
     }
@@ -420,17 +420,25 @@ impl Mesh {
         after: Stamp,
     ) -> Result<(), NotCreated> {
         let stamp = begun.stamp.max(after);
+        let shown = local.record.as_ref().map_or(Stamp::ZERO, |record| record.header.stamp);
+        // What a majority has was gathered for a write with a request id, and is part of what is here.
+        let gathered = write.attributes.request.is_some();
+        let check = if gathered { StampCheck::Quorum } else { StampCheck::Replica };
         // This node has vouched that it gives no stamp so early any more, and what was deleted so late may be forgotten.
         let floor = self.promised.max(self.shards.marks(shard).of(self.params.actor.region));
-        if stamp <= floor {
-            return Err(NotCreated::Behind(floor));
+        if stamp <= floor && planted(Mutant::FloorCountsAsCheck) {
+            return Err(NotCreated::Behind(floor, StampCheck::Quorum));
         }
-        let Some(record) = local.record.as_ref().filter(|record| stamp <= record.header.stamp) else {
-            return Ok(());
-        };
-        // A last write is told once; then it may lose, and a quorum says whether it has to pass something.
-        let told = write.kind.is_last_write_wins() && begun.restamps > 0;
-        if is_ordered(write) && !told { Err(NotCreated::Behind(record.header.stamp)) } else { Ok(()) }
+        if stamp <= floor {
+            return Err(NotCreated::Behind(floor.max(shown), check));
+        }
+        // A last write is told once; then it may lose, and a quorum says whether it has to pass something. One with a request
+        // id never loses against what is older than it: its attempt is noted, and would be taken for done.
+        let told = write.kind.is_last_write_wins() && begun.check >= check;
+        if stamp <= shown && is_ordered(write) && !told {
+            return Err(NotCreated::Behind(shown, check));
+        }
+        Ok(())
     }
 
     /// Applies a last write that something later is here than: it loses, as it would have in any other order.
@@ -516,14 +524,16 @@ impl Mesh {
                 writing.prospect.add_ack(from);
                 writing.beaten = writing.beaten.max(Some(stamp));
             }
-            Outcome::Passed | Outcome::Misfit | Outcome::Purged | Outcome::Balloted => {
+            Outcome::Passed | Outcome::Misfit | Outcome::Purged | Outcome::Balloted | Outcome::Refilling => {
                 writing.prospect.add_absent(from);
             }
         }
         let refusal = match outcome {
             Outcome::Passed => Some(Code::FencePassed),
             Outcome::Misfit => Some(Code::WrongType),
-            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged | Outcome::Balloted => None,
+            Outcome::Held | Outcome::Beaten(_) | Outcome::Purged | Outcome::Balloted | Outcome::Refilling => {
+                None
+            }
         };
         if let Some(code) = refusal.filter(|_| !writing.answered) {
             self.answer_write(t, ask, Reply::Refused(code));
@@ -540,7 +550,8 @@ impl Mesh {
             && let Some(writing) = self.writing(ask)
         {
             let last_wins = writing.write.kind.is_last_write_wins();
-            let last_stamp = writing.begun.map_or(writing.restamped, |begun| begun.restamps >= RESTAMPS_MAX);
+            let last_stamp =
+                writing.begun.map_or(writing.restamped, |begun| begun.check == StampCheck::Quorum);
             if let Some(stamp) = writing.beaten.filter(|_| last_wins && !last_stamp)
                 && !planted(Mutant::SkewKept)
             {
@@ -602,7 +613,7 @@ impl Mesh {
             self.abroad.awaited.remove(&result.header.dot.counter);
         }
         if writing.begun.is_some() {
-            return self.call_behind(t, writing.client, beaten);
+            return self.call_behind(t, writing.client, beaten, StampCheck::Quorum);
         }
         writing.restamped = true;
         (writing.beaten, writing.reached, writing.prospect) = (None, Vec::new(), Prospect::default());

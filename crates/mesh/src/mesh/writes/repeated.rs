@@ -53,11 +53,10 @@ impl Mesh {
                 None => Ok(false),
             };
         };
-        // Its own first attempt, which was beaten, does not count.
-        let again = matches!(stamped, Stamped::Begun(begun) if begun.restamps > 0);
-        let is_own = |actor| again && actor == self.params.actor;
-        let here = |attempt: &Attempt| record.context.covers(attempt.dot) && !is_own(attempt.dot.actor);
-        Ok(attempts.iter().any(here) || record.has_taken(request) && !again)
+        // An attempt is behind nothing that was acknowledged before its request began: whatever shows in its place came after
+        // it, or is concurrent with the request.
+        let here = |attempt: &Attempt| record.context.covers(attempt.dot);
+        Ok(attempts.iter().any(here) || record.has_taken(request))
     }
 
     /// Remembers that a request was carried out, in the batch of the record.
