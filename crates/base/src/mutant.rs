@@ -317,6 +317,12 @@ mutants! {
     TopologyOfOne = "topology-of-one",
     /// What a client says to have seen is believed without asking the replicas.
     ForgedContextJoined = "forged-context-joined",
+    /// A member that joins on an empty directory asks no member how far its log reaches.
+    NewcomerAsksNone = "newcomer-asks-none",
+    /// A node believes one peer that every replica has passed a stamp that no clock can have reached.
+    FarStampTaken = "far-stamp-taken",
+    /// Names of forwarded writes are forgotten by number: a forged number puts those of the real peer out of use.
+    ForwardNamesPoisoned = "forward-names-poisoned",
 }
 
 impl Mutant {
@@ -336,6 +342,7 @@ impl Mutant {
         Mutant::TailDoubtNotKept,
         Mutant::VotesNotSealed,
         Mutant::DeafLeaderStays,
+        Mutant::NewcomerAsksNone,
     ];
 
     /// Those of the mesh, which the room itself hunts in a world of its own.
@@ -380,6 +387,8 @@ impl Mutant {
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,
         Mutant::ForgedContextJoined,
+        Mutant::FarStampTaken,
+        Mutant::ForwardNamesPoisoned,
     ];
 
     /// Those of the mesh that show only over real files.

@@ -1,5 +1,6 @@
 mod contest;
 mod declined;
+mod forged;
 mod full;
 mod guests;
 mod linear;
@@ -516,7 +517,7 @@ fn show(scenes: &[(&str, Scene, Mutant)]) {
 
 #[test]
 fn every_planted_bug_of_the_mesh_has_a_scene() {
-    let scenes = || SCENES.iter().chain(&regions::SCENES).chain(&contest::SCENES);
+    let scenes = || SCENES.iter().chain(&regions::SCENES).chain(&contest::SCENES).chain(&forged::SCENES);
     let has = |mutant: &&Mutant| scenes().any(|(_, _, other)| other == *mutant);
     assert_eq!(Mutant::OF_MESH.iter().find(|mutant| !has(mutant)), None);
 }
