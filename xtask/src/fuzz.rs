@@ -44,11 +44,20 @@ pub fn run(root: &Path, arguments: Vec<String>) -> ExitCode {
         eprintln!("rustc does not say for which machine it compiles");
         return ExitCode::FAILURE;
     };
-    let names = match &options.target {
-        Some(name) => vec![name.clone()],
-        None => names(root),
-    };
+    if let Err(missing) = find_compiler() {
+        eprintln!("fuzz: {missing}");
+        return ExitCode::FAILURE;
+    }
+    let mut names = names(root);
+    if let Some(target) = &options.target {
+        if !names.contains(target) {
+            eprintln!("fuzz: there is no target {target}; there are {}", names.join(", "));
+            return ExitCode::from(2);
+        }
+        names.retain(|name| name == target);
+    }
     if names.is_empty() || !build(root, &triple) {
+        eprintln!("fuzz: the fuzzer could not be built; what the compiler says is above");
         return ExitCode::FAILURE;
     }
     let share = Duration::from_secs_f64(options.minutes * 60.0 / names.len() as f64);
@@ -75,6 +84,17 @@ fn parse(arguments: &[String]) -> Option<Options> {
         }
     }
     (options.minutes > 0.0).then_some(options)
+}
+
+/// libFuzzer is compiled from its source, by the compiler that the crate `cc` would take.
+fn find_compiler() -> Result<(), String> {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    match Command::new(&compiler).arg("--version").output() {
+        Ok(out) if out.status.success() => Ok(()),
+        _ => Err(format!(
+            "libFuzzer needs a C++ compiler, and {compiler} does not run; install g++ or clang, or set CXX"
+        )),
+    }
 }
 
 fn host_triple() -> Option<String> {

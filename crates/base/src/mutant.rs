@@ -323,6 +323,12 @@ mutants! {
     TopologyOfOne = "topology-of-one",
     /// The versions that a client claims to have seen are believed without asking the replicas.
     ForgedContextJoined = "forged-context-joined",
+    /// A member that joins on an empty directory asks no member how far its log reaches.
+    NewcomerAsksNone = "newcomer-asks-none",
+    /// A node believes one peer that every replica has passed a stamp that no clock can have reached.
+    FarStampTaken = "far-stamp-taken",
+    /// Names of forwarded writes are forgotten by number: a forged number puts those of the real peer out of use.
+    ForwardNamesPoisoned = "forward-names-poisoned",
 }
 
 impl Mutant {
@@ -342,6 +348,7 @@ impl Mutant {
         Mutant::TailDoubtNotKept,
         Mutant::VotesNotSealed,
         Mutant::DeafLeaderStays,
+        Mutant::NewcomerAsksNone,
     ];
 
     /// Mutants of the mesh, which the tests of the crate `mesh` find in a simulated cluster of their own.
@@ -389,6 +396,8 @@ impl Mutant {
         Mutant::EmptiedPromises,
         Mutant::OneListDecides,
         Mutant::ForgedContextJoined,
+        Mutant::FarStampTaken,
+        Mutant::ForwardNamesPoisoned,
     ];
 
     /// Mutants of the mesh that show only over real files.

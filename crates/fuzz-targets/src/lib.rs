@@ -2,6 +2,7 @@
 //! A decoder target hands the bytes to the decoder as they are. A machine target reads a sequence of steps from them and
 //! steps a real machine, so that the fields of a forged frame meet the state on which they would do harm.
 
+mod backups;
 mod clients;
 mod decoders;
 mod driver;
@@ -38,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     machine("mesh-node", mesh_node::run, mesh_node::seeds),
     machine("log-files", files::log, files::seeds),
     machine("store-pages", files::store, files::seeds),
+    machine("backup-pages", backups::bbolt, backups::seeds),
     machine("store-rows", state::rows, state::row_seeds),
     machine("commands", state::commands, state::command_seeds),
     machine("http1-heads", clients::http1_heads, clients::head_seeds),

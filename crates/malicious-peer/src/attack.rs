@@ -1,5 +1,5 @@
 //! The attack: connections to all members, as another member, as a node of another region and as a stranger, each with frames and
-//! bytes that the forge makes; until so many frames were sent or the time is over.
+//! bytes that the forge makes; until so many frames were sent or the time is over. Each member has its own thread that lies to it.
 //! A member hears one liar only: two of three that say the same are a majority, which members believe.
 
 use crate::cluster::{Cluster, HERE, Status, THERE, Trouble};
@@ -11,12 +11,18 @@ use fuzz_targets::forged_mesh;
 use mesh::RegionId;
 use mesh::topology::{Epoch, Member, Space, Standing, Topology};
 use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often the members are asked where they stand.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const FRAMES_PER_ENVELOPE: u64 = 128;
+const FRAMES_PER_ENVELOPE: u64 = 256;
 const ENVELOPES_PER_CONNECTION: usize = 16;
+/// Until the members are looked at again, or the attack is over.
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -34,128 +40,181 @@ pub struct Limit {
     pub time: Duration,
 }
 
-pub struct Attack<'a> {
-    cluster: &'a mut Cluster,
-    forge: Forge,
-    known: Vec<Status>,
-    epochs: Vec<u64>,
-    looked: Instant,
-    pub counts: Counts,
+/// Lies to all members until the limit; `tell` hears of progress now and then.
+pub fn attack(
+    cluster: &mut Cluster,
+    seed: u64,
+    limit: Limit,
+    mut tell: impl FnMut(&Counts),
+) -> Result<Counts, Trouble> {
+    let shared = Shared::default();
+    shared.look(cluster)?;
+    let peers: Vec<SocketAddr> = cluster.members.iter().map(|member| member.peer).collect();
+    let ended = thread::scope(|scope| {
+        for target in 0..peers.len() {
+            let forge = Forge::new(base::rng::mix(seed ^ (target as u64) << 32));
+            let mut liar = Liar { target, peers: &peers, shared: &shared, forge };
+            scope.spawn(move || liar.run());
+        }
+        let watched = shared.watch(cluster, limit, &mut tell);
+        shared.is_over.store(true, Ordering::Relaxed);
+        watched
+    });
+    ended?;
+    cluster.find_ended()?;
+    Ok(shared.counts())
 }
 
-impl<'a> Attack<'a> {
-    pub fn new(cluster: &'a mut Cluster, seed: u64) -> Result<Attack<'a>, Trouble> {
-        let mut attack = Attack {
-            cluster,
-            forge: Forge::new(seed),
-            known: Vec::new(),
-            epochs: Vec::new(),
-            looked: Instant::now(),
-            counts: Counts::default(),
-        };
-        attack.look()?;
-        Ok(attack)
+/// What the threads share: what is known of the members, and what was sent.
+#[derive(Default)]
+struct Shared {
+    known: Mutex<Vec<Known>>,
+    is_over: AtomicBool,
+    frames: AtomicU64,
+    connections: AtomicU64,
+    closed: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    status: Status,
+    epoch: u64,
+}
+
+impl Shared {
+    fn counts(&self) -> Counts {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            frames: of(&self.frames),
+            connections: of(&self.connections),
+            closed: of(&self.closed),
+            refused: of(&self.refused),
+        }
     }
 
-    /// `tell` hears of progress now and then.
-    pub fn run(&mut self, limit: Limit, mut tell: impl FnMut(&Counts)) -> Result<(), Trouble> {
+    fn known(&self) -> Vec<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn watch(
+        &self,
+        cluster: &mut Cluster,
+        limit: Limit,
+        tell: &mut impl FnMut(&Counts),
+    ) -> Result<(), Trouble> {
         let end = Instant::now() + limit.time;
-        while self.counts.frames < limit.frames && Instant::now() < end {
-            if self.looked.elapsed() >= LOOK_EVERY {
-                self.look()?;
-                tell(&self.counts);
+        let mut looked = Instant::now();
+        while self.counts().frames < limit.frames && Instant::now() < end {
+            if looked.elapsed() >= LOOK_EVERY {
+                self.look(cluster)?;
+                looked = Instant::now();
+                tell(&self.counts());
             }
-            self.attack_once();
+            thread::sleep(PAUSE);
         }
-        self.cluster.find_ended()
-    }
-
-    fn look(&mut self) -> Result<(), Trouble> {
-        self.cluster.find_ended()?;
-        for (nth, member) in self.cluster.members.iter().enumerate() {
-            // One that is busy says nothing, and is taken to stand where it stood.
-            let known = self.known.get(nth).copied();
-            let status = member
-                .endpoints
-                .status()
-                .or(known)
-                .ok_or(Trouble("a member does not say where it stands".into()))?;
-            let epoch = member.endpoints.epoch().unwrap_or(self.epochs.get(nth).copied().unwrap_or(1));
-            match nth < self.known.len() {
-                true => (self.known[nth], self.epochs[nth]) = (status, epoch),
-                false => {
-                    self.known.push(status);
-                    self.epochs.push(epoch);
-                }
-            }
-        }
-        self.looked = Instant::now();
         Ok(())
     }
 
+    fn look(&self, cluster: &mut Cluster) -> Result<(), Trouble> {
+        cluster.find_ended()?;
+        let before = self.known();
+        let mut known = Vec::new();
+        for (nth, member) in cluster.members.iter().enumerate() {
+            // One that is busy says nothing, and is taken to stand where it stood.
+            let before = before.get(nth);
+            let status = member.endpoints.status().or(before.map(|known| known.status));
+            let status = status.ok_or(Trouble("a member does not say where it stands".into()))?;
+            let epoch = member.endpoints.epoch().or(before.map(|known| known.epoch)).unwrap_or(1);
+            known.push(Known { status, epoch });
+        }
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+}
+
+/// Lies to one member.
+struct Liar<'a> {
+    target: usize,
+    peers: &'a [SocketAddr],
+    shared: &'a Shared,
+    forge: Forge,
+}
+
+fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Liar<'_> {
+    fn run(&mut self) {
+        while !self.shared.is_over.load(Ordering::Relaxed) {
+            self.attack_once();
+        }
+    }
+
     fn attack_once(&mut self) {
-        let target = self.forge.rng().between(0, 4) as usize;
-        self.counts.connections += 1;
+        let known = self.shared.known();
+        count(&self.shared.connections, 1);
         match self.forge.rng().between(0, 20) {
-            0 => self.as_stranger(target),
-            1 => self.with_bytes(target),
-            2..=5 => self.with_frames(target, true),
-            _ => self.with_frames(target, false),
+            0 => self.as_stranger(known[self.target].status),
+            1 => self.with_bytes(&known),
+            2..=5 => self.with_frames(&known, true),
+            _ => self.with_frames(&known, false),
         }
     }
 
     /// The member of whose name the target hears lies, in its own region or the other.
-    fn liar(&self, target: usize, abroad: bool) -> usize {
-        match (target, abroad) {
+    fn liar(&self, abroad: bool) -> usize {
+        match (self.target, abroad) {
             (3, _) => 0,
             (_, true) => 3,
-            (_, false) => (target + 2) % 3,
+            (target, false) => (target + 2) % 3,
         }
     }
 
-    fn greeted(&mut self, target: usize, abroad: bool) -> Option<Connection> {
-        let liar = self.known[self.liar(target, abroad)];
-        let hello = Hello { cluster: liar.cluster, from: liar.id, to: self.known[target].id };
-        let mut connection = Connection::open(self.cluster.members[target].peer).ok()?;
+    fn greeted(&mut self, known: &[Known], abroad: bool) -> Option<Connection> {
+        let liar = known[self.liar(abroad)].status;
+        let hello = Hello { cluster: liar.cluster, from: liar.id, to: known[self.target].status.id };
+        let mut connection = Connection::open(self.peers[self.target]).ok()?;
         match connection.greet(&hello) {
             Ok(true) => Some(connection),
             _ => {
-                self.counts.refused += 1;
+                count(&self.shared.refused, 1);
                 None
             }
         }
     }
 
-    fn with_frames(&mut self, target: usize, abroad: bool) {
-        let abroad = abroad || target == 3;
-        let facts = self.facts(target, abroad);
-        let Some(mut connection) = self.greeted(target, abroad) else { return };
+    fn with_frames(&mut self, known: &[Known], abroad: bool) {
+        let abroad = abroad || self.target == 3;
+        let facts = self.facts(known, abroad);
+        let Some(mut connection) = self.greeted(known, abroad) else { return };
         for _ in 0..ENVELOPES_PER_CONNECTION {
-            let count = self.forge.rng().between(1, FRAMES_PER_ENVELOPE) as usize;
+            let n_frames = self.forge.rng().between(1, FRAMES_PER_ENVELOPE) as usize;
             let frames = if abroad {
-                self.forge.frames_abroad(&facts, count)
+                self.forge.frames_abroad(&facts, n_frames)
             } else {
-                self.forge.frames(&facts, count)
+                self.forge.frames(&facts, n_frames)
             };
             let sent = connection.send(&frames);
             if sent.is_ok() {
-                self.counts.frames += frames.len() as u64;
+                count(&self.shared.frames, frames.len() as u64);
             }
             if sent.and_then(|()| connection.wait_until_read()).is_err() {
-                self.counts.closed += 1;
+                count(&self.shared.closed, 1);
                 return;
             }
         }
     }
 
     /// Bytes that are no envelopes, behind a right hello.
-    fn with_bytes(&mut self, target: usize) {
+    fn with_bytes(&mut self, known: &[Known]) {
         let bytes = self.no_envelope();
-        let Some(mut connection) = self.greeted(target, target == 3) else { return };
-        self.counts.frames += 1;
+        let Some(mut connection) = self.greeted(known, self.target == 3) else { return };
+        count(&self.shared.frames, 1);
         let sent = connection.send_raw(&bytes);
         if sent.and_then(|()| connection.wait_until_closed()).is_err() {
-            self.counts.closed += 1;
+            count(&self.shared.closed, 1);
         }
     }
 
@@ -183,8 +242,7 @@ impl<'a> Attack<'a> {
     }
 
     /// Hellos of unknown nodes, questions that no member asks, and noise.
-    fn as_stranger(&mut self, target: usize) {
-        let status = self.known[target];
+    fn as_stranger(&mut self, status: Status) {
         let rng = self.forge.rng();
         let mut number = |right: u64| if rng.chance(500_000) { right } else { rng.next_u64() };
         let hello = Hello { cluster: number(status.cluster), from: number(1), to: number(status.id) };
@@ -210,26 +268,24 @@ impl<'a> Attack<'a> {
             connection.send_raw(&bytes)?;
             connection.wait_until_closed()
         };
-        self.counts.frames += 1;
-        self.counts.refused += u64::from(said(self.cluster.members[target].peer).is_ok());
+        count(&self.shared.frames, 1);
+        count(&self.shared.refused, u64::from(said(self.peers[self.target]).is_ok()));
     }
 
-    fn facts(&self, target: usize, abroad: bool) -> Facts {
-        let members: Vec<u64> = match target {
-            3 => vec![self.known[3].id],
-            _ => self.known[..3].iter().map(|status| status.id).collect(),
-        };
-        let (own, other) = if target == 3 { (THERE, HERE) } else { (HERE, THERE) };
-        let status = self.known[target];
+    fn facts(&self, known: &[Known], abroad: bool) -> Facts {
+        let ids: Vec<u64> = known.iter().map(|known| known.status.id).collect();
+        let members = if self.target == 3 { vec![ids[3]] } else { ids[..3].to_vec() };
+        let (own, other) = if self.target == 3 { (THERE, HERE) } else { (HERE, THERE) };
+        let Known { status, epoch } = known[self.target];
         Facts {
             target: status.id,
-            liar: self.known[self.liar(target, abroad)].id,
-            term: self.known.iter().map(|status| status.term).max().unwrap_or(1),
+            liar: ids[self.liar(abroad)],
+            term: known.iter().map(|known| known.status.term).max().unwrap_or(1),
             index: status.index,
             mesh: forged_mesh::Facts {
                 regions: [RegionId::of(own), RegionId::of(other)],
-                nodes: self.known.iter().map(|status| status.id).collect(),
-                topology: topology(&members, self.epochs[target], RegionId::of(own)),
+                nodes: ids,
+                topology: topology(&members, epoch, RegionId::of(own)),
                 now_ms: now_ms(),
             },
             members,

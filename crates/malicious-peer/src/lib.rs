@@ -12,10 +12,10 @@ mod load;
 pub use attack::{Counts, Limit};
 pub use cluster::Trouble;
 
-use attack::Attack;
 use cluster::{Cluster, Member, base64, until};
 use load::Load;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Keys that are acknowledged on each plane before the attack begins.
 const KEPT: usize = 100;
@@ -27,6 +27,8 @@ pub struct Report {
     pub written: u64,
     /// Frames and streams that the members themselves counted as forged.
     pub refused_by_members: u64,
+    /// From the end of the attack until every member has taken a new key on both planes.
+    pub taken_again_after: Duration,
     /// Keys on both planes that were acknowledged before, and found.
     pub kept: usize,
 }
@@ -36,14 +38,16 @@ pub fn run(binary: &Path, seed: u64, limit: Limit, tell: impl FnMut(&Counts)) ->
     let mut cluster = Cluster::start(binary)?;
     write_all(&cluster)?;
     let load = Load::start(cluster.here());
-    let mut attack = Attack::new(&mut cluster, seed)?;
-    let ended = attack.run(limit, tell);
-    let counts = attack.counts;
+    let ended = attack::attack(&mut cluster, seed, limit, tell);
     let written = load.stop();
-    ended?;
+    let counts = ended?;
     let refused = cluster.members.iter().map(refused_by).sum();
+    let began = Instant::now();
+    cluster.wait_ready()?;
+    check_writes(&cluster, "after")?;
+    let taken_again_after = began.elapsed();
     let kept = prove(&mut cluster)?;
-    Ok(Report { counts, written, refused_by_members: refused, kept })
+    Ok(Report { counts, written, refused_by_members: refused, taken_again_after, kept })
 }
 
 fn refused_by(member: &Member) -> u64 {
@@ -64,10 +68,8 @@ fn write_all(cluster: &Cluster) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The cluster serves again by itself, elects when its leader is gone, and has what was acknowledged.
+/// The cluster elects when its leader is gone, and has what was acknowledged.
 fn prove(cluster: &mut Cluster) -> Result<usize, Trouble> {
-    cluster.wait_ready()?;
-    check_writes(cluster, "after")?;
     let leader = until("the members have one leader", || {
         let known: Option<Vec<_>> = cluster.here().iter().map(|member| member.endpoints.status()).collect();
         let known = known?;

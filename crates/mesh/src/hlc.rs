@@ -55,12 +55,21 @@ impl Clock {
     /// Takes notice of another's stamp. False if it is too far ahead of this node's wall clock to be believed;
     /// what carries it is kept all the same.
     pub fn observe(&mut self, stamp: Stamp, wall_ms: u64) -> bool {
-        let bound = Stamp::at_ms(wall_ms.saturating_add(self.drift_max.as_millis() as u64)).0 | 0xffff;
-        if stamp.0 > bound {
+        if stamp > self.drift_bound(wall_ms) {
             return false;
         }
         self.last = self.last.max(stamp);
         true
+    }
+
+    /// The latest stamp that a clock within the drift bound can have given by now.
+    fn drift_bound(&self, wall_ms: u64) -> Stamp {
+        Stamp(Stamp::at_ms(wall_ms.saturating_add(self.drift_max.as_millis() as u64)).0 | 0xffff)
+    }
+
+    /// The same, or this clock's own last stamp if it is ahead of that.
+    pub fn bound(&self, wall_ms: u64) -> Stamp {
+        self.drift_bound(wall_ms).max(self.last)
     }
 
     /// Takes notice of what every replica of a partition has passed: no clock that runs ahead can reach it alone.

@@ -42,6 +42,10 @@ impl Marks {
         }
     }
 
+    pub fn retain(&mut self, mut keeps: impl FnMut(RegionId, Stamp) -> bool) {
+        self.marks.retain(|(region, stamp)| keeps(*region, *stamp));
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (RegionId, Stamp)> {
         self.marks.iter().copied()
     }

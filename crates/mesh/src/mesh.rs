@@ -11,6 +11,7 @@ mod bundle;
 mod claims;
 mod custom;
 mod exchange;
+mod far_stamps;
 mod forward;
 mod global;
 mod hints;
@@ -59,6 +60,7 @@ use base::limits::{MESH_FLUSH_LOG_BYTES, MESH_OPERATIONS_MAX, MESH_OVERLAY_BYTES
 use base::{Code, Docket, Instant, NodeId, Token};
 use bytes::Bytes;
 use exchange::Exchanges;
+use far_stamps::FarStamps;
 use hints::Hints;
 use identity::Identity;
 use membership::{Routes, Wakening};
@@ -175,7 +177,7 @@ pub struct Mesh {
     alarms: Alarms,
     batches: Batches,
     /// Writes that other nodes forwarded to this node recently.
-    forwarded: BTreeMap<NodeId, forward::Forwarded>,
+    forwarded: BTreeMap<NodeId, forward::ForwardedNames>,
     /// Requests of which this node knows several attempts and has not all of them yet, by key.
     repeated: BTreeMap<Key, BTreeSet<u64>>,
     peers: Peers,
@@ -185,6 +187,7 @@ pub struct Mesh {
     exchanges: Exchanges,
     wakening: Wakening,
     witnesses: Witnesses,
+    far_stamps: FarStamps,
     purge_bound: Stamp,
     abroad: Abroad,
     handlers: Handlers,
@@ -224,6 +227,7 @@ impl Mesh {
             hints: Hints::of(&topology, me),
             wakening: Wakening::new(params.guest, params.wiped),
             witnesses: Witnesses::default(),
+            far_stamps: FarStamps::default(),
             handed,
             topology,
             overlay,
@@ -370,7 +374,7 @@ impl Mesh {
         if self.wakening.is_guest() && !frame.is_for_a_guest() {
             return frame.question().into_iter().for_each(|ask| self.send(t, from, Frame::Declined { ask }));
         }
-        match frame {
+        match self.without_far_stamps(t, from, frame) {
             Frame::Forward { ask, begun, write } => self.step_forward(t, from, ask, begun, write),
             Frame::Behind { ask, stamp, check } => self.step_behind(t, from, ask, stamp, check),
             Frame::Forwarded { ask, reply, reached } => self.step_forwarded(t, from, ask, *reply, reached),
@@ -415,7 +419,9 @@ impl Mesh {
             Frame::Accept { ask, key, record, notes } => {
                 self.step_accept(t, from, ask, &key, record, &notes);
             }
-            Frame::Promised { .. } | Frame::Accepted { .. } => self.step_ballot_answer(t, from, frame),
+            frame @ (Frame::Promised { .. } | Frame::Accepted { .. }) => {
+                self.step_ballot_answer(t, from, frame);
+            }
             // Frames between regions only.
             Frame::Replicate { .. } | Frame::Seek { .. } | Frame::Sought { .. } | Frame::Pulse(_) => {}
         }

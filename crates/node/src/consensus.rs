@@ -252,6 +252,7 @@ impl Consensus {
     }
 
     fn on_frame(&mut self, now: Instant, from: NodeId, frame: Frame, out: &mut Output) {
+        self.note_peer(from);
         match frame {
             Frame::Raft(message) if message.from() == from => {
                 self.raft.step(raft::Input::Received(message));

@@ -130,6 +130,21 @@ fn a_cluster_grows_to_five_and_shrinks_to_three_under_load() {
     assert!(!again.wait().unwrap().success(), "a member that was removed does not start again");
 }
 
+/// Two are a majority only together: the first stops leading before the second is there, and is elected again when the second
+/// has asked how far its log reaches.
+#[test]
+fn a_second_member_starts_when_the_first_has_stopped_leading() {
+    let plan = &Plan::cluster(1)[0];
+    let first = plan.start_ready();
+    let second = joiner("b", plan.peer_port);
+    let url = format!("http://127.0.0.1:{}", second.peer_port);
+    change(&first, &["add", "b", "--peer-urls", &url]);
+    until("it has no majority", || (!first.leads()).then_some(()));
+    let newcomer = second.start_ready();
+    block_on(async { newcomer.etcd().await.put(put("key", "value")).await.unwrap() });
+    until("both have started", || (started(&newcomer) == 2).then_some(()));
+}
+
 #[test]
 fn the_leader_can_be_removed_and_a_member_that_is_down_too() {
     let (plans, mut members) = three();

@@ -3,7 +3,7 @@
 //! frames that regions exchange are accepted. A region that leaves the table is forgotten at once.
 
 use super::membership::Routes;
-use super::witness::Witnesses;
+use super::witness::{Witnesses, is_far_behind};
 use super::{Destination, Mesh, Note, Turn, exchange};
 use crate::actor::{Actor, Dot, RegionId};
 use crate::frame::pulse::Pulse;
@@ -265,7 +265,7 @@ impl Mesh {
 
     fn step_frame_abroad(&mut self, t: &mut Turn<'_>, region: RegionId, from: NodeId, envelope: Envelope) {
         let Envelope { epoch, frame } = envelope;
-        match frame {
+        match self.without_far_stamps(t, from, frame) {
             Frame::Replicate { ask, entry } => self.step_replicate(t, from, ask, entry),
             Frame::Stored { ask, outcome } => self.step_stored(t, from, ask, outcome),
             Frame::Declined { ask } => self.step_declined(t, from, ask),
@@ -294,7 +294,9 @@ impl Mesh {
             return;
         };
         let Some(other) = self.abroad.others.get_mut(&region) else { return };
-        let is_old = other.topology.as_ref().is_some_and(|known| known.epoch >= topology.epoch);
+        let is_old = other.topology.as_ref().is_some_and(|known| {
+            known.epoch >= topology.epoch && !is_far_behind(topology.epoch, known.epoch)
+        });
         if is_old || !other.witnesses.confirm(from, &topology, other.topology.as_ref()) {
             return;
         }

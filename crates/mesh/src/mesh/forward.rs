@@ -4,6 +4,8 @@
 //! a slow one is skipped if applying the write twice does no harm. When no replica can take it, all are tried again a little
 //! later, until the write's deadline. A frame that the network repeats is applied once.
 
+mod taken;
+
 use super::{Client, Mesh, Operation, Turn};
 use crate::actor::RegionId;
 use crate::frame::{Ask, Begun, Frame, StampCheck};
@@ -14,12 +16,11 @@ use crate::record::Kind;
 use crate::request::{Level, Missing, Reply, Write};
 use base::mutant::{Mutant, planted};
 use base::{Code, Instant, NodeId};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+pub(super) use taken::ForwardedNames;
+use taken::Taken;
 
-/// Writes passed on by one node that are remembered.
-const FORWARDED_MAX: usize = 16_384;
 /// Replicas that declined a write are asked again after so long: while a topology spreads, all may decline for a moment.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
@@ -32,27 +33,6 @@ pub(super) struct Forwarding {
     tried: Tried,
     stamp: Stamp,
     check: StampCheck,
-}
-
-/// Writes that one node has passed on to this one, by their names.
-#[derive(Debug, Default)]
-pub(super) struct Forwarded {
-    asks: BTreeSet<Ask>,
-    /// Names up to here are not remembered, and count as taken: names only grow.
-    forgotten: Ask,
-}
-
-impl Forwarded {
-    /// False if it was taken before.
-    fn take(&mut self, ask: Ask) -> bool {
-        if ask <= self.forgotten || !self.asks.insert(ask) {
-            return false;
-        }
-        if self.asks.len() > FORWARDED_MAX {
-            self.forgotten = self.asks.pop_first().unwrap_or_default();
-        }
-        true
-    }
 }
 
 /// The nodes that could not take a write, and why.
@@ -177,8 +157,11 @@ impl Mesh {
         begun: Option<Begun>,
         write: Arc<Write>,
     ) {
-        if !self.forwarded.entry(from).or_default().take(ask) {
-            return;
+        let remembered_until = t.now.at.after(self.params.timeout + 2 * self.params.drift_max);
+        match self.forwarded.entry(from).or_default().take(ask, t.now.at, remembered_until) {
+            Taken::First => {}
+            Taken::Again => return,
+            Taken::Full => return self.send(t, from, Frame::Declined { ask }),
         }
         let begun = begun.filter(|_| !planted(Mutant::ForwardStampedLate));
         if let Some(begun) = begun {
@@ -193,11 +176,12 @@ impl Mesh {
         self.coordinate(t, Client::Peer(from, ask), write, begun, deadline);
     }
 
-    /// Whether a write's time is over, by any clock that is within the bound of this one. Its order does not hang on this: a
+    /// Whether a write's time is over, or the time for which this node remembers that it has had it, by any clock that is within the bound of this one. Its order does not hang on this: a
     /// clock further away takes it for late or not, and its stamp says where it belongs.
     fn is_over(&self, t: &Turn<'_>, begun: Begun) -> bool {
         let drift_ms = self.params.drift_max.as_millis() as u64;
-        t.now.wall_ms > begun.stamp.ms().saturating_add(begun.remaining_ms).saturating_add(drift_ms)
+        let remaining_ms = begun.remaining_ms.min(self.params.timeout.as_millis() as u64);
+        t.now.wall_ms > begun.stamp.ms().saturating_add(remaining_ms).saturating_add(drift_ms)
     }
 
     pub(super) fn step_forwarded(

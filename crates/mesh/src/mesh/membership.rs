@@ -4,6 +4,7 @@
 //! whether it was away for too long. A node that was away for too long serves once it has caught up.
 
 use super::hints::Hints;
+use super::witness::is_far_behind;
 use super::writes::Route;
 use super::{Mesh, Note, Then, Turn};
 use crate::frame::{Frame, Shard};
@@ -152,8 +153,11 @@ impl Mesh {
         }
     }
 
+    /// An agreed topology far behind the one that this node goes by shows that the latter was forged.
     pub(super) fn step_topology(&mut self, t: &mut Turn<'_>, topology: Topology) {
-        if topology.epoch <= self.topology.epoch || topology.region != self.topology.region {
+        let is_news =
+            topology.epoch > self.topology.epoch || is_far_behind(topology.epoch, self.topology.epoch);
+        if !is_news || topology.region != self.topology.region {
             return;
         }
         if self.wakening.guest {

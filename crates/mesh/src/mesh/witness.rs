@@ -1,8 +1,9 @@
 //! Which topologies of peers are believed. Each step of a plan raises the epoch by one, so an epoch far ahead of ours is
 //! forged and would stand for ever: it is followed only if two nodes report the same topology, or one where the region has
-//! fewer than two others. The agreed topology comes as a document and is followed at any epoch.
+//! fewer than two others. The agreed topology comes as a document and is followed at any epoch. An epoch far behind the
+//! known one shows that the known one was forged, and is judged in the same way, so that a region recovers when the lies end.
 
-use crate::topology::Topology;
+use crate::topology::{Epoch, Topology};
 use base::NodeId;
 use base::limits::MEMBERS_MAX;
 use base::mutant::{Mutant, planted};
@@ -23,7 +24,7 @@ impl Witnesses {
     /// Whether a node that goes by `known` may follow what this one says to follow.
     pub fn confirm(&mut self, from: NodeId, topology: &Topology, known: Option<&Topology>) -> bool {
         let epoch = known.map_or(0, |known| known.epoch.0);
-        if topology.epoch.0 <= epoch.saturating_add(JUMP_MAX) || planted(Mutant::TopologyOfOne) {
+        if topology.epoch.0.abs_diff(epoch) <= JUMP_MAX || planted(Mutant::TopologyOfOne) {
             return true;
         }
         let others = |topology: &Topology| topology.members().len().saturating_sub(1);
@@ -40,11 +41,16 @@ impl Witnesses {
     }
 }
 
+/// Whether an epoch is so far behind the known one that the known one cannot be real.
+pub(super) fn is_far_behind(epoch: Epoch, known: Epoch) -> bool {
+    known.0.saturating_sub(epoch.0) > JUMP_MAX
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::RegionId;
-    use crate::topology::{Epoch, Member, Space, Standing};
+    use crate::topology::{Member, Space, Standing};
     use base::mutant::plant;
 
     fn topology(epoch: u64, nodes: u64) -> Topology {

@@ -129,6 +129,11 @@ pub enum Note {
     ForgedClaim {
         actor: Actor,
     },
+    /// A peer vouches for a stamp that no clock can have reached; it is not believed.
+    FarStamp {
+        from: NodeId,
+        stamp: Stamp,
+    },
     Hinted(NodeId),
     /// Replicas of a shard hold the same again.
     Repaired {

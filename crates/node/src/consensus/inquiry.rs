@@ -6,10 +6,15 @@
 //! by then, and a log that reaches as far as the longest of them lacks nothing. While there is a leader, it brings
 //! the member up to date instead. If no more than the last frame was lost, the answer of the leader that it was
 //! acknowledged to is enough. No round is given up: only an operator can say that a member will never answer.
+//!
+//! A member on an empty directory may know no configuration. It asks the peers it hears from, and their configurations
+//! name the others.
 
 use super::{Consensus, Output};
 use crate::frame::Frame;
 use crate::log_state::LogState;
+use base::limits::MEMBERS_MAX;
+use base::mutant::{Mutant, planted};
 use base::{Boot, Instant, NodeId, Position, Term};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,6 +39,15 @@ pub(super) struct Inquiry {
     leaderless: bool,
     /// Members whose loss an operator has accepted.
     gone: BTreeSet<NodeId>,
+    /// Peers that this member has heard from: those to ask as long as no configuration is known.
+    peers: BTreeSet<NodeId>,
+}
+
+/// The members to ask.
+struct Others {
+    ids: BTreeSet<NodeId>,
+    /// A configuration names them. Otherwise there may be more, and no round ends.
+    are_all: bool,
 }
 
 impl Inquiry {
@@ -94,21 +108,37 @@ impl Consensus {
         self.inquiry.answers.insert(from, state);
     }
 
-    /// The members that must be asked, by the newest configuration that is known; `None` while no configuration is.
-    fn others(&self) -> Option<BTreeSet<NodeId>> {
+    pub(super) fn note_peer(&mut self, from: NodeId) {
+        if self.raft.is_in_doubt() && self.inquiry.peers.len() < MEMBERS_MAX {
+            self.inquiry.peers.insert(from);
+        }
+    }
+
+    /// The members that must be asked, by the newest configuration that is known.
+    fn others(&self) -> Others {
         let own = self.log_state();
         let states = self.inquiry.answers.values().chain([&own]);
-        let newest = states.max_by_key(|state| state.configured)?;
+        let voters = states.max_by_key(|state| state.configured).map_or(&[][..], |newest| &newest.voters);
         let is_asked = |id: &&NodeId| **id != self.me && !self.inquiry.gone.contains(id);
-        (!newest.voters.is_empty()).then(|| newest.voters.iter().filter(is_asked).copied().collect())
+        let are_all = !voters.is_empty() || planted(Mutant::NewcomerAsksNone);
+        let ids: BTreeSet<NodeId> = if are_all {
+            voters.iter().filter(is_asked).copied().collect()
+        } else {
+            self.inquiry.peers.iter().filter(is_asked).copied().collect()
+        };
+        Others { ids, are_all }
     }
 
     pub(super) fn inquire(&mut self, now: Instant, out: &mut Output) {
         if !self.raft.is_in_doubt() || self.target.1.is_some() || now < self.inquiry.rest_until {
             return;
         }
-        let Some(others) = self.others() else { return };
-        if others.iter().all(|id| self.inquiry.answers.contains_key(id)) {
+        let Others { ids: others, are_all } = self.others();
+        let is_unknown = others.is_empty() && self.raft.config().voters.is_empty();
+        if is_unknown && self.inquiry.answers.is_empty() {
+            return;
+        }
+        if are_all && others.iter().all(|id| self.inquiry.answers.contains_key(id)) {
             self.end_round(now, &others);
         }
         let waits = self.inquiry.asked_at.is_some_and(|asked| asked.after(self.pause(1)) > now);
@@ -147,5 +177,80 @@ impl Consensus {
 
     fn settle(&mut self, floor: Position, term: Term) {
         self.raft.step(raft::Input::Settled { floor, term });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Frame;
+    use crate::consensus::{Consensus, Input, Output, Params};
+    use crate::log_state::LogState;
+    use base::mutant::{Mutant, plant};
+    use base::{Boot, Index, Instant, NodeId, Position, Term};
+    use raft::{Doubt, Restoring};
+    use std::time::Duration;
+
+    const LEADER: NodeId = NodeId(1);
+
+    /// A member that was added by its address and starts on an empty directory: nobody has told it a configuration.
+    fn newcomer() -> Consensus {
+        let raft = raft::Params {
+            id: NodeId(2),
+            voters: Vec::new(),
+            heartbeat_ticks: 1,
+            election_ticks: 10,
+            seed: 1,
+            log_keep_entries: 100,
+            append_bytes: 1_000,
+            lost: Doubt::None,
+            is_new: false,
+        };
+        let restored = Restoring::default().finish(Position::ORIGIN).expect("an empty log has no gap");
+        Consensus::new(Params { raft, retry_after: Duration::from_millis(80) }, restored, Boot(1))
+    }
+
+    /// What a turn sends after a frame of the other member.
+    fn turn(member: &mut Consensus, now: Instant, frame: Frame) -> Vec<(NodeId, Frame)> {
+        let mut out = Output::default();
+        member.step(now, Input::Received { from: LEADER, frame }, &mut out);
+        member.collect(now, &mut out);
+        out.send
+    }
+
+    fn answer(round: u64) -> Frame {
+        let last = Position { term: Term(1), index: Index(9) };
+        let (voters, configured) = (vec![LEADER, NodeId(2)], Index(8));
+        let state = LogState { leads: false, term: Term(1), led: Term(1), last, configured, voters };
+        Frame::LogAnswer { boot: Boot(1), round, state }
+    }
+
+    /// Whether the member has asked the one it knows in two rounds, after which it may elect it.
+    fn asks_twice(member: &mut Consensus) -> bool {
+        let mut frame = Frame::ClientUrl(String::new());
+        for round in 0..2 {
+            let now = Instant(1_000 * (round + 1));
+            let question = Frame::LogQuestion { boot: Boot(1), round };
+            if !turn(member, now, frame).contains(&(LEADER, question)) {
+                return false;
+            }
+            frame = answer(round);
+        }
+        turn(member, Instant(3_000), frame);
+        true
+    }
+
+    #[test]
+    fn a_member_that_knows_no_configuration_asks_the_peers_it_hears_from() {
+        plant(None);
+        let mut member = newcomer();
+        assert!(member.is_in_doubt());
+        assert!(asks_twice(&mut member));
+        assert!(member.is_in_doubt(), "its log is shorter still");
+        let later = turn(&mut member, Instant(4_000), Frame::ClientUrl(String::new()));
+        assert!(later.is_empty(), "it knows how far the other reaches: {later:?}");
+        plant(Some(Mutant::NewcomerAsksNone));
+        let asked = asks_twice(&mut newcomer());
+        plant(None);
+        assert!(!asked, "the planted bug leaves it waiting");
     }
 }

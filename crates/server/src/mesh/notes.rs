@@ -17,6 +17,11 @@ pub(super) fn count(counts: &mut Counts, note: MachineNote) {
             let node = actor.node.0;
             tracing::warn!(node, "a record claims writes of this node that it never made: they are left out");
         }
+        MachineNote::FarStamp { from, stamp } => {
+            counts.claims_refused += 1;
+            let (node, wall_ms) = (from.0, stamp.ms());
+            tracing::warn!(node, wall_ms, "a peer vouches for a time that no clock can have reached");
+        }
         MachineNote::ClockAhead { actor, stamp } => {
             counts.clocks_ahead += 1;
             let (node, wall_ms) = (actor.node.0, stamp.ms());
