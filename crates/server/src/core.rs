@@ -2,6 +2,7 @@
 //! A thread reaches the machines and files of the others only by putting a value into their queue; while little is to
 //! be done it may then take a turn with them itself, in `consult`.
 
+use crate::audit::Audit;
 use crate::auth::AuthDesk;
 use crate::budget::Budget;
 use crate::clock::Clock;
@@ -48,6 +49,8 @@ pub(crate) struct Core {
     pub documents: Shelf,
     /// Who may do what, and who is who.
     pub auth: AuthDesk,
+    /// Where it is recorded who asks for what.
+    pub audit: Option<Audit>,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The number of the next stream of watches.
@@ -98,6 +101,7 @@ impl Core {
             members,
             documents: Shelf::default(),
             auth: AuthDesk::new(config.auth.clone(), data_only),
+            audit: None,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

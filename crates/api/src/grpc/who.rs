@@ -1,6 +1,7 @@
 //! What every service asks of the member it runs on: the response header, and whether there is a leader for
 //! those clients that insist on one.
 
+use crate::audit;
 use crate::grpc::refusal;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -46,7 +47,11 @@ pub fn probe(serializable: bool) -> Request {
 
 /// The handle of whoever asks: the token comes as `token`, or as an HTTP client would send it.
 pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, Status> {
-    handle.admit(token(metadata)).await.map_err(refusal::render)
+    let token = token(metadata);
+    audit::note_token(handle, token);
+    let admitted = handle.admit(token).await.map_err(refusal::render)?;
+    audit::note_caller(admitted.caller());
+    Ok(admitted)
 }
 
 /// For what any user may ask. It is judged by what this member knows, so that it is answered also without a leader.
