@@ -46,6 +46,7 @@ mod mesh_moves;
 mod mesh_space;
 mod once;
 mod peers;
+mod permission_matrix;
 mod process;
 mod proxy;
 mod raw;
