@@ -2,10 +2,11 @@
 //! `cargo xtask check` checks the house rules that no compiler checks; it never writes. `cargo xtask diff-etcd`
 //! and `bench-vs` compare with a real etcd, `costs` counts instructions, `flake` finds tests that fail now and then,
 //! `fuzz` runs the fuzz targets, `malicious-peer` lies to real members on their peer ports, `hostile` measures honest clients
-//! beside hostile ones.
+//! beside hostile ones, `audit` holds the dependencies against deny.toml.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line program speaks on its streams")]
 
+mod audit;
 mod bench_vs;
 mod costs;
 mod diff_etcd;
@@ -28,6 +29,7 @@ Usage: cargo xtask <verb>
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
+        Some("audit") => audit::run(root(), std::env::args().skip(2).collect()),
         Some("bench-vs") => bench_vs::run(root(), std::env::args().skip(2).collect()),
         Some("check") => check(),
         Some("costs") => costs::run(root(), std::env::args().skip(2).collect()),
@@ -48,7 +50,17 @@ fn main() -> ExitCode {
 }
 
 fn help() -> String {
-    [HELP, bench_vs::HELP, costs::HELP, flake::HELP, fuzz::HELP, malicious_peer::HELP, hostile::HELP].concat()
+    [
+        HELP,
+        audit::HELP,
+        bench_vs::HELP,
+        costs::HELP,
+        flake::HELP,
+        fuzz::HELP,
+        malicious_peer::HELP,
+        hostile::HELP,
+    ]
+    .concat()
 }
 
 fn check() -> ExitCode {

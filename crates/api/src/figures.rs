@@ -56,7 +56,7 @@ pub struct Method {
 }
 
 /// As grpc-go spells them, by number.
-const CODE_NAMES: [&str; 17] = [
+pub const CODE_NAMES: [&str; 17] = [
     "OK",
     "Canceled",
     "Unknown",

@@ -18,7 +18,7 @@ pub use fast::Fast;
 use crate::door::{Door, Guest};
 use crate::gateway::socket;
 use crate::intake::Intake;
-use crate::rest::Quick;
+use crate::rest::{Client, ClientIdentity, Quick};
 use crate::serve::{Error, Tls};
 use axum::Router;
 use bytes::Bytes;
@@ -32,6 +32,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tonic::codegen::tokio_stream::StreamExt;
+use tonic::transport::server::Connected;
 use tracing::debug;
 
 /// Of every HTTP/2 connection.
@@ -56,6 +57,8 @@ pub struct Front {
     pub quick: Option<Quick>,
     /// Receives the connections of peers, on a port that they share with clients.
     pub peers: Option<Handle>,
+    /// What knows the users whose names certificates bear, where requests of REST may be theirs.
+    pub users: Option<Handle>,
     /// With it, every connection must use TLS.
     pub tls: Option<Tls>,
     /// The budget for incomplete requests.
@@ -133,7 +136,9 @@ async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<
         None => without_sockets(guest, &front).await,
         Some(quick) => {
             let place = guest.place().clone();
-            quick.serve(guest, &place, told(stopping.clone())).await.map(|(mut guest, heard)| {
+            let identity = front.identity_of(&guest);
+            let client = Client { place: &place, address: guest.connect_info(), identity };
+            quick.serve(guest, client, told(stopping.clone())).await.map(|(mut guest, heard)| {
                 guest.unread(heard);
                 guest
             })
@@ -147,13 +152,21 @@ async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<
 /// The connection, unless it is a WebSocket, which is served here.
 async fn without_sockets(mut guest: Guest, front: &Front) -> Option<Guest> {
     let place = guest.place().clone();
-    let bounds = socket::Bounds { place: &place, intake: &front.intake };
+    let bounds = socket::Bounds { place: &place, intake: &front.intake, address: guest.connect_info() };
     let said = socket::serve(&mut guest, &front.router, bounds).await?;
     guest.unread(said);
     Some(guest)
 }
 
 impl Front {
+    /// The certificate of a client of the REST API, where the names on certificates are those of users.
+    fn identity_of(&self, guest: &Guest) -> Option<ClientIdentity> {
+        self.tls.as_ref().filter(|tls| tls.names_users)?;
+        let name = guest.certified_name()?;
+        let badge = self.users.as_ref()?.badge(&name)?;
+        Some(ClientIdentity { name: name.as_str().into(), badge: badge.into() })
+    }
+
     /// The certificate token of the client, where certificates name users.
     fn badge_of(&self, guest: &Guest) -> Option<Bytes> {
         self.tls.as_ref().filter(|tls| tls.names_users)?;

@@ -2,6 +2,7 @@
 //! Bytes of clients go in, requests to `server::Handle` come out, and its replies go back as bytes. Nothing a
 //! client sends may panic here or take memory without bound.
 
+mod audit;
 mod connections;
 mod door;
 mod figures;

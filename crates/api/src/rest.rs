@@ -14,6 +14,7 @@ mod explain;
 mod guard;
 mod handlers;
 mod home;
+mod identity;
 mod json_text;
 mod namespaces;
 mod openapi;
@@ -35,8 +36,10 @@ mod store;
 mod value;
 mod write;
 
-pub use quick::Quick;
+pub use identity::ClientIdentity;
+pub use quick::{Client, Quick};
 
+use crate::audit;
 use crate::http;
 use crate::serve::RestSettings;
 use axum::Router;
@@ -190,7 +193,16 @@ pub fn router(rest: Rest, views: http::Views) -> Router {
     for route in routes::all() {
         let guarded = Guarded { rest: rest.clone(), needs: route.needs().into() };
         let guard = axum::middleware::from_fn_with_state(guarded, guard::check);
-        router = router.route(&route.pattern(), route.handler.layer(guard));
+        let pattern = route.pattern();
+        let handler = route.handler.layer(guard);
+        let handler = match rest.handle().audit() {
+            None => handler,
+            Some(audit) => {
+                let recorded = (audit.clone(), Arc::from(pattern.as_str()));
+                handler.layer(axum::middleware::from_fn_with_state(recorded, audit::record_rest))
+            }
+        };
+        router = router.route(&pattern, handler);
     }
     router
         .layer(limit)

@@ -2,6 +2,7 @@
 //! A listener goes in; the services are put together here, and `front` serves them. After `shutdown` no
 //! connection is accepted and requests under way are finished.
 
+use crate::audit;
 use crate::door::Door;
 use crate::figures::Figures;
 use crate::front::{self, Fast, Front};
@@ -121,7 +122,16 @@ pub async fn serve(
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
     let (door, tls) = (open(port.listener, &port.limits, &figures)?, port.tls);
     let streams = streams_of(&parts.pool);
-    let front = Front { router: router(parts), fast: Some(fast), quick: None, peers, tls, intake, streams };
+    let front = Front {
+        router: router(parts),
+        fast: Some(fast),
+        quick: None,
+        peers,
+        users: None,
+        tls,
+        intake,
+        streams,
+    };
     front::serve(front, door, shutdown).await
 }
 
@@ -138,6 +148,7 @@ pub async fn serve_probes(
         fast: None,
         quick: None,
         peers: None,
+        users: None,
         tls: port.tls,
         intake: port.limits.intake.clone(),
         streams: BTreeSet::new(),
@@ -157,10 +168,11 @@ pub fn rest_front(
     let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_lane(lane);
     tokio::spawn(postman);
+    let users = Some(handle.clone());
     let rest = Rest::new(handle, mesh, settings);
     let quick = Some(Quick::new(rest.clone(), intake.clone()));
     let router = rest::router(rest, views);
-    Front { router, fast: None, quick, peers: None, tls, intake, streams: BTreeSet::new() }
+    Front { router, fast: None, quick, peers: None, users, tls, intake, streams: BTreeSet::new() }
 }
 
 pub fn described() -> DescriptorPool {
@@ -267,7 +279,16 @@ fn router(parts: Parts) -> Router {
         .route_service(&path_of::<StoreServiceServer<Stores>>(), store)
         .route_service(&path_of::<HealthServer<HealthService>>(), health)
         .layer(axum::middleware::map_response(async |response| oversize::reword(pieces::unpack(response))))
-        .layer(axum::middleware::from_fn_with_state(figures.clone(), calls::count));
+        .layer(axum::middleware::from_fn_with_state(
+            calls::Counting { figures: figures.clone(), audit: handle.audit().cloned() },
+            calls::count,
+        ));
+    let gateway = match handle.audit() {
+        None => gateway,
+        Some(audit) => {
+            gateway.layer(axum::middleware::from_fn_with_state(audit.clone(), audit::record_gateway))
+        }
+    };
     let views = http::Views { handle, figures, tls };
     http::router(views).merge(gateway).merge(grpc).fallback(unserved::refuse)
 }

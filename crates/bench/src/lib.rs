@@ -165,8 +165,11 @@ impl Run<'_> {
         Wire::connect(endpoint, &self.options.tls, self.token.clone()).await.map_err(broken)
     }
 
-    /// The token of --user, if one is given.
+    /// The token that is given, or that of --user.
     async fn log_in(&self) -> Result<Option<String>, Error> {
+        if let Some(token) = self.options.token() {
+            return Ok(Some(token));
+        }
         let Some((name, password)) = self.options.login()? else { return Ok(None) };
         let mut wire = self.connect(0).await?;
         wire.call("/etcdserverpb.Auth/Authenticate", &AuthenticateRequest { name, password });

@@ -24,6 +24,9 @@ pub struct Options {
     /// The password, if it is not part of --user
     #[arg(long, value_name = "PASSWORD", env = "ALTHING_PASSWORD", hide_env_values = true, global = true)]
     pub password: Option<String>,
+    /// Call with this token, which `althing auth login` prints, instead of logging in [default: $ALTHING_TOKEN, without --user]
+    #[arg(long, value_name = "TOKEN", global = true)]
+    pub token: Option<String>,
     /// Clients that each have one call under way
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), global = true)]
     pub clients: u64,
@@ -63,6 +66,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The token that is given; a user that is given logs in instead of using that of the environment.
+    pub fn token(&self) -> Option<String> {
+        let set = || std::env::var("ALTHING_TOKEN").ok().filter(|token| !token.is_empty());
+        self.token.clone().or_else(|| if self.user.is_none() { set() } else { None })
+    }
+
     /// With the password of --password, the name is taken as it is, colons and all.
     pub fn login(&self) -> Result<Option<(String, String)>, crate::Error> {
         let missing =

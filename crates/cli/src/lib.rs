@@ -8,6 +8,7 @@ mod completion;
 mod config;
 mod dev;
 mod etcd;
+mod exposure;
 mod files;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -4,6 +4,7 @@
 
 use crate::config::check::{Checked, Listen, Manner};
 use crate::config::tls::ClientTls;
+use crate::exposure;
 use crate::files;
 use crate::log::Log;
 use crate::signals::Signals;
@@ -105,6 +106,7 @@ async fn run_until_signal(checked: Checked) -> Result<(), Error> {
     }
     let (stop_clients, stopped) = watch::channel(());
     let handle = server.handle();
+    tokio::spawn(exposure::warn(handle.clone(), ports.exposed()));
     let mut clients = ports.serve(&handle, settings, rest, stopped);
     let mut removed = false;
 
@@ -164,6 +166,14 @@ impl Ports {
                 .transpose()?,
             metrics: checked.metrics_addrs.iter().map(bind).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Those that other machines reach, and whether what is said there is encrypted.
+    fn exposed(&self) -> Vec<exposure::Exposed> {
+        let all = self.clients.iter().chain(&self.rest);
+        let address = |port: &Port| Some((port.listener.local_addr().ok()?, port.tls.is_some()));
+        let beyond = all.filter_map(address).filter(|(address, _)| !address.ip().is_loopback());
+        beyond.map(|(address, sealed)| exposure::Exposed { address, sealed }).collect()
     }
 
     /// The address of the first listener, whose port the kernel may have chosen.

@@ -21,6 +21,7 @@ mod lease;
 mod lock;
 mod member;
 mod move_leader;
+mod namespace;
 mod put;
 mod quota;
 mod region;
@@ -108,6 +109,9 @@ pub enum Verb {
     /// Lists the other regions with their lag, adds one, evicts one
     #[command(subcommand)]
     Region(region::Region),
+    /// Lists namespaces of the leaderless store, and makes, changes and removes one
+    #[command(subcommand)]
+    Namespace(namespace::Namespace),
     /// Lists how custom values merge, registers a script, deletes one
     #[command(subcommand)]
     Handlers(handlers::Handlers),
@@ -169,6 +173,7 @@ async fn run_verb(verb: Verb) -> Result<ExitCode, Error> {
         Verb::Crdt(crdt) => crdt.run().await,
         Verb::Ring(ring) => ring.run().await,
         Verb::Region(region) => region.run().await,
+        Verb::Namespace(namespace) => namespace.run().await,
         Verb::Handlers(handlers) => handlers.run().await,
         Verb::Conflicts(conflicts) => conflicts.run().await,
         Verb::Version(version) => version.run(),

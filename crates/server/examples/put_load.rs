@@ -83,6 +83,7 @@ fn config(root: &Path, idx: usize, addresses: &[SocketAddr]) -> Config {
         client_tls: false,
         peer_security: Default::default(),
         drain_timeout: Duration::from_secs(5),
+        audit: None,
         auth: Default::default(),
         mesh: server::config::Mesh::default(),
     }

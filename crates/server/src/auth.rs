@@ -175,6 +175,11 @@ impl Handle {
         badge::badge_of(name)
     }
 
+    /// The name on the certificate that a badge stands for, if the token is one.
+    pub fn certified_name(&self, token: &str) -> Option<Arc<str>> {
+        badge::name_on(token)
+    }
+
     /// The handle of the token's user; without a token, that of an anonymous caller.
     pub async fn admit(&self, token: Option<&str>) -> Result<Handle, Code> {
         let Some(token) = token else { return Ok(self.asking_as(Asking::default())) };

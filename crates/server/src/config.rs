@@ -2,6 +2,7 @@
 //! `cli` gathers it from flags, environment and file; crates below `server` never see it, they get small
 //! `Params` of their own.
 
+use crate::audit::AuditConfig;
 use crate::auth::AuthConfig;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Config {
     pub watch_progress_interval: Duration,
     /// How users authenticate.
     pub auth: AuthConfig,
+    /// Where it is recorded who asks for what; none records nothing.
+    pub audit: Option<AuditConfig>,
     /// How the node takes part in the mesh.
     pub mesh: Mesh,
     /// Advertise `https` to clients.

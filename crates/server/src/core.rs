@@ -2,6 +2,7 @@
 //! A thread reaches the machines and files of the others only by their queue; under light load
 //! it may then run their turn itself, in `consult`.
 
+use crate::audit::Audit;
 use crate::auth::AuthDesk;
 use crate::budget::Budget;
 use crate::clock::Clock;
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub documents: Shelf,
     /// Users, permissions and tokens.
     pub auth: AuthDesk,
+    /// Where it is recorded who asks for what.
+    pub audit: Option<Audit>,
     /// New requests are refused.
     pub draining: AtomicBool,
     /// The id of the next stream of watches.
@@ -100,6 +103,7 @@ impl Core {
             members,
             documents: Shelf::default(),
             auth: AuthDesk::new(config.auth.clone(), data_only),
+            audit: None,
             draining: AtomicBool::new(false),
             watch_streams: AtomicU64::new(1),
             large_reads: AtomicU64::new(1),

@@ -18,6 +18,9 @@ pub enum Error {
     )]
     NotAMember { name: String },
 
+    #[error("cannot write the audit log (--audit-log): {0}")]
+    AuditLog(io::Error),
+
     #[error("cannot {action} in the data directory {path} (--data-dir): {source}", path = path.display())]
     DataDir { action: &'static str, path: PathBuf, source: io::Error },
 

@@ -96,6 +96,11 @@ impl Handle {
         &self.shared.identity
     }
 
+    /// Where it is recorded who asks for what, if anywhere.
+    pub fn audit(&self) -> Option<&crate::audit::Audit> {
+        self.shared.core.audit.as_ref()
+    }
+
     pub fn status(&self) -> Status {
         self.shared.core.board.read()
     }

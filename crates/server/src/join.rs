@@ -3,6 +3,7 @@
 //! Request and response are bytes on the peer port; a node that gets no answer asks again, for a while.
 //! A cluster that has a secret, or auth on, admits nodes that have the secret or present a token.
 
+use crate::audit::{Audit, AuditClass, AuditEntry, AuditOutcome, IdentifiedBy};
 use crate::config::{Config, Join};
 use crate::error::Error;
 use crate::handle::Handle;
@@ -218,10 +219,15 @@ fn decode(answer: Bytes) -> Result<Answered, Trouble> {
 /// The member's side. Blocks until the node is added, if it asks for that.
 pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Bytes {
     let mut out = Vec::new();
-    let admitted = match Asked::decode(question) {
+    let asked = Asked::decode(question);
+    let entry = handle.audit().map(|audit| (audit, entry_of(asked.as_ref(), asker)));
+    let admitted = match asked {
         None => Err(NotLetIn::Illegible),
         Some(asked) => admit(handle, asked, asker),
     };
+    if let Some((audit, entry)) = entry {
+        record(audit, entry, &admitted);
+    }
     match admitted {
         Ok((admitted, secret)) => {
             if let Some(secret) = secret {
@@ -246,6 +252,39 @@ pub(crate) fn answer(handle: &Handle, question: Bytes, asker: &Asker<'_>) -> Byt
         }
     }
     out.into()
+}
+
+fn entry_of(asked: Option<&Asked>, asker: &Asker<'_>) -> AuditEntry {
+    let class = match asked.map(|asked| asked.wish) {
+        Some(Wish::Known) => AuditClass::Read,
+        _ => AuditClass::Change,
+    };
+    let mut entry = AuditEntry::new(class, "peer", "join");
+    entry.address = asker.address();
+    let has_token = asked.is_some_and(|asked| asked.token.is_some());
+    entry.identified_by = (asker.proves(Claim::Peer) || has_token).then_some(IdentifiedBy::Cluster);
+    if let Some(asked) = asked {
+        entry.add_target("peer_url", &asked.peer_url);
+    }
+    entry
+}
+
+/// A node that shows a token is given the secret, if it may.
+fn record(audit: &Audit, mut entry: AuditEntry, admitted: &Result<(Admitted, Option<Secret>), NotLetIn>) {
+    match admitted {
+        Ok((admitted, secret)) => {
+            if let Admitted::DataOnly(node) = admitted {
+                entry.add_target("node", &format!("{:x}", node.0));
+            }
+            if secret.is_some() || !matches!(admitted, Admitted::Known) {
+                entry.class = AuditClass::Change;
+            }
+            entry.end(AuditOutcome::Ok, "OK");
+        }
+        Err(NotLetIn::Code(code)) => entry.end(AuditOutcome::Failed, format!("{code:?}")),
+        Err(_) => entry.end(AuditOutcome::Refused, "NotLetIn"),
+    }
+    audit.record(entry);
 }
 
 /// Why a node is not admitted.

@@ -6,6 +6,7 @@
 //! its disk is slow, `apply` answers, `storage` owns the store. Three more do the same for the data plane (`mesh`).
 
 mod apply;
+mod audit;
 pub mod auth;
 pub mod backup;
 mod budget;
@@ -51,6 +52,7 @@ pub mod watch;
 pub use crate::mesh::handle::MeshHandle;
 pub use crate::mesh::lane::Lane;
 pub use crate::mesh::status::MeshStatus;
+pub use audit::{Audit, AuditClass, AuditConfig, AuditEntry, AuditOutcome, AuditTarget, IdentifiedBy};
 pub use auth::{Admission, AuthConfig, Credentials, DataCaller, DataRights, DataVerb, Need, SignedTokens};
 pub use config::{Compaction, Config, Join, Member, PeerSecurity};
 pub use engine::KeyHash;

@@ -161,6 +161,10 @@ impl Metrics {
         metrics
     }
 
+    pub fn register_audit(&mut self, audit: &crate::audit::Audit) {
+        audit.register(&mut self.registry);
+    }
+
     pub fn observe_round_trip(&self, peer: NodeId, time: Duration) {
         let label = vec![("To", format!("{:x}", peer.0))];
         self.peer_round_trip_seconds.get_or_create(&label).observe(time.as_secs_f64());

@@ -7,6 +7,7 @@
 //! work of clients.
 
 mod accept;
+mod address;
 mod counters;
 mod dial;
 mod envelope;
@@ -56,6 +57,8 @@ pub struct Params {
     pub timing: Timing,
     /// How connections are encrypted, and what the other side must prove.
     pub security: Arc<Security>,
+    /// Streams from this machine may be any member's, while members prove nothing to each other.
+    pub trusts_this_machine: bool,
     /// Called once for each ping with its round-trip time.
     pub on_round_trip: OnRoundTrip,
     /// Answers nodes that want to join.
@@ -155,6 +158,7 @@ struct Shared {
     me: NodeId,
     timing: Timing,
     security: Arc<Security>,
+    trusts_this_machine: bool,
     deliver: Deliver,
     on_round_trip: OnRoundTrip,
     on_question: OnQuestion,
@@ -201,13 +205,15 @@ struct Peer {
 
 impl Peers {
     pub fn start(params: Params, deliver: Deliver) -> io::Result<Peers> {
-        let Params { cluster, me, listen, peers, timing, security, on_round_trip, on_question } = params;
+        let Params { cluster, me, listen, peers, timing, security, .. } = params;
+        let Params { trusts_this_machine, on_round_trip, on_question, .. } = params;
         assert!(timing.ping < timing.silence, "a ping must come before silence is declared");
         let shared = Arc::new(Shared {
             cluster,
             me,
             timing,
             security,
+            trusts_this_machine,
             deliver,
             on_round_trip,
             on_question,
@@ -467,9 +473,9 @@ impl Peer {
         self.abroad.is_none() && self.clear_to.load(Ordering::SeqCst)
     }
 
-    fn is_at(&self, remote: IpAddr) -> bool {
-        let resolved = self.resolved.lock().expect("no thread panics while it holds addresses");
-        resolved.contains(&remote)
+    /// Where its address led when it was last looked up.
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.resolved.lock().expect("no thread panics while it holds addresses").clone()
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
@@ -562,11 +568,14 @@ impl Shared {
     /// Whether a connection that claims to be a peer's comes from a member's address. Connections from this machine
     /// do: their source address depends on the route.
     fn is_address_of_a_member(&self, peer: &Peer, remote: IpAddr) -> bool {
-        let is_known = || {
+        let members = || {
             let peers = self.read_peers();
-            peers.values().any(|peer| peer.abroad.is_none() && peer.is_at(remote))
+            let members = peers.values().filter(|peer| peer.abroad.is_none());
+            members.flat_map(|peer| peer.addresses()).collect::<Vec<IpAddr>>()
         };
-        remote.is_loopback() || is_known() || peer.resolve().is_ok() && peer.is_at(remote)
+        let is_let_in = || address::is_of_a_member(remote, &members(), self.trusts_this_machine);
+        // Its name may have moved since it was last looked up.
+        is_let_in() || peer.resolve().is_ok() && is_let_in()
     }
 
     fn is_removed(&self, id: NodeId) -> bool {

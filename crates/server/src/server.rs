@@ -2,6 +2,7 @@
 //! the order that loses nothing. What was acknowledged is in the log and survives any end; draining only
 //! spares the callers and the next start.
 
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::cluster_secret::{self, Keeper, Kept};
 use crate::config::{self, Config};
@@ -33,6 +34,7 @@ use node::{Input, compactor};
 use raft::Doubt;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -104,6 +106,8 @@ impl Server {
             // A name that is not in the list is reported before anything is opened.
             Roster::founder(&config.name, &config.initial_cluster, &config.cluster_token, false)?;
         }
+        let audit = config.audit.as_ref().map(|audit| Audit::start(audit, &config.name)).transpose();
+        let audit = audit.map_err(Error::AuditLog)?;
         let Directory { disk, lock } = Directory::open(&config.data_dir)?;
         let disk = with_reserve(disk, &config)?;
         let owner = identity::owner(&*disk, &config.data_dir)?;
@@ -128,12 +132,15 @@ impl Server {
         let guard = cluster_secret::guard(&config.peer_security, kept.as_ref(), Some(me))?;
         let known = member.apply.members();
         let table = if known.is_empty() { roster.be_told(&config, &guard)? } else { known.clone() };
-        let metrics = Metrics::new(&roster.identity);
+        let mut metrics = Metrics::new(&roster.identity);
+        if let Some(audit) = &audit {
+            metrics.register_audit(audit);
+        }
         let members = Members::new(me, &config, &roster.founders, table);
         tell_openness(&config, &guard);
         let security = Arc::new(Security::new(guard));
         let core = Core::new(clock, metrics, members, &config, roster.data_only, security, keeper);
-        let core = Arc::new(core);
+        let core = Arc::new(Core { audit, ..core });
         let asked: Arc<OnceLock<Handle>> = Arc::default();
         let params = peer::Params {
             cluster: roster.identity.cluster,
@@ -142,6 +149,7 @@ impl Server {
             peers: core.members.others(),
             timing: Timing::default(),
             security: core.security.clone(),
+            trusts_this_machine: true,
             on_round_trip: observe_round_trips(core.clone()),
             on_question: answer_questions(asked.clone()),
         };
@@ -226,6 +234,9 @@ impl Server {
         self.core.storage.close();
         threads.storage.join();
         self.core.waiters.clear();
+        if let Some(audit) = &self.core.audit {
+            audit.stop();
+        }
     }
 }
 
@@ -402,11 +413,28 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Directory, Error> {
         let trouble = |action| move |source| Error::DataDir { action, path: path.to_owned(), source };
         let disk = RealDisk::open(path.to_owned()).map_err(trouble("open or create files"))?;
+        warn_of_loose_mode(path);
         let lock = disk.lock().map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => Error::InUse { path: path.to_owned() },
             _ => trouble("take the lock")(source),
         })?;
         Ok(Directory { disk: Arc::new(disk), lock })
+    }
+}
+
+/// Bits of a mode by which others than the owner get in.
+const OTHERS: u32 = 0o077;
+
+/// A directory that was there before may be open to other users of the machine: it holds keys, values and secrets.
+fn warn_of_loose_mode(path: &Path) {
+    let Ok(metadata) = std::fs::metadata(path) else { return };
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & OTHERS != 0 {
+        tracing::warn!(
+            path = %path.display(),
+            mode = format!("{mode:04o}"),
+            "the data directory is open to other users of this machine: `chmod 700` closes it"
+        );
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::front::progress::Progress;
 use crate::grpc::calls;
+use crate::rest::ClientIdentity;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING, UPGRADE};
@@ -59,6 +60,8 @@ pub struct Origin {
     pub stream: StreamId,
     /// Of the client, while it has one.
     pub address: Option<SocketAddr>,
+    /// What its certificate says, if that names users.
+    pub identity: Option<ClientIdentity>,
     /// Its count, if it was counted before.
     pub counted: Option<calls::Call>,
 }
@@ -89,12 +92,15 @@ impl Bridged {
         parts: &Arc<Mailbox<Part>>,
         progress: Progress,
     ) -> Option<Bridged> {
-        let Origin { stream, address, counted } = from;
+        let Origin { stream, address, identity, counted } = from;
         let (sender, receiver) = mpsc::unbounded_channel();
         let body = RequestBody { receiver, stream, parts: parts.clone() };
         let mut request = request_of(head, Body::new(body))?;
         // As connections of HTTP/1 have it.
         request.extensions_mut().insert(address);
+        if let Some(identity) = identity {
+            request.extensions_mut().insert(identity);
+        }
         if let Some(call) = counted {
             request.extensions_mut().insert(calls::Counted::new(call));
         }

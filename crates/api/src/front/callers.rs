@@ -34,6 +34,11 @@ impl Callers {
         self.last.as_ref().map(Admission::handle)
     }
 
+    /// The token of the client's certificate.
+    pub fn badge(&self) -> Option<Bytes> {
+        self.badge.clone()
+    }
+
     /// Adds the caller to the head of a call for the router, if only the certificate names it.
     pub fn show(&self, head: &mut Head) {
         if let Some(badge) = self.badge.as_ref().filter(|_| who::may_wear_badge(head)) {

@@ -3,17 +3,19 @@
 //! for all that they hold.
 //! While too much output waits for the client nothing more is read from it.
 
+use crate::audit::{self, Recording};
 use crate::connections::Place;
 use crate::door::Guest;
 use crate::figures::Method;
 use crate::front::bridge::{Bridged, Origin, Part};
 use crate::front::callers::Callers;
 use crate::front::clock::{Clock, Due};
-use crate::front::fast::{self, Asked};
+use crate::front::fast::{self, Asked, Fast};
 use crate::front::progress::Progress;
 use crate::front::{Front, LIMITS, told, urgent};
 use crate::grpc::{calls, refusal};
 use crate::intake::Held;
+use crate::rest::ClientIdentity;
 use axum::http::{HeaderMap, StatusCode};
 use base::Code;
 use bytes::{Bytes, BytesMut};
@@ -51,6 +53,7 @@ pub struct Connection {
     front: Arc<Front>,
     callers: Callers,
     address: Option<SocketAddr>,
+    identity: Option<ClientIdentity>,
     machine: http2::Connection,
     input: BytesMut,
     /// How much of the machine's output the socket has taken.
@@ -135,6 +138,7 @@ impl Connection {
         Connection {
             callers: Callers::new(front.badge_of(&guest)),
             address: guest.connect_info(),
+            identity: front.identity_of(&guest),
             guest,
             held: Held::nothing(&front.intake),
             busy: false,
@@ -392,7 +396,7 @@ impl Connection {
         let is_grpc = head.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
         let many = std::str::from_utf8(&head.path).is_ok_and(|path| self.front.streams.contains(path));
         let progress = Progress::new(is_grpc, many, self.clock.heard());
-        let from = Origin { stream, address: self.address, counted };
+        let from = Origin { stream, address: self.address, identity: self.identity.clone(), counted };
         let bridged = Bridged::begin(&self.front.router, from, head, &self.parts, progress);
         let Some(bridged) = bridged else {
             self.machine.reset(stream, ErrorCode::Protocol);
@@ -452,7 +456,11 @@ impl Connection {
         let count = || calls::Call::begin(method, gathering.begun);
         match asked {
             Asked::Core(ask) => self.submit((stream, gathering.call), ask, count(), head, whole),
-            Asked::Refused(code) => self.refuse(stream, count(), &refusal::render(code)),
+            Asked::Refused(code) => {
+                let mut count = count();
+                count.record(self.record_unread(gathering.call, &head));
+                self.refuse(stream, count, &refusal::render(code));
+            }
             Asked::Unusual => {
                 if self.bridge(stream, head, None).is_some() {
                     self.take_data(stream, whole, last);
@@ -465,7 +473,7 @@ impl Connection {
         &mut self,
         (stream, call): (StreamId, fast::Call),
         ask: Request,
-        count: calls::Call,
+        mut count: calls::Call,
         head: Head,
         body: Bytes,
     ) {
@@ -474,10 +482,12 @@ impl Connection {
             return self.machine.reset(stream, ErrorCode::RefusedStream);
         }
         let Some(fast) = &self.front.fast else { unreachable!("only the fast path submits") };
+        let badge = fast.handle.audit().and_then(|_| self.callers.badge());
         // The services serve a caller that must wait or is refused.
         let Some(handle) = self.callers.handle(&fast.handle, &head) else {
             return self.hand_over(stream, head, body, count);
         };
+        count.record(audit::of_fast_call(handle, Fast::path(call), &head, (self.address, badge), Some(&ask)));
         let may_be_large = matches!(ask, Request::Range(_));
         let may_be_stale = handle.is_of_user();
         if let Err(code) = handle.submit_to(ask, &self.answers, u64::from(stream.0)) {
@@ -488,6 +498,15 @@ impl Connection {
         let deadline = patience.and_then(|patience| self.clock.add(stream, patience));
         let again = (may_be_large || may_be_stale).then(|| Box::new((head, body)));
         self.calls.insert(stream, Call::Waiting(Waiting { call, count, deadline, again }));
+    }
+
+    /// The recording of a call whose message is refused before anything is submitted.
+    fn record_unread(&mut self, call: fast::Call, head: &Head) -> Option<Recording> {
+        let open = &self.front.fast.as_ref()?.handle;
+        open.audit()?;
+        let badge = self.callers.badge();
+        let handle = self.callers.handle(open, head).unwrap_or(open);
+        audit::of_fast_call(handle, Fast::path(call), head, (self.address, badge), None)
     }
 
     /// Whether there were answers.

@@ -74,6 +74,11 @@ impl Fast {
         &self.methods[call as usize]
     }
 
+    /// The path of a call.
+    pub fn path(call: Call) -> &'static str {
+        PATHS[call as usize].0
+    }
+
     /// Whether a body that begins so can be gathered here.
     pub fn can_gather(&self, body: &[u8]) -> bool {
         let Some(prefix) = body.first_chunk::<PREFIX_BYTES>() else { return true };

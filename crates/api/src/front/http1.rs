@@ -32,8 +32,12 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 /// Serves until the connection ends, or, when the process stops, until the request under way is answered.
 pub async fn serve(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<bool>) {
     let (place, address) = (guest.place().clone(), guest.connect_info());
+    let identity = front.identity_of(&guest);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(address);
+        if let Some(identity) = &identity {
+            request.extensions_mut().insert(identity.clone());
+        }
         answer(request, front.clone(), place.clone())
     });
     let mut builder = http1::Builder::new();

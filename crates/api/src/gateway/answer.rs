@@ -2,6 +2,7 @@
 //! Refusals get the status that belongs to their gRPC code and a body that names both code and message; a
 //! stream is a line of JSON for each of its messages.
 
+use crate::audit;
 use crate::gateway::transcoder::Transcoder;
 use crate::grpc::{fence, who};
 use axum::body::{Body, Bytes};
@@ -131,6 +132,7 @@ impl Problem<'_> {
 }
 
 pub fn refuse(status: &Status) -> Response {
+    audit::note_status(status.code());
     let body = Problem::of(status).to_json();
     (http_status(status.code()), [(CONTENT_TYPE, JSON)], body).into_response()
 }

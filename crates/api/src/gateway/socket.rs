@@ -16,6 +16,7 @@ use frame::{AWAY, BROKEN, Decoder, Event, NORMAL, TRY_LATER};
 use handshake::{Heard, Opening};
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -52,6 +53,8 @@ enum Word {
 pub struct Bounds<'a> {
     pub place: &'a Place,
     pub intake: &'a Arc<Intake>,
+    /// Of the client, while it has one.
+    pub address: Option<SocketAddr>,
 }
 
 /// Serves the connection if it is a WebSocket's; else returns what was read of it.
@@ -63,8 +66,8 @@ where
     match timeout(HEAD_TIMEOUT, hear(stream, &mut heard)).await {
         Ok(Ok(Some(opening))) => {
             if bounds.place.begin_request() {
-                // The client may go away at any time.
-                let _ = converse(stream, heard, opening, router.clone(), bounds.intake).await;
+                // A client that goes away in the middle has had enough.
+                let _ = converse(stream, heard, opening, router.clone(), bounds).await;
             }
             None
         }
@@ -95,7 +98,7 @@ async fn converse<S>(
     input: BytesMut,
     opening: Opening,
     router: Router,
-    intake: &Arc<Intake>,
+    bounds: Bounds<'_>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -107,13 +110,15 @@ where
     };
     let (parts, body) = channel(PARTS_MAX);
     let body = Body::from_stream(ReceiverStream::new(body).map(Ok::<Bytes, Infallible>));
-    let Some(request) = opening.request(body) else {
+    let Some(mut request) = opening.request(body) else {
         return send(&mut to, b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").await;
     };
+    // As other connections have it.
+    request.extensions_mut().insert(bounds.address);
     send(&mut to, accepted.as_bytes()).await?;
     let one_message = !STREAMS.contains(&request.uri().path());
     let (words, to_say) = channel(WORDS_MAX);
-    let reader = read(from, input, parts, words, (one_message, intake));
+    let reader = read(from, input, parts, words, (one_message, bounds.intake));
     let writer = async {
         write(&mut to, router, request, to_say).await?;
         to.shutdown().await

@@ -2,6 +2,7 @@
 //! The body of the request holds messages one after the other and may stay open; the body of the answer is a
 //! line for each answer. A message that is not whole is kept until it is, up to the bound on any message.
 
+use crate::audit;
 use crate::gateway::answer::{lines, metadata, refuse};
 use crate::gateway::transcoder::Transcoder;
 use crate::grpc::lease::LeaseService;
@@ -45,7 +46,15 @@ pub async fn keep_alive(
 ) -> Response {
     let requests = Requests::<LeaseKeepAliveRequest>::new(transcoder.clone(), body, intake);
     match service.keep_alives(&metadata(&headers), requests).await {
-        Ok(answers) => lines(answers.map(move |answer| Ok(transcoder.write(&answer?)))),
+        Ok(answers) => {
+            let recording = audit::current();
+            lines(answers.map(move |answer| {
+                let answer = answer.inspect_err(|status| {
+                    recording.iter().for_each(|recording| recording.end(status.code()));
+                })?;
+                Ok(transcoder.write(&answer))
+            }))
+        }
         Err(status) => refuse(&status),
     }
 }

@@ -2,10 +2,11 @@
 //! Passwords are hashed or compared here, before anything is proposed, and go no further. Who may ask for what is
 //! decided where the commands are applied.
 
+use crate::audit;
 use crate::grpc::{refusal, who};
 use base::{Code, KeyRange};
 use coord::reply::Reply;
-use coord::{Access, AuthCommand, AuthReply, Permission};
+use coord::{Access, AuthCommand, AuthReply, DataPermission, Permission};
 use proto::authpb;
 use proto::etcdserverpb::auth_server::Auth;
 use proto::etcdserverpb::{
@@ -20,7 +21,7 @@ use proto::etcdserverpb::{
     AuthUserRevokeRoleRequest, AuthUserRevokeRoleResponse, AuthenticateRequest, AuthenticateResponse,
     ResponseHeader,
 };
-use server::Handle;
+use server::{Handle, IdentifiedBy};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -36,6 +37,7 @@ impl AuthService {
     }
 
     async fn run(&self, metadata: &MetadataMap, command: AuthCommand) -> Result<Told, Status> {
+        note_command(&command);
         let handle = who::admit(&self.handle, metadata).await?;
         let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
         Ok((self.header(&reply), told))
@@ -106,8 +108,13 @@ impl Auth for AuthService {
     ) -> Result<Response<AuthenticateResponse>, Status> {
         let address = who::address(request.extensions());
         let AuthenticateRequest { name, password } = request.into_inner();
-        let login = self.handle.authenticate_from(address, name, password);
+        audit::note_target("user", &name);
+        let login = self.handle.authenticate_from(address, name.clone(), password);
         let (reply, token) = login.await.map_err(refusal::render)?;
+        audit::note(|entry| {
+            entry.user = Some(name.into());
+            entry.identified_by = Some(IdentifiedBy::Password);
+        });
         Ok(Response::new(AuthenticateResponse { header: self.header(&reply), token }))
     }
 
@@ -116,6 +123,7 @@ impl Auth for AuthService {
         request: Request<AuthUserAddRequest>,
     ) -> Result<Response<AuthUserAddResponse>, Status> {
         let (metadata, _, AuthUserAddRequest { name: user, password, options }) = request.into_parts();
+        audit::note_target("user", &user);
         let password = match options.is_some_and(|options| options.no_password) {
             true => None,
             false => Some(self.hash(&metadata, password).await?),
@@ -159,6 +167,7 @@ impl Auth for AuthService {
         request: Request<AuthUserChangePasswordRequest>,
     ) -> Result<Response<AuthUserChangePasswordResponse>, Status> {
         let (metadata, _, AuthUserChangePasswordRequest { name: user, password }) = request.into_parts();
+        audit::note_target("user", &user);
         let password = self.hash(&metadata, password).await?;
         let header = self.change(&metadata, AuthCommand::UserChangePassword { user, password }).await?;
         Ok(Response::new(AuthUserChangePasswordResponse { header }))
@@ -229,6 +238,7 @@ impl Auth for AuthService {
         request: Request<AuthRoleGrantPermissionRequest>,
     ) -> Result<Response<AuthRoleGrantPermissionResponse>, Status> {
         let (metadata, _, AuthRoleGrantPermissionRequest { name: role, perm }) = request.into_parts();
+        audit::note_target("role", &role);
         let permission = match parse_permission(perm) {
             Ok(permission) => permission,
             // A caller that may not grant any learns that first, as in etcd.
@@ -250,6 +260,41 @@ impl Auth for AuthService {
         let header = self.change(&metadata, AuthCommand::RoleRevokePermission { role, keys }).await?;
         Ok(Response::new(AuthRoleRevokePermissionResponse { header }))
     }
+}
+
+/// Which users and roles a command is about, and the keys of a permission.
+pub fn note_command(command: &AuthCommand) {
+    audit::note(|entry| match command {
+        AuthCommand::Enable | AuthCommand::Disable | AuthCommand::Status => {}
+        AuthCommand::UserList | AuthCommand::RoleList => {}
+        AuthCommand::Authenticate { user, .. }
+        | AuthCommand::UserAdd { user, .. }
+        | AuthCommand::UserGet { user }
+        | AuthCommand::UserDelete { user }
+        | AuthCommand::UserChangePassword { user, .. } => entry.add_target("user", user),
+        AuthCommand::UserGrantRole { user, role } | AuthCommand::UserRevokeRole { user, role } => {
+            entry.add_target("user", user);
+            entry.add_target("role", role);
+        }
+        AuthCommand::RoleAdd { role }
+        | AuthCommand::RoleGet { role }
+        | AuthCommand::RoleDelete { role }
+        | AuthCommand::RoleData { role } => entry.add_target("role", role),
+        AuthCommand::RoleGrantPermission { role, permission } => {
+            entry.add_target("role", role);
+            entry.add_range(&permission.keys);
+        }
+        AuthCommand::RoleRevokePermission { role, keys } => {
+            entry.add_target("role", role);
+            entry.add_range(keys);
+        }
+        AuthCommand::RoleGrantData { role, permission: DataPermission { range, .. } }
+        | AuthCommand::RoleRevokeData { role, range } => {
+            entry.add_target("role", role);
+            entry.namespace = Some(range.namespace.clone());
+            entry.add_range(&range.keys());
+        }
+    });
 }
 
 /// A kind that no version of the API knows permits nothing that we could name.

@@ -3,6 +3,7 @@
 //! a call that is dropped before either was cancelled by its caller. A call that exceeds its caller's
 //! deadline is ended here.
 
+use crate::audit::{self, Recording};
 use crate::figures::{Figures, Method};
 use crate::grpc::messages::Messages;
 use axum::body::{Body, Bytes};
@@ -11,6 +12,7 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Frame, SizeHint};
+use server::Audit;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -25,24 +27,31 @@ pub const TIMEOUT: &str = "grpc-timeout";
 /// No caller waits for the answer by then, so it may come late but never early.
 const GRACE: Duration = Duration::from_millis(20);
 
-pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, next: Next) -> Response {
+/// Where calls are counted, and recorded if they are.
+#[derive(Clone)]
+pub struct Counting {
+    pub figures: Arc<Figures>,
+    pub audit: Option<Audit>,
+}
+
+pub async fn count(State(counting): State<Counting>, mut request: Request, next: Next) -> Response {
+    let Counting { figures, audit } = counting;
     let Some(method) = figures.method(request.uri().path()) else { return next.run(request).await };
     let counted = request.extensions_mut().remove::<Counted>().and_then(|counted| counted.open());
     let mut call = counted.unwrap_or_else(|| Call::begin(method, Instant::now()));
     let limit = request.headers().get(TIMEOUT).and_then(|value| parse_timeout(value.as_bytes()));
     let limit = limit.map(|limit| limit.saturating_sub(call.begun.elapsed()));
     let begun = Instant::now();
+    let recording = audit.map(|audit| audit::of_call(&audit, &request));
+    call.record(recording.clone());
     if call.method.is_asked_by_stream() {
         let method = call.method.clone();
         let messages = Messages::default();
         request = request.map(|body| Body::new(CountedRequest { body, method, messages }));
     }
-    let response = match limit {
-        None => next.run(request).await,
-        Some(limit) => match timeout(limit, next.run(request)).await {
-            Ok(response) => response,
-            Err(_) => late().into_http(),
-        },
+    let response = match recording {
+        None => run(limit, request, next).await,
+        Some(recording) => recording.around(run(limit, request, next)).await,
     };
     match code_of(response.headers()) {
         Some(code) => {
@@ -54,6 +63,16 @@ pub async fn count(State(figures): State<Arc<Figures>>, mut request: Request, ne
             let messages = call.method.is_answered_by_stream().then(Messages::default);
             response.map(|body| Body::new(CountedAnswer { body, call, messages, left, cut: false }))
         }
+    }
+}
+
+async fn run(limit: Option<Duration>, request: Request, next: Next) -> Response {
+    match limit {
+        None => next.run(request).await,
+        Some(limit) => match timeout(limit, next.run(request)).await {
+            Ok(response) => response,
+            Err(_) => late().into_http(),
+        },
     }
 }
 
@@ -88,17 +107,26 @@ pub struct Call {
     method: Arc<Method>,
     begun: Instant,
     ended: bool,
+    recording: Option<Recording>,
 }
 
 impl Call {
     pub fn begin(method: Arc<Method>, begun: Instant) -> Call {
         method.count_start();
-        Call { method, begun, ended: false }
+        Call { method, begun, ended: false, recording: None }
+    }
+
+    /// Its outcome goes into the audit log as well.
+    pub fn record(&mut self, recording: Option<Recording>) {
+        self.recording = recording;
     }
 
     pub fn end(&mut self, code: Code) {
         if !std::mem::replace(&mut self.ended, true) {
             self.method.count_end(code, self.begun);
+            if let Some(recording) = &self.recording {
+                recording.end(code);
+            }
         }
     }
 }
@@ -239,7 +267,10 @@ mod tests {
         let mut router: Router = Router::new()
             .route("/etcdserverpb.KV/Range", post(pending::<Response>))
             .route("/etcdserverpb.Watch/Watch", post(endless))
-            .layer(axum::middleware::from_fn_with_state(figures.clone(), count));
+            .layer(axum::middleware::from_fn_with_state(
+                Counting { figures: figures.clone(), audit: None },
+                count,
+            ));
         let request = Request::post(path).header(TIMEOUT, "20m").body(Body::empty()).unwrap();
         (router.call(request).await.unwrap(), figures)
     }

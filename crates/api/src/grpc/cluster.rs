@@ -2,6 +2,7 @@
 //! A list that asks for it is linearizable; any other is what this member knows. After a change the answer lists
 //! the members as they are then.
 
+use crate::audit;
 use crate::grpc::{refusal, who};
 use base::{NodeId, Revision};
 use proto::etcdserverpb::cluster_server::Cluster;
@@ -56,6 +57,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberAddRequest>,
     ) -> Result<Response<MemberAddResponse>, Status> {
+        request.get_ref().peer_ur_ls.iter().for_each(|url| audit::note_target("peer_url", url));
         self.check_root(request.metadata()).await?;
         let MemberAddRequest { peer_ur_ls, is_learner } = request.into_inner();
         let id = self.handle.add_member(peer_ur_ls, is_learner).await.map_err(refusal::render)?;
@@ -68,6 +70,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberRemoveRequest>,
     ) -> Result<Response<MemberRemoveResponse>, Status> {
+        audit::note_id("member", request.get_ref().id);
         self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
         self.handle.remove_member(id).await.map_err(refusal::render)?;
@@ -78,6 +81,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberUpdateRequest>,
     ) -> Result<Response<MemberUpdateResponse>, Status> {
+        audit::note_id("member", request.get_ref().id);
         self.check_root(request.metadata()).await?;
         let MemberUpdateRequest { id, peer_ur_ls } = request.into_inner();
         self.handle.update_member(NodeId(id), peer_ur_ls).await.map_err(refusal::render)?;
@@ -88,6 +92,7 @@ impl Cluster for ClusterService {
         &self,
         request: Request<MemberPromoteRequest>,
     ) -> Result<Response<MemberPromoteResponse>, Status> {
+        audit::note_id("member", request.get_ref().id);
         self.check_root(request.metadata()).await?;
         let id = NodeId(request.get_ref().id);
         self.handle.promote_member(id).await.map_err(refusal::render)?;

@@ -1,6 +1,7 @@
 //! The DataAuth service: what roles permit on the data plane. Requests go in, commands about auth come out, and back.
 //! Who may ask for what is decided where the commands are applied, as for the Auth service.
 
+use crate::grpc::auth::note_command;
 use crate::grpc::{refusal, who};
 use base::Code;
 use coord::{AuthCommand, AuthReply, DataAccess, DataPermission, DataRange};
@@ -25,6 +26,7 @@ impl DataAuthService {
         metadata: &MetadataMap,
         command: AuthCommand,
     ) -> Result<(Option<ResponseHeader>, AuthReply), Status> {
+        note_command(&command);
         let handle = who::admit(&self.handle, metadata).await?;
         let (reply, told) = handle.auth(command).await.map_err(refusal::render)?;
         Ok((Some(who::header(&self.handle, reply.revision)), told))

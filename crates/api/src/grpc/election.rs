@@ -2,6 +2,7 @@
 //! A candidate waits as for any lock; its value is the value of its key. Observers receive each leader and
 //! each value it proclaims, in order.
 
+use crate::audit;
 use crate::grpc::etcd_lock::{hold, until_stopped};
 use crate::grpc::follow::Follow;
 use crate::grpc::{kv, refusal, who};
@@ -50,6 +51,8 @@ impl Election for ElectionService {
         &self,
         request: Request<CampaignRequest>,
     ) -> Result<Response<CampaignResponse>, Status> {
+        audit::note_target("election", &String::from_utf8_lossy(&request.get_ref().name));
+        audit::note_id("lease", request.get_ref().lease as u64);
         let handle = self.admit(request.metadata()).await?;
         let CampaignRequest { name, lease, value } = request.into_inner();
         let held = hold(&handle, &self.stopping, name.clone(), lease, Some(value)).await;
@@ -63,6 +66,7 @@ impl Election for ElectionService {
         &self,
         request: Request<ProclaimRequest>,
     ) -> Result<Response<ProclaimResponse>, Status> {
+        note_leader(request.get_ref().leader.as_ref());
         let handle = self.admit(request.metadata()).await?;
         let ProclaimRequest { leader, value } = request.into_inner();
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
@@ -78,6 +82,7 @@ impl Election for ElectionService {
     }
 
     async fn leader(&self, request: Request<LeaderRequest>) -> Result<Response<LeaderResponse>, Status> {
+        audit::note_target("election", &String::from_utf8_lossy(&request.get_ref().name));
         let handle = self.admit(request.metadata()).await?;
         let name = request.into_inner().name;
         let (revision, leader) = leader_of(&handle, &name).await.map_err(refusal::render)?;
@@ -91,6 +96,7 @@ impl Election for ElectionService {
         &self,
         request: Request<LeaderRequest>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
+        audit::note_target("election", &String::from_utf8_lossy(&request.get_ref().name));
         let handle = self.admit(request.metadata()).await?;
         let name = request.into_inner().name;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
@@ -108,6 +114,7 @@ impl Election for ElectionService {
     }
 
     async fn resign(&self, request: Request<ResignRequest>) -> Result<Response<ResignResponse>, Status> {
+        note_leader(request.get_ref().leader.as_ref());
         let handle = self.admit(request.metadata()).await?;
         let leader = request.into_inner().leader;
         let leader = leader.ok_or(Code::MissingLeaderKey).map_err(refusal::render)?;
@@ -117,6 +124,12 @@ impl Election for ElectionService {
         let header = Some(who::header(&self.handle, revision));
         Ok(Response::new(ResignResponse { header }))
     }
+}
+
+fn note_leader(leader: Option<&LeaderKey>) {
+    let Some(leader) = leader else { return };
+    audit::note_target("election", &String::from_utf8_lossy(&leader.name));
+    audit::note_key(&leader.key);
 }
 
 /// Executes a request on the key of a leader, if that still leads.

@@ -2,6 +2,7 @@
 //! `Lock` answers when the lock is held and leaves the queue when its client does; `Unlock` deletes whatever key it
 //! is given, as in etcd.
 
+use crate::audit;
 use crate::grpc::{refusal, who};
 use base::{Code, KeyRange, LeaseId};
 use bytes::Bytes;
@@ -30,6 +31,8 @@ impl EtcdLockService {
 #[tonic::async_trait]
 impl Lock for EtcdLockService {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
+        audit::note_target("lock", &String::from_utf8_lossy(&request.get_ref().name));
+        audit::note_id("lease", request.get_ref().lease as u64);
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
         let handle = who::admit(&self.handle, request.metadata()).await?;
         let LockRequest { name, lease } = request.into_inner();
@@ -39,6 +42,7 @@ impl Lock for EtcdLockService {
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
+        audit::note_key(&request.get_ref().key);
         who::check_leader(&self.handle, request.metadata()).map_err(refusal::render)?;
         let handle = who::admit(&self.handle, request.metadata()).await?;
         let delete = parse_unlock(request.into_inner());

@@ -2,6 +2,7 @@
 //! Every call ends in an answer with a full header or in a refusal from `base::code`; nothing is proposed
 //! that could have been refused here.
 
+use crate::audit;
 use crate::grpc::pieces::{self, Large, Protobuf, Shape};
 use crate::grpc::{breadth, fence, kv, once, refusal, who};
 use base::{Code, Revision};
@@ -33,6 +34,7 @@ impl KvService {
 
     /// Everything that can be refused without the state is refused before anything is submitted.
     async fn submit(&self, metadata: &MetadataMap, ask: Ask) -> Result<(ResponseHeader, Body), Status> {
+        audit::note_request(&ask);
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
         // What only reads changes nothing that a fence could protect.
@@ -54,6 +56,7 @@ impl KvService {
         metadata: &MetadataMap,
         ask: Ask,
     ) -> Result<(ResponseHeader, Body), Status> {
+        audit::note_request(&ask);
         let Some(id) = once::request_id(metadata)? else { return self.submit(metadata, ask).await };
         ask.validate(&self.limits).map_err(refusal::render)?;
         who::check_leader(&self.handle, metadata).map_err(refusal::render)?;
@@ -186,6 +189,7 @@ impl Kv for KvService {
         request: Request<CompactionRequest>,
     ) -> Result<Response<CompactionResponse>, Status> {
         let (metadata, _, CompactionRequest { revision, physical }) = request.into_parts();
+        audit::note_target("revision", &revision.to_string());
         who::check_leader(&self.handle, &metadata).map_err(refusal::render)?;
         let compact = Compact { revision: Revision(revision), physical };
         let handle = who::admit(&self.handle, &metadata).await?;

@@ -2,6 +2,7 @@
 //! A keep-alive stream answers each request in its order and ends with its client; that a lease is gone is an
 //! answer (TTL 0 or -1), not an error.
 
+use crate::audit;
 use crate::grpc::farewell::Farewell;
 use crate::grpc::{once, refusal, who};
 use base::{Code, KeyRange, LeaseId};
@@ -64,6 +65,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
+        audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
@@ -76,6 +78,7 @@ impl Lease for LeaseService {
         let header = Some(who::header(&self.handle, reply.revision));
         match reply.body {
             Body::LeaseGranted { id, ttl } => {
+                audit::note_id("lease", id.0 as u64);
                 Ok(Response::new(LeaseGrantResponse { header, id: id.0, ttl, error: String::new() }))
             }
             other => unreachable!("a grant is answered by a lease, not {other:?}"),
@@ -86,6 +89,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let request_id = once::request_id(request.metadata())?;
         let revoke = Revoke { id: LeaseId(request.into_inner().id), guard: None };
@@ -112,6 +116,7 @@ impl Lease for LeaseService {
         &self,
         request: Request<LeaseTimeToLiveRequest>,
     ) -> Result<Response<LeaseTimeToLiveResponse>, Status> {
+        audit::note_id("lease", request.get_ref().id as u64);
         let handle = self.admit(request.metadata()).await?;
         let LeaseTimeToLiveRequest { id, keys } = request.into_inner();
         let question = Question::TimeToLive { id: LeaseId(id), keys };

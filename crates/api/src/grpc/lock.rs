@@ -2,6 +2,7 @@
 //! Every answer says what the caller has and who holds the lock; a lock that is granted comes with what is left of
 //! its lease, asked of the leader after the grant, so a holder knows from the first moment when it must stop.
 
+use crate::audit::{self, WatchRecording};
 use crate::grpc::etcd_lock::until_stopped;
 use crate::grpc::{fence, lock_view, lock_watch, refusal, who};
 use base::limits::HOLDER_ID_BYTES_MAX;
@@ -113,6 +114,8 @@ impl Locks {
 #[tonic::async_trait]
 impl LockService for Locks {
     async fn lock(&self, request: Request<LockRequest>) -> Result<Response<LockResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().name);
+        audit::note_id("lease", request.get_ref().lease_id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let LockRequest { name, lease_id, metadata, timeout_ms, holder_id } = request.into_inner();
         let patience = match timeout_ms {
@@ -132,6 +135,8 @@ impl LockService for Locks {
     }
 
     async fn try_lock(&self, request: Request<TryLockRequest>) -> Result<Response<LockResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().name);
+        audit::note_id("lease", request.get_ref().lease_id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let TryLockRequest { name, lease_id, metadata, holder_id } = request.into_inner();
         let ask = LockAsk {
@@ -146,6 +151,8 @@ impl LockService for Locks {
     }
 
     async fn unlock(&self, request: Request<UnlockRequest>) -> Result<Response<UnlockResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().name);
+        audit::note_key(request.get_ref().key.as_bytes());
         let admitted = self.admit(request.metadata()).await?;
         let UnlockRequest { key, lease_id, fencing_token, name } = request.into_inner();
         let key = match key.is_empty() {
@@ -162,6 +169,7 @@ impl LockService for Locks {
         &self,
         request: Request<LeaseGrantRequest>,
     ) -> Result<Response<LeaseGrantResponse>, Status> {
+        audit::note_id("lease", request.get_ref().id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let LeaseGrantRequest { ttl, id } = request.into_inner();
         let reply = admitted.handle.grant_lease(LeaseId(id), ttl).await.map_err(refusal::render)?;
@@ -176,6 +184,7 @@ impl LockService for Locks {
         &self,
         request: Request<LeaseRevokeRequest>,
     ) -> Result<Response<LeaseRevokeResponse>, Status> {
+        audit::note_id("lease", request.get_ref().id as u64);
         let admitted = self.admit(request.metadata()).await?;
         let id = LeaseId(request.into_inner().id);
         let reply = admitted.handle.revoke_lease(id).await.map_err(refusal::render)?;
@@ -205,11 +214,13 @@ impl LockService for Locks {
         let admitted = self.admit(request.metadata()).await?;
         let (answers, receiver) = mpsc::channel(ANSWERS_BUFFERED);
         let (handle, stopping) = (admitted.handle.clone(), admitted.stopping.clone());
-        tokio::spawn(lock_watch::serve(handle, stopping, request.into_inner(), answers));
+        let requests = (request.into_inner(), WatchRecording::begin());
+        tokio::spawn(lock_watch::serve(handle, stopping, requests, answers));
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
     async fn inspect(&self, request: Request<InspectRequest>) -> Result<Response<InspectResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().name);
         let admitted = self.admit(request.metadata()).await?;
         let name = Bytes::from(request.into_inner().name);
         let (revision, lock) = lock_view::inspect(&admitted.handle, name).await.map_err(refusal::render)?;
@@ -218,6 +229,7 @@ impl LockService for Locks {
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        audit::note_target("prefix", &request.get_ref().prefix);
         let admitted = self.admit(request.metadata()).await?;
         let ListRequest { prefix, limit } = request.into_inner();
         let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
@@ -230,6 +242,8 @@ impl LockService for Locks {
     }
 
     async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
+        audit::note_target("lock", &request.get_ref().lock);
+        audit::note_target("resource", &request.get_ref().resource);
         let admitted = self.admit(request.metadata()).await?;
         let FenceRequest { resource, lock, fencing_token } = request.into_inner();
         if resource.is_empty() {

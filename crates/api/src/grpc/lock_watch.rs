@@ -2,6 +2,8 @@
 //! A stream's requests begin and end watches; each watch that is about a lock keeps the queue of that lock, from a
 //! read at the revision where it begins, and reports every new holder.
 
+use crate::audit::WatchRecording;
+use crate::grpc::watch::record;
 use crate::grpc::{kv, lock_view, refusal, who};
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -23,11 +25,11 @@ type Answers = mpsc::Sender<Result<WatchResponse, Status>>;
 pub async fn serve(
     handle: Handle,
     mut stopping: watch::Receiver<bool>,
-    requests: Streaming<WatchRequest>,
+    (requests, recording): (Streaming<WatchRequest>, Option<WatchRecording>),
     answers: Answers,
 ) {
     let ended = tokio::select! {
-        ended = follow(handle, requests, &answers) => ended,
+        ended = follow((handle, recording), requests, &answers) => ended,
         _ = stopping.wait_for(|stopping| *stopping) => Err(refusal::render(Code::Stopped)),
         () = answers.closed() => return,
     };
@@ -36,9 +38,13 @@ pub async fn serve(
     }
 }
 
-async fn follow(handle: Handle, mut wire: Streaming<WatchRequest>, answers: &Answers) -> Result<(), Status> {
+async fn follow(
+    (handle, recording): (Handle, Option<WatchRecording>),
+    mut wire: Streaming<WatchRequest>,
+    answers: &Answers,
+) -> Result<(), Status> {
     let (requests, mut responses) = handle.watch_stream().map_err(refusal::render)?;
-    let mut stream = Watches { handle, asked: VecDeque::new(), locks: BTreeMap::new() };
+    let mut stream = Watches { handle, asked: VecDeque::new(), locks: BTreeMap::new(), recording };
     let mut is_open = true;
     loop {
         tokio::select! {
@@ -69,6 +75,7 @@ struct Watches {
     /// Of the watches that are not answered yet, in their order: the lock that each is about.
     asked: VecDeque<Option<Bytes>>,
     locks: BTreeMap<WatchId, Queue>,
+    recording: Option<WatchRecording>,
 }
 
 /// The queue of a lock at the revision that was last reported.
@@ -95,6 +102,9 @@ impl Watches {
             }
             (false, false) => KeyRange::single(key.clone()),
         };
+        if let Some(recording) = &self.recording {
+            recording.ask(&keys);
+        }
         self.asked.push_back(lock.then_some(key));
         Input::Create(Create {
             stream,
@@ -116,6 +126,9 @@ impl Watches {
             watch_id: response.watch.0,
             ..WatchResponse::default()
         };
+        if let Some(recording) = &self.recording {
+            record(recording, &response.kind);
+        }
         match response.kind {
             Kind::Created => {
                 answer.created = true;

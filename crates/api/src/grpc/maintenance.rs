@@ -3,6 +3,7 @@
 //! leader.
 
 use crate::ETCD_VERSION;
+use crate::audit;
 use crate::grpc::{alarm, refusal, snapshot, who};
 use base::{Code, NodeId, Revision};
 use coord::AlarmCommand;
@@ -57,8 +58,12 @@ impl Maintenance for MaintenanceService {
         let wanted = alarm::parse(request.get_ref())?;
         let command = wanted.command();
         match command {
-            AlarmCommand::List => who::require_user(&self.handle, request.metadata()).await?,
+            AlarmCommand::List => {
+                audit::note_read();
+                who::require_user(&self.handle, request.metadata()).await?
+            }
             _ => {
+                audit::note_id("member", request.get_ref().member_id);
                 let handle = who::admit(&self.handle, request.metadata()).await?;
                 handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
             }
@@ -138,6 +143,7 @@ impl Maintenance for MaintenanceService {
         &self,
         request: Request<MoveLeaderRequest>,
     ) -> Result<Response<MoveLeaderResponse>, Status> {
+        audit::note_id("member", request.get_ref().target_id);
         self.check_root(request.metadata()).await?;
         let target = NodeId(request.get_ref().target_id);
         self.handle.move_leader(target).await.map_err(refusal::render)?;

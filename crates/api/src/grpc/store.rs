@@ -1,6 +1,7 @@
 //! The StoreService: a key's history, the quota, and replacing a member in one step.
 //! Requests go in, commands of the state machine come out, and back.
 
+use crate::audit;
 use crate::grpc::{refusal, who};
 use base::{Code, KeyRange, NodeId};
 use coord::Past;
@@ -14,7 +15,7 @@ use proto::althing::store::v1::{
     HistoryRequest, HistoryResponse, QuotaRequest, QuotaResponse, ReplaceMemberRequest,
     ReplaceMemberResponse, SecurePeersRequest, SecurePeersResponse,
 };
-use server::{Handle, Need};
+use server::{AuditClass, Handle, Need};
 use std::time::Duration;
 use tonic::{Request, Response, Status};
 
@@ -34,6 +35,7 @@ impl Stores {
 #[tonic::async_trait]
 impl StoreService for Stores {
     async fn history(&self, request: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
+        audit::note_key(&request.get_ref().key);
         let handle = who::admit(&self.handle, request.metadata()).await?;
         let HistoryRequest { key, limit } = request.into_inner();
         if key.is_empty() {
@@ -57,7 +59,10 @@ impl StoreService for Stores {
         let QuotaRequest { action, bytes } = request.into_inner();
         let action = Action::try_from(action).map_err(|_| Status::invalid_argument("no such action"))?;
         match action {
-            Action::Get => handle.permit(Need::User).await,
+            Action::Get => {
+                audit::note_read();
+                handle.permit(Need::User).await
+            }
             Action::Set | Action::Reset => handle.permit_agreed(Need::Root).await,
         }
         .map_err(refusal::render)?;
@@ -78,6 +83,8 @@ impl StoreService for Stores {
         &self,
         request: Request<ReplaceMemberRequest>,
     ) -> Result<Response<ReplaceMemberResponse>, Status> {
+        audit::note_id("member", request.get_ref().id);
+        request.get_ref().peer_urls.iter().for_each(|url| audit::note_target("peer_url", url));
         let handle = who::admit(&self.handle, request.metadata()).await?;
         handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
         let ReplaceMemberRequest { id, peer_urls } = request.into_inner();
@@ -91,6 +98,7 @@ impl StoreService for Stores {
         &self,
         request: Request<AcceptLossRequest>,
     ) -> Result<Response<AcceptLossResponse>, Status> {
+        audit::note_id("member", request.get_ref().id);
         let handle = who::admit(&self.handle, request.metadata()).await?;
         handle.permit_here(Need::Root).await.map_err(refusal::render)?;
         self.handle.accept_loss(NodeId(request.into_inner().id)).map_err(refusal::render)?;
@@ -102,6 +110,7 @@ impl StoreService for Stores {
         &self,
         request: Request<CreateJoinTokenRequest>,
     ) -> Result<Response<CreateJoinTokenResponse>, Status> {
+        audit::note_target("peer_url", &request.get_ref().peer_url);
         let handle = who::admit(&self.handle, request.metadata()).await?;
         handle.permit_agreed(Need::Root).await.map_err(refusal::render)?;
         let CreateJoinTokenRequest { ttl_seconds, peer_url } = request.into_inner();
@@ -123,6 +132,11 @@ impl StoreService for Stores {
         &self,
         request: Request<SecurePeersRequest>,
     ) -> Result<Response<SecurePeersResponse>, Status> {
+        let step = request.get_ref().step();
+        audit::note(|entry| match step {
+            Step::Show => entry.class = AuditClass::Read,
+            step => entry.add_target("step", step.as_str_name()),
+        });
         let handle = who::admit(&self.handle, request.metadata()).await?;
         handle.permit_here(Need::Root).await.map_err(refusal::render)?;
         let request = request.into_inner();

@@ -2,6 +2,7 @@
 //! A stream ends when the client leaves, when the member stops, or, for clients that insist on a leader, when
 //! there has been none for a while. Events are encoded once, however many watches get them.
 
+use crate::audit::{self, WatchRecording};
 use crate::grpc::{refusal, who};
 use axum::extract::{Request as HttpRequest, State};
 use axum::response::Response as HttpResponse;
@@ -74,7 +75,10 @@ impl WatchService {
         let leader_required = who::requires_leader(metadata);
         let (requests, responses) = self.handle.watch_stream()?;
         let token = who::token(metadata).map(str::to_owned);
-        let reader = tokio::spawn(forward(self.handle.clone(), token, wire, requests));
+        audit::note_token(&self.handle, token.as_deref());
+        let recording = WatchRecording::begin();
+        let callers = Callers { handle: self.handle.clone(), token, recording: recording.clone() };
+        let reader = tokio::spawn(forward(callers, wire, requests));
         let ended = Box::pin(end_of(self.handle.clone(), leader_required, self.stopping));
         let batch = Vec::new().into_iter();
         Ok(Frames {
@@ -84,21 +88,21 @@ impl WatchService {
             term: 0,
             reader: Reader(Some(reader)),
             ended: Some(ended),
+            recording,
         })
     }
 }
 
 /// Forwards the client's requests to the hub until there are no more. Afterwards its watches continue.
 async fn forward(
-    handle: Handle,
-    token: Option<String>,
+    callers: Callers,
     mut wire: impl Stream<Item = Result<WatchRequest, Status>> + Unpin,
     requests: Requests,
 ) -> Result<(), Status> {
     while let Some(request) = wire.next().await {
         let Some(input) = parse(request?, requests.stream()) else { continue };
         let input = match input {
-            Input::Create(create) => admit(&handle, token.as_deref(), create).await,
+            Input::Create(create) => callers.admit(create).await,
             input => input,
         };
         if !requests.send(input).await {
@@ -108,11 +112,28 @@ async fn forward(
     Ok(())
 }
 
-/// Each watch is admitted by itself: a stream may live longer than a token.
-async fn admit(handle: &Handle, token: Option<&str>, create: Create) -> Input {
-    match handle.admit(token).await {
-        Ok(admitted) => Input::Create(Create { caller: admitted.caller().clone(), ..create }),
-        Err(code) => Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) },
+/// Who begins watches on a stream.
+struct Callers {
+    handle: Handle,
+    token: Option<String>,
+    recording: Option<WatchRecording>,
+}
+
+impl Callers {
+    /// The token is looked up for each watch: a stream may live longer than a token.
+    async fn admit(&self, create: Create) -> Input {
+        if let Some(recording) = &self.recording {
+            recording.ask(&create.keys);
+        }
+        match self.handle.admit(self.token.as_deref()).await {
+            Ok(admitted) => {
+                if let Some(recording) = &self.recording {
+                    recording.identify(admitted.caller());
+                }
+                Input::Create(Create { caller: admitted.caller().clone(), ..create })
+            }
+            Err(code) => Input::Refuse { stream: create.stream, refusal: Refusal::Denied(code) },
+        }
     }
 }
 
@@ -174,6 +195,7 @@ pub struct Frames {
     reader: Reader,
     /// `None` once the stream has ended.
     ended: Option<Pin<Box<dyn Future<Output = Code> + Send>>>,
+    recording: Option<WatchRecording>,
 }
 
 /// The task that reads the client's requests; it does not outlive the stream.
@@ -223,6 +245,9 @@ impl Stream for Frames {
         }
         loop {
             if let Some(response) = self.batch.next() {
+                if let Some(recording) = &self.recording {
+                    record(recording, &response.kind);
+                }
                 let frame = render(&self.handle, self.term, response);
                 return Poll::Ready(Some(Ok(frame)));
             }
@@ -238,6 +263,17 @@ impl Stream for Frames {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+}
+
+/// What becomes of a watch goes into the audit log.
+pub fn record(recording: &WatchRecording, kind: &Kind) {
+    match kind {
+        Kind::Created => recording.answer(tonic::Code::Ok),
+        Kind::Refused(Refusal::Denied(code)) => recording.answer(refusal::render(*code).code()),
+        Kind::Refused(_) => recording.answer(tonic::Code::InvalidArgument),
+        Kind::Denied(_) => recording.deny(),
+        Kind::Events { .. } | Kind::Canceled { .. } | Kind::Progress => {}
     }
 }
 

@@ -1,6 +1,7 @@
 //! What every service needs of the member it runs on: the response header, the caller, and whether there is a leader for
 //! those clients that insist on one.
 
+use crate::audit;
 use crate::grpc::refusal;
 use base::{Code, KeyRange, Revision};
 use bytes::Bytes;
@@ -46,7 +47,11 @@ pub fn probe(serializable: bool) -> Request {
 
 /// The handle of the caller: the token comes as `token`, or as an HTTP client would send it.
 pub async fn admit(handle: &Handle, metadata: &MetadataMap) -> Result<Handle, Status> {
-    handle.admit(token(metadata)).await.map_err(refusal::render)
+    let token = token(metadata);
+    audit::note_token(handle, token);
+    let admitted = handle.admit(token).await.map_err(refusal::render)?;
+    audit::note_caller(admitted.caller());
+    Ok(admitted)
 }
 
 /// For calls that any user may make. It is decided by what this member knows, so that it is answered also without a leader.

@@ -9,6 +9,7 @@ use super::refusal::Refusal;
 use super::request_id;
 use super::session;
 use super::space::Space;
+use crate::audit;
 use crate::grpc::fence;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::CONTENT_LENGTH;
@@ -57,6 +58,7 @@ impl FromRequestParts<Rest> for Asked {
             (Some(name), _) | (None, Some(name)) => name,
             (None, None) => namespaces::DEFAULT,
         };
+        audit::note(|entry| entry.namespace = Some(name.to_owned()));
         let space = rest.spaces().find(rest.handle(), name).await?;
         let key = find("key").or_else(|| key_of_a_route(parts.uri.path()));
         let key = key.or(query.get("key")).map(str::to_owned);

@@ -3,8 +3,10 @@
 //! keys too. Everything is decided by what this node knows; the coordination store is not asked.
 
 use super::Rest;
+use super::identity::ClientIdentity;
 use super::query::Query;
 use super::refusal::Refusal;
+use crate::audit;
 use axum::extract::{FromRequestParts, RawPathParams, Request, State};
 use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
@@ -15,7 +17,7 @@ use base::Code;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use mesh::namespaces;
-use server::{Credentials, DataCaller, DataVerb, Handle};
+use server::{Credentials, DataCaller, DataVerb, Handle, IdentifiedBy};
 use std::sync::Arc;
 
 const BEARER: &str = "Bearer ";
@@ -94,7 +96,9 @@ fn is_method(asked: &Method, method: &str) -> bool {
 }
 
 async fn admit(rest: &Rest, parts: &mut Parts, need: Need) -> Result<Arc<DataCaller>, Code> {
-    let caller = caller_of(rest.handle(), authorization(&parts.headers)).await?;
+    let identity = parts.extensions.get::<ClientIdentity>();
+    let authorization = ClientIdentity::authorization(identity, &parts.headers);
+    let caller = caller_of(rest.handle(), authorization).await?;
     let rights = caller.rights();
     let permitted = match need {
         Need::Open | Need::User | Need::ReadConflicts | Need::RestoreConflict => true,
@@ -127,12 +131,29 @@ pub fn authorization(headers: &HeaderMap) -> &[u8] {
 pub async fn caller_of(handle: &Handle, given: &[u8]) -> Result<Arc<DataCaller>, Code> {
     let given = std::str::from_utf8(given).map_err(|_| Code::InvalidAuthToken)?;
     if let Some(encoded) = given.strip_prefix(BASIC) {
+        audit::note(|entry| entry.identified_by = Some(IdentifiedBy::Password));
         let (user, password) = basic(encoded).ok_or(Code::AuthFailed)?;
+        audit::note_target("user", &user);
         let credentials = Credentials::Password { user: &user, password: &password };
-        return handle.data_caller(Some(credentials)).await;
+        return handle.data_caller(Some(credentials)).await.inspect(note_caller);
     }
     let token = given.strip_prefix(BEARER).unwrap_or(given);
-    handle.data_caller(Some(token).filter(|token| !token.is_empty()).map(Credentials::Token)).await
+    let token = Some(token).filter(|token| !token.is_empty());
+    audit::note_token(handle, token);
+    handle.data_caller(token.map(Credentials::Token)).await.inspect(note_caller)
+}
+
+fn note_caller(caller: &Arc<DataCaller>) {
+    audit::note(|entry| entry.user = Some(caller.user.clone()));
+}
+
+/// How a caller that sends this `Authorization` wants to be known.
+pub fn identified_by(authorization: &[u8]) -> Option<IdentifiedBy> {
+    match authorization {
+        [] => None,
+        given if given.starts_with(BASIC.as_bytes()) => Some(IdentifiedBy::Password),
+        _ => Some(IdentifiedBy::Token),
+    }
 }
 
 fn basic(encoded: &str) -> Option<(String, String)> {

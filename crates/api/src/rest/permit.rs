@@ -3,13 +3,14 @@
 
 use super::Rest;
 use super::refusal::Refusal;
+use crate::audit;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base::Code;
 use mesh::Op;
 use mesh::key::Key;
 use mesh::request::{Request, Write};
-use server::{DataCaller, DataRights, DataVerb};
+use server::{AuditEntry, DataCaller, DataRights, DataVerb};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ impl Rest {
     }
 
     pub fn permit(&self, request: &Request) -> Result<(), Refusal> {
+        audit::note(|entry| note(entry, request));
         let Some(rights) = self.rights()? else { return Ok(()) };
         match request {
             Request::Read { key, .. } => check_key(rights, DataVerb::Read, key),
@@ -63,6 +65,18 @@ impl Rest {
 
     pub fn may_see(&self, space: u32) -> bool {
         self.rights().is_ok_and(|rights| rights.is_none_or(|rights| rights.may_see(space)))
+    }
+}
+
+/// The keys that a request is about.
+fn note(entry: &mut AuditEntry, request: &Request) {
+    match request {
+        Request::Read { key, .. } => entry.add_key(key.name_slice()),
+        Request::Get(get) => entry.add_key(get.key.name_slice()),
+        Request::Write(write) => entry.add_key(write.key.name_slice()),
+        Request::Batch(writes) => writes.iter().for_each(|write| entry.add_key(write.key.name_slice())),
+        Request::Scan(scan) => entry.add_keys_from(&scan.start, scan.end.as_deref()),
+        Request::Query(_) | Request::Conflicts { .. } => {}
     }
 }
 

@@ -9,10 +9,12 @@ pub mod head;
 mod line;
 
 use super::asked::{Asked, Whole, parse_json};
+use super::identity::ClientIdentity;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, guard, session, sight, write};
+use crate::audit::Recording;
 use crate::connections::Place;
 use crate::intake::{Arriving, Intake};
 use axum::response::IntoResponse;
@@ -22,7 +24,8 @@ use head::{Familiar, Headers, Heard, Plain, What};
 use line::Line;
 use mesh::key::Key;
 use mesh::namespaces;
-use server::DataCaller;
+use server::{Audit, AuditClass, AuditEntry, DataCaller, IdentifiedBy};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,14 +55,15 @@ impl Quick {
     pub async fn serve<S>(
         &self,
         stream: S,
-        place: &Place,
+        client: Client<'_>,
         stay: impl Future<Output = ()> + Send + 'static,
     ) -> Option<(S, Bytes)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let (mut line, mut familiar) = (Line::new(stream, stay), Familiar::default());
-        let mut asking = Asking { rest: self.rest.clone(), authorization: Vec::new() };
+        let Client { place, address, identity } = client;
+        let mut asking = Asking { rest: self.rest.clone(), authorization: Vec::new(), address, identity };
         let mut arriving = None;
         loop {
             match head::parse(&line.heard, &mut familiar) {
@@ -129,13 +133,22 @@ impl Quick {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let whole = plain.head_bytes + plain.body_bytes;
-        match self.admit(asking, &headers.authorization).await {
-            Ok(()) => {
-                let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
-                self.answer(&asking.rest, &plain, (headers, key, body), &mut line.out).await;
+        match self.rest.handle().audit() {
+            None => self.admit_and_answer(line, &plain, headers, asking).await,
+            // What is rare is kept out of the future that every connection holds.
+            Some(audit) => {
+                let recording = self.record(audit, &plain, headers, &line.heard[plain.key.clone()], asking);
+                let begun = line.out.len();
+                let answered = self.admit_and_answer(line, &plain, headers, asking);
+                Box::pin(recording.around(answered)).await;
+                // Who asked last may be another one than who is refused now.
+                if let Some(caller) = &asking.rest.caller
+                    && asking.is_authorized_by(headers)
+                {
+                    recording.set_user(caller.user.clone());
+                }
+                recording.end_http(answer::status_of(&line.out[begun..]));
             }
-            // Rare cases are boxed, to keep them out of the future that every connection holds.
-            Err(code) => Box::pin(answer::render(guard::refuse(code), &mut line.out)).await,
         }
         line.heard.advance(whole);
         if line.must_say() {
@@ -144,8 +157,58 @@ impl Quick {
         Some(())
     }
 
-    /// Looks up the caller, unless the cached one is still valid.
-    async fn admit(&self, asking: &mut Asking, authorization: &[u8]) -> Result<(), Code> {
+    async fn admit_and_answer<S>(
+        &self,
+        line: &mut Line<S>,
+        plain: &Plain,
+        headers: &Headers,
+        asking: &mut Asking,
+    ) where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        match self.admit(asking, headers).await {
+            Ok(()) => {
+                let whole = plain.head_bytes + plain.body_bytes;
+                let (key, body) = (&line.heard[plain.key.clone()], &line.heard[plain.head_bytes..whole]);
+                self.answer(&asking.rest, plain, (headers, key, body), &mut line.out).await;
+            }
+            Err(code) => Box::pin(answer::render(guard::refuse(code), &mut line.out)).await,
+        }
+    }
+
+    fn record(
+        &self,
+        audit: &Audit,
+        plain: &Plain,
+        headers: &Headers,
+        key: &[u8],
+        asking: &Asking,
+    ) -> Recording {
+        let (class, operation) = match plain.what {
+            What::StoreGet => (AuditClass::Read, "GET /api/v1/store/keys/{*key}"),
+            What::StorePost => (AuditClass::Change, "POST /api/v1/store/keys"),
+            What::DataGet => (AuditClass::Read, "GET /v1/data/{*key}"),
+            What::DataPut => (AuditClass::Change, "PUT /v1/data/{*key}"),
+        };
+        let mut entry = AuditEntry::new(class, "rest", operation);
+        entry.address = asking.address;
+        entry.namespace = Some(namespaces::DEFAULT.to_owned());
+        entry.trace = headers.trace.clone();
+        match asking.certificate(headers) {
+            Some(identity) => {
+                entry.user = Some(identity.name.clone());
+                entry.identified_by = Some(IdentifiedBy::Certificate);
+            }
+            None => entry.identified_by = guard::identified_by(&headers.authorization),
+        }
+        if !key.is_empty() {
+            entry.add_key(key);
+        }
+        Recording::new(audit, entry)
+    }
+
+    /// Finds out who asks, unless that was found out before and still holds.
+    async fn admit(&self, asking: &mut Asking, headers: &Headers) -> Result<(), Code> {
         let handle = self.rest.handle();
         if !handle.is_auth_on() {
             if asking.rest.caller.is_some() {
@@ -154,11 +217,12 @@ impl Quick {
             return Ok(());
         }
         let is_known =
-            |caller: &Arc<DataCaller>| asking.authorization == authorization && handle.is_current(caller);
+            |caller: &Arc<DataCaller>| asking.is_authorized_by(headers) && handle.is_current(caller);
         if !asking.rest.caller.as_ref().is_some_and(is_known) {
-            let caller = Box::pin(guard::caller_of(handle, authorization)).await?;
-            *asking =
-                Asking { rest: self.rest.asked_by(Some(caller)), authorization: authorization.to_vec() };
+            let authorization = asking.authorization(headers).to_vec();
+            let caller = Box::pin(guard::caller_of(handle, &authorization)).await?;
+            asking.rest = self.rest.asked_by(Some(caller));
+            asking.authorization = authorization;
         }
         match asking.rest.may_see(self.space) {
             true => Ok(()),
@@ -303,4 +367,30 @@ struct Asking {
     rest: Rest,
     /// The header that named it.
     authorization: Vec<u8>,
+    address: Option<SocketAddr>,
+    identity: Option<ClientIdentity>,
+}
+
+impl Asking {
+    /// The certificate, if it is what says who asks.
+    fn certificate(&self, headers: &Headers) -> Option<&ClientIdentity> {
+        self.identity.as_ref().filter(|_| headers.authorization.is_empty() && !headers.is_passed_on)
+    }
+
+    /// What a request is authorized by: its own header, or the certificate of its client.
+    fn authorization<'a>(&'a self, headers: &'a Headers) -> &'a [u8] {
+        self.certificate(headers).map_or(&headers.authorization, |identity| &identity.badge)
+    }
+
+    /// The same as for the caller that was found out last.
+    fn is_authorized_by(&self, headers: &Headers) -> bool {
+        self.authorization == self.authorization(headers)
+    }
+}
+
+/// Who is on the other end of a connection.
+pub struct Client<'a> {
+    pub place: &'a Place,
+    pub address: Option<SocketAddr>,
+    pub identity: Option<ClientIdentity>,
 }

@@ -74,6 +74,7 @@ impl World {
             client_tls: false,
             peer_security: Default::default(),
             drain_timeout: Duration::from_secs(5),
+            audit: None,
             auth,
             mesh: server::config::Mesh::default(),
         };

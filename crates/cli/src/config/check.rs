@@ -11,11 +11,14 @@ use crate::config::values::Values;
 use crate::log::Output;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::config::Mesh;
-use server::{AuthConfig, Compaction, Config, Join, Member, PeerSecurity};
+use server::{AuditConfig, AuditTarget, AuthConfig, Compaction, Config, Join, Member, PeerSecurity};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+
+/// In the place of a file.
+const STANDARD_ERROR: &str = "-";
 
 /// What the process needs to run: the member's configuration, where it listens, and how it logs.
 #[derive(Clone, Debug)]
@@ -175,6 +178,7 @@ fn assemble(values: &Values) -> Checked {
         client_tls: tls.is_some(),
         peer_security: PeerSecurity::default(),
         drain_timeout: ms(Id::DrainTimeoutMs),
+        audit: audit(values),
         auth: AuthConfig {
             token_ttl: ms(Id::AuthTokenTtlMs),
             signed: None,
@@ -212,6 +216,19 @@ fn assemble(values: &Values) -> Checked {
         log_outputs: vec![Output::Stderr],
         warnings: vec![],
     }
+}
+
+fn audit(values: &Values) -> Option<AuditConfig> {
+    let target = match values.text(Id::AuditLog) {
+        "" => return None,
+        STANDARD_ERROR => AuditTarget::Stderr,
+        path => AuditTarget::File {
+            path: path.into(),
+            bytes_max: values.number(Id::AuditLogBytesMax),
+            files_kept: usize::try_from(values.number(Id::AuditLogFilesKept)).expect("bounded by the table"),
+        },
+    };
+    Some(AuditConfig { target, with_reads: values.text(Id::AuditReads) == "true" })
 }
 
 /// The longest interval between two automatic compactions.

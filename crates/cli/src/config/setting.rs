@@ -211,7 +211,15 @@ settings! {
     PeerAutoTls "peer-auto-tls" BOOLEAN, Value("false"),
         "Members encrypt their connections with self-signed certificates, without authentication.";
     SelfSignedCertValidity "self-signed-cert-validity" number("years", 1, 100), Count(1),
-        "How long the certificates of auto-tls and peer-auto-tls are valid.";
+        "How long a certificate is valid that is made for auto-tls or peer-auto-tls.";
+    AuditLog "audit-log" Kind::FileOrNothing, Value(""),
+        "Where it is recorded who asked for what, from where and with what outcome, as lines of JSON: a file, or - for standard error.";
+    AuditReads "audit-reads" BOOLEAN, Value("false"),
+        "Reads that are answered are recorded too, not only changes, logins and what is refused.";
+    AuditLogBytesMax "audit-log-bytes-max" number("bytes", 4 * KIB, 1024 * GIB), Count(100 * MIB),
+        "A file of audit-log that would grow beyond this is renamed to FILE.1, and the next one begun.";
+    AuditLogFilesKept "audit-log-files-kept" number("files", 0, 10_000), Count(10),
+        "How many such renamed files are kept.";
     DrainTimeoutMs "drain-timeout-ms" ms(0, 600_000), Count(5_000),
         "How long SIGTERM waits for requests under way.";
     LogLevel "log-level" Kind::LogFilter, Value("info"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// What the password of a user is called.
-const USERS: [(&str, &str); 5] =
+pub const USERS: [(&str, &str); 5] =
     [("root", "rpw"), ("reader", "p1"), ("writer", "p2"), ("admin", "p3"), ("other", "p4")];
 const GRANTS: [(&str, &str, &str); 6] = [
     ("reader", "read", "shop/orders/"),
@@ -21,26 +21,26 @@ const GRANTS: [(&str, &str, &str); 6] = [
     ("writer", "readwrite", "default/open"),
 ];
 
-fn run(args: &[&str]) -> (bool, String) {
+pub fn run(args: &[&str]) -> (bool, String) {
     let output = althing().args(args).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     (output.status.success(), told)
 }
 
 /// A verb about users, which must succeed.
-fn manage(member: &Member, args: &[&str]) -> String {
+pub fn manage(member: &Member, args: &[&str]) -> String {
     let endpoint = member.client.to_string();
     let (done, told) = run(&[args, &["--endpoints", &endpoint]].concat());
     assert!(done, "{args:?}: {told}");
     told
 }
 
-fn as_root(member: &Member, args: &[&str]) -> String {
+pub fn as_root(member: &Member, args: &[&str]) -> String {
     manage(member, &[args, &["--user", "root:rpw"]].concat())
 }
 
 /// Users, roles of their names with permissions, and auth turned on.
-fn turn_on(member: &Member) {
+pub fn turn_on(member: &Member) {
     for (user, password) in USERS {
         manage(member, &["user", "add", user, "--new-user-password", password]);
         if user != "root" {
@@ -71,11 +71,11 @@ fn data_only(name: &str, (plan, member): (&Plan, &Member), flags: &[&str]) -> Me
     plan.with(flags).start()
 }
 
-fn bearer(token: &str) -> String {
+pub fn bearer(token: &str) -> String {
     format!("Bearer {token}")
 }
 
-fn call(node: Rest, authorization: &str, method: &str, path: &str, body: &str) -> Answer {
+pub fn call(node: Rest, authorization: &str, method: &str, path: &str, body: &str) -> Answer {
     let json = ("content-type", "application/json");
     match authorization {
         "" => node.call(method, path, &[json], body.as_bytes()),
@@ -84,17 +84,17 @@ fn call(node: Rest, authorization: &str, method: &str, path: &str, body: &str) -
 }
 
 /// A connection that is kept, as the fast path serves it.
-struct Kept(TcpStream);
+pub struct Kept(TcpStream);
 
 impl Kept {
-    fn to(node: Rest) -> Kept {
+    pub fn to(node: Rest) -> Kept {
         let stream = TcpStream::connect(node.0).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Kept(stream)
     }
 
     /// The status of the answer.
-    fn call(&mut self, method: &str, path: &str, headers: &str, body: &str) -> u16 {
+    pub fn call(&mut self, method: &str, path: &str, headers: &str, body: &str) -> u16 {
         let length =
             if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
         let request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}{length}\r\n{body}");
@@ -116,7 +116,7 @@ impl Kept {
 }
 
 /// A member, and a node that keeps data alone and knows that auth is on.
-fn member_and_node(flags: &[&str]) -> (Plan, Member, Member) {
+pub fn member_and_node(flags: &[&str]) -> (Plan, Member, Member) {
     let plan = Plan::single().with(&CHEAP).with(flags);
     let member = plan.start_ready();
     Rest::of(&member).wait_for_ring(1);

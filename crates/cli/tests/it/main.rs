@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails here")]
 
+mod audit;
 mod auth;
 mod backup;
 mod chaos;
@@ -19,6 +20,7 @@ mod elections;
 mod etcd;
 mod etcd_flags;
 mod etcdctl;
+mod exposure;
 mod gateway;
 mod guard;
 mod h2spec;
@@ -44,6 +46,7 @@ mod mesh_moves;
 mod mesh_space;
 mod once;
 mod peers;
+mod permission_matrix;
 mod process;
 mod proxy;
 mod raw;

@@ -6,11 +6,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 /// A client of its own, so that nothing of ours vouches for ours.
-struct Socket(TcpStream);
+pub struct Socket(TcpStream);
 
 impl Socket {
     /// The socket, or the status with which it was refused.
-    fn open(address: SocketAddr, target: &str, headers: &str) -> Result<Socket, String> {
+    pub fn open(address: SocketAddr, target: &str, headers: &str) -> Result<Socket, String> {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let head = format!(
@@ -34,7 +34,7 @@ impl Socket {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    pub fn say(&mut self, text: &str) {
         self.frame(0x81, text.as_bytes());
     }
 
@@ -69,7 +69,7 @@ impl Socket {
         (head[0], payload)
     }
 
-    fn hear(&mut self) -> serde_json::Value {
+    pub fn hear(&mut self) -> serde_json::Value {
         let (first, payload) = self.next_frame();
         assert_eq!(first, 0x81, "a whole text, not {}", String::from_utf8_lossy(&payload));
         serde_json::from_slice(&payload).unwrap()

@@ -13,7 +13,7 @@ use tls::ClientFiles;
 use tokio_rustls::TlsConnector;
 
 /// One of the certificates and keys that the tests share.
-fn pem(name: &str) -> String {
+pub fn pem(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tls/tests/pem").join(name).to_str().unwrap().to_owned()
 }
 
@@ -22,11 +22,11 @@ pub fn with_server_certificate(plan: Plan) -> Plan {
 }
 
 /// Also asks clients for one.
-fn with_authority(plan: Plan) -> Plan {
+pub fn with_authority(plan: Plan) -> Plan {
     with_server_certificate(plan).with(&["--trusted-ca-file", &pem("ca.pem")])
 }
 
-fn identity(name: &str) -> Vec<String> {
+pub fn identity(name: &str) -> Vec<String> {
     ["--cert".into(), pem(&format!("{name}.pem")), "--key".into(), pem(&format!("{name}.key"))].into()
 }
 
@@ -48,7 +48,7 @@ fn verb(member: &Member, who: Option<&str>, args: &[&str]) -> Output {
     run(command, "")
 }
 
-fn out(member: &Member, who: Option<&str>, args: &[&str]) -> String {
+pub fn out(member: &Member, who: Option<&str>, args: &[&str]) -> String {
     let output = verb(member, who, args);
     assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
     text(&output.stdout)

@@ -3,6 +3,7 @@
 mod changes;
 mod doubt;
 mod forged;
+mod parser;
 mod quorum;
 
 use super::*;

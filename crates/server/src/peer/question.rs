@@ -7,7 +7,7 @@ use super::wire::Wire;
 use super::{Shared, cut};
 use bytes::{BufMut, Bytes};
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 use tls::{Claim, Dial};
 
@@ -28,6 +28,10 @@ impl Asker<'_> {
     /// It has proven its claim, or no proof is demanded.
     pub fn may_be(&self, claim: Claim<'_>) -> bool {
         self.guard.admits(self.wire, claim)
+    }
+
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.wire.socket().peer_addr().ok()
     }
 
     /// The response is encrypted for the node that asks.

@@ -42,6 +42,16 @@ fn bind() -> TcpListener {
 }
 
 fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], timing: Timing) -> Member {
+    start_trusting(true, me, listen, peers, timing)
+}
+
+fn start_trusting(
+    trusts_this_machine: bool,
+    me: NodeId,
+    listen: TcpListener,
+    peers: &[(NodeId, SocketAddr)],
+    timing: Timing,
+) -> Member {
     let (sender, events) = mpsc::channel();
     let address = listen.local_addr().unwrap();
     let peers = peers.iter().map(|(id, address)| (*id, address.to_string())).collect();
@@ -58,6 +68,7 @@ fn start_with(me: NodeId, listen: TcpListener, peers: &[(NodeId, SocketAddr)], t
             peers,
             timing,
             security: Arc::new(Security::new(Guard::open())),
+            trusts_this_machine,
             on_round_trip: unheard(),
             on_question: unasked(),
         },
@@ -312,6 +323,29 @@ fn strangers_are_turned_away_while_members_talk() {
 
     assert!(b.peers.send(ONE, numbered(TWO, 3)));
     assert_eq!(a.frames(TWO, 3), numbered(TWO, 3));
+}
+
+/// Members prove nothing here, so their addresses are all that tells them from others.
+#[test]
+fn an_open_cluster_takes_no_stream_from_an_address_that_is_no_members() {
+    let hello = Hello { cluster: CLUSTER, from: TWO, to: ONE };
+    // What is dialled from 127.0.0.1 comes from there, wherever on this machine it goes.
+    let elsewhere = SocketAddr::from(([127, 0, 0, 2], 1));
+    let here = SocketAddr::from(([127, 0, 0, 1], 1));
+    for (trusts_this_machine, listed, wanted) in [
+        (false, &[(TWO, elsewhere)][..], Verdict::OtherAddress),
+        (false, &[(TWO, here)], Verdict::Welcome),
+        // Another member is there: which of several addresses a machine uses is its own choice.
+        (false, &[(TWO, elsewhere), (THREE, here)], Verdict::Welcome),
+        (true, &[(TWO, elsewhere)], Verdict::Welcome),
+    ] {
+        let member = start_trusting(trusts_this_machine, ONE, bind(), listed, Timing::default());
+        let (mut stream, verdict) = member.dial_as(hello);
+        assert_eq!(verdict, wanted as u8, "{trusts_this_machine} {listed:?}");
+        if wanted == Verdict::OtherAddress {
+            wait_closed(&mut stream);
+        }
+    }
 }
 
 #[test]

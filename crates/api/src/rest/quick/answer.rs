@@ -11,6 +11,12 @@ use mesh::record::{Body, Header, Record};
 
 const BODY_BYTES_USUAL: usize = 512;
 
+/// The status of an answer that was written, as its first line says it.
+pub fn status_of(answer: &[u8]) -> u16 {
+    let digits = answer.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or_default()
+}
+
 /// The value of a record that has nothing but a value, which is JSON.
 pub fn plain_value(record: &Record) -> Option<&Bytes> {
     let Body::Register(value) = &record.body else { return None };

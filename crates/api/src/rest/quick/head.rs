@@ -2,6 +2,8 @@
 //! Four kinds of requests are understood, whatever headers come with them; all others are reported as
 //! unusual. Whatever the bytes are, nothing panics.
 
+use crate::audit;
+use crate::rest::identity::PASSED_ON;
 use crate::rest::session;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base::limits::MESH_NAME_BYTES_MAX;
@@ -57,6 +59,10 @@ pub struct Headers {
     length: Option<usize>,
     /// As it was sent; empty if it was not.
     pub authorization: Vec<u8>,
+    /// A proxy asks for another client.
+    pub is_passed_on: bool,
+    /// The id of the caller's trace.
+    pub trace: Option<String>,
     /// Those that change what a request means; all others are ignored.
     pub meant: HeaderMap,
 }
@@ -185,6 +191,10 @@ impl Headers {
                 b"application/json" | b"application/x-www-form-urlencoded" => Some(()),
                 _ => self.mean("content-type", value),
             },
+            11 if is("traceparent") => {
+                self.trace = audit::trace_of(value);
+                Some(())
+            }
             13 if is("authorization") => {
                 let is_first = self.authorization.is_empty();
                 self.authorization = value.to_vec();
@@ -193,6 +203,10 @@ impl Headers {
             14 if is("content-length") => self.length.replace(number(value)?).is_none().then_some(()),
             _ => match MEANT.iter().find(|known| is(known)) {
                 Some(known) => self.mean(known, value),
+                None if PASSED_ON.iter().any(|known| is(known)) => {
+                    self.is_passed_on = true;
+                    Some(())
+                }
                 None => (!UNUSUAL.iter().any(|known| is(known))).then_some(()),
             },
         }

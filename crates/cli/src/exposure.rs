@@ -1,0 +1,43 @@
+//! Warnings for ports of clients that other machines reach: what is said there is not encrypted, or nothing is asked of
+//! those who say it. Ports and a handle go in, lines of the log come out; nothing is refused, as etcd refuses nothing.
+
+use server::Handle;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tracing::warn;
+
+/// How often it is asked whether this node knows the users.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A port beyond loopback.
+pub struct Exposed {
+    pub address: SocketAddr,
+    /// Inside TLS.
+    pub sealed: bool,
+}
+
+pub async fn warn(handle: Handle, ports: Vec<Exposed>) {
+    for port in ports.iter().filter(|port| !port.sealed) {
+        warn!(
+            address = %port.address,
+            "clients are served without TLS, and other machines reach the port: --cert-file and --key-file encrypt it"
+        );
+    }
+    if ports.is_empty() {
+        return;
+    }
+    // A node that has just joined may not know yet that auth is on.
+    while handle.policy_age().is_none() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    if handle.is_auth_on() {
+        return;
+    }
+    for port in &ports {
+        warn!(
+            address = %port.address,
+            "auth is off, and other machines reach the port: all of them may read and change everything \
+             (`althing user add root`, `althing auth enable`)"
+        );
+    }
+}

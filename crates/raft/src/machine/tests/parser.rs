@@ -1,0 +1,72 @@
+//! The library's parser of protobuf (RUSTSEC-2024-0437: groups inside groups overflow its stack) never sees bytes of others.
+//! The library parses the data of an entry in one place, when it is asked to propose a change of the members in its own
+//! encoding; members never ask it to, and no message on the wire does. What deny.toml says of the advisory rests on this.
+
+use super::*;
+use base::codec::Reader;
+use std::process::Command;
+
+/// The beginning of a group, again and again.
+const NESTED: &[u8] = &[0x0b; 1024 * 1024];
+/// In the environment of the process that is to die.
+const VICTIM: &str = "ALTHING_TEST_PARSES_NESTED_GROUPS";
+
+#[test]
+fn nested_groups_in_entries_pass_by_the_parser_on_leaders_and_followers() {
+    let mut cluster = Cluster::led_by(MEMBERS[0]);
+    let data = Bytes::from_static(NESTED);
+    for propose in [Input::ProposeChange(data.clone()), Input::Propose(data)] {
+        assert!(cluster.step(MEMBERS[0], propose));
+        // As they come from the wire.
+        let sent = std::mem::take(&mut cluster.in_flight);
+        cluster.in_flight = sent
+            .iter()
+            .map(|message| {
+                let mut bytes = Vec::new();
+                message.encode(&mut bytes);
+                Message::decode(&mut Reader::new(bytes.into())).unwrap()
+            })
+            .collect();
+        cluster.settle();
+    }
+    cluster.tick_all(&MEMBERS, 3);
+    for id in MEMBERS {
+        let nested = cluster.committed[&id].iter().filter(|entry| entry.data == NESTED);
+        assert_eq!(nested.count(), 2, "{id} has both");
+    }
+}
+
+#[test]
+fn no_bytes_of_a_peer_are_a_proposal() {
+    for kind in 0..=u8::MAX {
+        let mut bytes = vec![kind];
+        bytes.extend([1; 9]);
+        bytes.extend([0, 0, 1, 1, 1, 1, NESTED[0]]);
+        if let Some(message) = Message::decode(&mut Reader::new(bytes.into())) {
+            assert_ne!(message.kind(), MessageType::MsgPropose);
+        }
+    }
+}
+
+/// What the other tests rely on: the parser does overflow if it sees such bytes, and takes its process along.
+#[test]
+fn the_parser_that_is_passed_by_ends_its_process() {
+    if std::env::var_os(VICTIM).is_some() {
+        let mut raft = Cluster::led_by(MEMBERS[0]).members.remove(&MEMBERS[0]).unwrap();
+        let entry = eraftpb::Entry {
+            entry_type: raft_rs::eraftpb::EntryType::EntryConfChangeV2,
+            data: Bytes::from_static(NESTED),
+            ..Default::default()
+        };
+        let mut propose = eraftpb::Message { msg_type: MessageType::MsgPropose, ..Default::default() };
+        propose.from = MEMBERS[0].0;
+        propose.entries = vec![entry].into();
+        let _ = raft.node.raft.step(propose);
+        return;
+    }
+    let name = "machine::tests::parser::the_parser_that_is_passed_by_ends_its_process";
+    let victim =
+        Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(VICTIM, "1").output();
+    let victim = victim.unwrap();
+    assert_eq!(victim.status.code(), None, "it should end by a signal: {victim:?}");
+}
