@@ -18,7 +18,7 @@ fn router() -> Router {
 
 async fn serve_bounded(server: &mut DuplexStream) -> Option<Bytes> {
     let place = Connections::new(ConnectionLimits::default()).admit([127, 0, 0, 1].into()).unwrap();
-    let bounds = Bounds { place: &place, intake: &Intake::new(1_000_000) };
+    let bounds = Bounds { place: &place, intake: &Intake::new(1_000_000), address: None };
     serve(server, &router(), bounds).await
 }
 
