@@ -152,10 +152,7 @@ fn measure(root: &Path, options: &Options) -> Result<(), String> {
         }
         results.push((scenario.title.to_owned(), rounds));
     }
-    let large = match options.large {
-        true => Some(large::measure(options)?),
-        false => None,
-    };
+    let large = if options.large { Some(large::measure(options)?) } else { None };
     page::write(root, options, &results, large.as_ref())
 }
 

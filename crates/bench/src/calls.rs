@@ -57,9 +57,10 @@ impl Caller {
     }
 
     pub fn key(&mut self) -> Bytes {
-        let number = match self.keys.sequential {
-            true => self.next % self.keys.space,
-            false => self.rng.between(0, self.keys.space),
+        let number = if self.keys.sequential {
+            self.next % self.keys.space
+        } else {
+            self.rng.between(0, self.keys.space)
         };
         self.next += self.stride;
         key(number, self.keys.size)
@@ -71,10 +72,13 @@ impl Caller {
             Kind::Put => wire.call(PUT, &self.put(key)),
             Kind::Range { serializable } => wire.call(RANGE, &range(key, serializable)),
             Kind::Txn => wire.call(TXN, &self.txn(key)),
-            Kind::Mixed { reads_percent } => match self.rng.between(0, 100) < u64::from(reads_percent) {
-                true => wire.call(RANGE, &range(key, false)),
-                false => wire.call(PUT, &self.put(key)),
-            },
+            Kind::Mixed { reads_percent } => {
+                if self.rng.between(0, 100) < u64::from(reads_percent) {
+                    wire.call(RANGE, &range(key, false))
+                } else {
+                    wire.call(PUT, &self.put(key))
+                }
+            }
         }
     }
 

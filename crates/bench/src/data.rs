@@ -99,9 +99,10 @@ impl Client {
     }
 
     fn key(&mut self) -> String {
-        let number = match self.keys.sequential {
-            true => self.next % self.keys.space,
-            false => self.rng.between(0, self.keys.space),
+        let number = if self.keys.sequential {
+            self.next % self.keys.space
+        } else {
+            self.rng.between(0, self.keys.space)
         };
         self.next += self.stride;
         String::from_utf8_lossy(&crate::calls::key(number, self.keys.size)).into_owned()

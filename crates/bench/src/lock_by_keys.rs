@@ -139,10 +139,7 @@ impl Round {
             Step::Queueing => match place_and_first(answer) {
                 Some((place, first)) => {
                     seeker.place = place;
-                    match place == first {
-                        true => self.release(wire, seeker),
-                        false => self.look_ahead(wire, seeker),
-                    }
+                    if place == first { self.release(wire, seeker) } else { self.look_ahead(wire, seeker) }
                 }
                 None => self.end(wire, &seeker, &unexpected()),
             },
@@ -155,10 +152,13 @@ impl Round {
                 }
             }
             // The key still exists: the lease has not expired while waiting.
-            Step::Checking => match RangeResponse::decode(answer).unwrap_or_default().kvs.is_empty() {
-                true => self.end(wire, &seeker, &unexpected()),
-                false => self.release(wire, seeker),
-            },
+            Step::Checking => {
+                if RangeResponse::decode(answer).unwrap_or_default().kvs.is_empty() {
+                    self.end(wire, &seeker, &unexpected())
+                } else {
+                    self.release(wire, seeker)
+                }
+            }
             Step::Releasing => self.end(wire, &seeker, outcome),
         }
     }
@@ -264,9 +264,6 @@ fn place_and_first(answer: Bytes) -> Option<(i64, i64)> {
         Response::ResponseRange(range) => Some(range.kvs.first().map(|kv| kv.create_revision)),
         _ => None,
     });
-    let place = match succeeded {
-        true => header?.revision,
-        false => ranges.next()??,
-    };
+    let place = if succeeded { header?.revision } else { ranges.next()?? };
     Some((place, ranges.next()??))
 }

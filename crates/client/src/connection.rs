@@ -349,7 +349,7 @@ mod tests {
         let full = refused(Code::ResourceExhausted, base::Code::NoSpace.message());
         assert!(!may_repeat(Kind::Write, &full));
         assert!(!may_repeat(Kind::Read, &Error::TimedOut));
-        let unsent = Status::from_error(Box::new(tonic::ConnectError("nobody there".into())));
+        let unsent = Status::from_error(Box::new(tonic::ConnectError("connection refused".into())));
         assert!(may_repeat(Kind::Write, &unsent.into()));
     }
 

@@ -101,9 +101,10 @@ impl Hold {
 
     /// A hold that is over makes no call.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        match self.is_held() {
-            true => Ok(()),
-            false => Err(Error::LockLost { reason: "nothing is sent under it any more".to_owned() }),
+        if self.is_held() {
+            Ok(())
+        } else {
+            Err(Error::LockLost { reason: "nothing is sent under it any more".to_owned() })
         }
     }
 

@@ -101,20 +101,14 @@ impl Draft {
         }
         let head = self.head;
         let whole = !head.method.is_empty() && !head.scheme.is_empty() && !head.path.is_empty();
-        match whole && !self.malformed {
-            true => Ok((head, self.content_length)),
-            false => Err(Refused::Malformed),
-        }
+        if whole && !self.malformed { Ok((head, self.content_length)) } else { Err(Refused::Malformed) }
     }
 
     /// After a body there may be fields, too; they are not read, but must be valid.
     pub fn finish_trailers(self) -> Result<(), Refused> {
         let Head { method, scheme, path, authority, .. } = &self.head;
         let plain = [method, scheme, path, authority].iter().all(|pseudo| pseudo.is_empty());
-        match plain && !self.malformed {
-            true => Ok(()),
-            false => Err(Refused::Malformed),
-        }
+        if plain && !self.malformed { Ok(()) } else { Err(Refused::Malformed) }
     }
 }
 

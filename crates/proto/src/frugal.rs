@@ -97,10 +97,7 @@ flat! {
 /// A packed number takes one byte on the wire and eight in memory.
 impl Frugal for crate::althing::lease::v1::EventsRequest {
     fn check(bytes: &[u8]) -> Result<(), Status> {
-        match bytes.len() <= EVENTS_REQUEST_BYTES_MAX {
-            true => Ok(()),
-            false => Err(refuse(Code::TooManyOps)),
-        }
+        if bytes.len() <= EVENTS_REQUEST_BYTES_MAX { Ok(()) } else { Err(refuse(Code::TooManyOps)) }
     }
 }
 

@@ -207,9 +207,10 @@ impl Cluster {
         let mut out = apply::Output::default();
         let machine = &mut self.members[member].1;
         machine.step(Instant::ZERO, &Nothing, input, &mut out);
-        self.came += match self.watched {
-            true => out.watch.iter().map(|response| response.event_count() as u64).sum(),
-            false => out.replies.iter().filter(|(_, outcome)| outcome.is_ok()).count() as u64,
+        self.came += if self.watched {
+            out.watch.iter().map(|response| response.event_count() as u64).sum()
+        } else {
+            out.replies.iter().filter(|(_, outcome)| outcome.is_ok()).count() as u64
         };
         let configs = out.members.iter().map(|(index, members)| (*index, config_of(members))).collect();
         let index: Index = machine.applied_index();

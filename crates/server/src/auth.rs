@@ -249,9 +249,10 @@ impl Handle {
     /// A request without a token would be refused where it is applied, so it is not put into the log.
     pub(crate) async fn refuse_strangers(&self, command: &Command) -> Result<(), Code> {
         let for_users = command.is_judged() && *command != Command::Auth(AuthCommand::Status);
-        match self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
-            true => self.permit(Need::User).await,
-            false => Ok(()),
+        if self.is_auth_on() && for_users && *self.caller() == Caller::Nobody {
+            self.permit(Need::User).await
+        } else {
+            Ok(())
         }
     }
 
@@ -352,9 +353,10 @@ impl Handle {
         };
         let (now, source) = (self.shared.core.clock.now(), Source::new(address, user));
         let patience = self.shared.request_timeout;
-        match self.desk().hashing.fits(now, source, password.to_owned(), known, patience).await? {
-            true => Ok(()),
-            false => Err(refusal),
+        if self.desk().hashing.fits(now, source, password.to_owned(), known, patience).await? {
+            Ok(())
+        } else {
+            Err(refusal)
         }
     }
 

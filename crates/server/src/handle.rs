@@ -108,15 +108,14 @@ impl Handle {
     /// Submits a request that `coord::request` has validated, and waits for its answer. A caller that stops
     /// waiting does not take the request back.
     pub async fn submit(&self, request: Request) -> Result<Reply, Code> {
-        match request.is_read_only() {
-            true => {
-                let read = |handle: Handle| {
-                    let work = Work::Read(request.clone(), handle.caller().clone());
-                    async move { handle.wait_for(work).await }
-                };
-                self.admitted(read).await
-            }
-            false => self.carry_out(&changing(request)).await,
+        if request.is_read_only() {
+            let read = |handle: Handle| {
+                let work = Work::Read(request.clone(), handle.caller().clone());
+                async move { handle.wait_for(work).await }
+            };
+            self.admitted(read).await
+        } else {
+            self.carry_out(&changing(request)).await
         }
     }
 
@@ -137,9 +136,10 @@ impl Handle {
         if self.is_draining() {
             return Err(Code::Stopped);
         }
-        let work = match request.is_read_only() {
-            true => Work::Read(request, self.caller().clone()),
-            false => self.propose(&changing(request))?,
+        let work = if request.is_read_only() {
+            Work::Read(request, self.caller().clone())
+        } else {
+            self.propose(&changing(request))?
         };
         self.queue(self.usual_deadline(), work, || Caller::mailbox(mailbox.clone(), ticket))
     }
@@ -210,9 +210,10 @@ impl Handle {
 
     /// Subscribes to lease events from now on.
     pub fn lease_events(&self, wanted: Wanted) -> Result<LeaseEvents, Code> {
-        match self.shared.core.draining.load(Ordering::Relaxed) {
-            true => Err(Code::Stopped),
-            false => Ok(LeaseEvents::new(self.clone(), self.shared.core.lease_events.subscribe(), wanted)),
+        if self.shared.core.draining.load(Ordering::Relaxed) {
+            Err(Code::Stopped)
+        } else {
+            Ok(LeaseEvents::new(self.clone(), self.shared.core.lease_events.subscribe(), wanted))
         }
     }
 
@@ -250,10 +251,7 @@ impl Handle {
     }
 
     fn priority_of(&self, work: &Work) -> Priority {
-        match self.is_member() || matches!(work, Work::Ask(_)) {
-            true => Priority::Urgent,
-            false => Priority::Ordinary,
-        }
+        if self.is_member() || matches!(work, Work::Ask(_)) { Priority::Urgent } else { Priority::Ordinary }
     }
 
     /// Posts work to the consensus thread. From then on the caller is answered in any case.
@@ -433,18 +431,20 @@ impl Handle {
         if command.grows() && self.shared.core.has_no_space_for(bytes.len()) {
             return Err(Code::NoSpace);
         }
-        match bytes.len() <= self.shared.request_bytes_max {
-            true => Ok(Work::Propose(bytes.into())),
-            false => Err(Code::RequestTooLarge),
+        if bytes.len() <= self.shared.request_bytes_max {
+            Ok(Work::Propose(bytes.into()))
+        } else {
+            Err(Code::RequestTooLarge)
         }
     }
 
     /// Opens a stream of watches: one end takes requests, the other gives responses. Dropping the latter closes
     /// it.
     pub fn watch_stream(&self) -> Result<(Requests, Responses), Code> {
-        match self.shared.core.draining.load(Ordering::Relaxed) {
-            true => Err(Code::Stopped),
-            false => Ok(watch::open(&self.shared.core)),
+        if self.shared.core.draining.load(Ordering::Relaxed) {
+            Err(Code::Stopped)
+        } else {
+            Ok(watch::open(&self.shared.core))
         }
     }
 
@@ -499,9 +499,10 @@ fn check_urls(urls: &[String]) -> Result<(), Code> {
         fits && has_scheme
             && host_port.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
     };
-    match !urls.is_empty() && urls.len() <= MEMBER_URLS_MAX && urls.iter().all(lawful) {
-        true => Ok(()),
-        false => Err(Code::MemberUrlsInvalid),
+    if !urls.is_empty() && urls.len() <= MEMBER_URLS_MAX && urls.iter().all(lawful) {
+        Ok(())
+    } else {
+        Err(Code::MemberUrlsInvalid)
     }
 }
 

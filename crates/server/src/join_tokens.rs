@@ -260,7 +260,7 @@ impl Handle {
         Err(Code::TopologyBusy.into())
     }
 
-    /// A single member to which a second was added has no quorum before that one starts, so it cannot commit.
+    /// A single member to which a second was added has no quorum before the second starts, so it cannot commit.
     /// No other member can be asked, and this one records locally which start of which node has used the token.
     fn redeem_here(&self, presented: &Presented, peer_url: &str) -> Result<Use, Refusal> {
         if self.member_table().voters().len() != 2 {

@@ -112,9 +112,10 @@ impl Members {
     pub fn turned_away(&self, by: NodeId) -> bool {
         let mut state = self.lock();
         state.turned_away_by.insert(by);
-        match state.table.is_empty() {
-            true => 2 * state.turned_away_by.len() + 1 > state.configured.len(),
-            false => state.table.can_do_without(self.me, &state.turned_away_by),
+        if state.table.is_empty() {
+            2 * state.turned_away_by.len() + 1 > state.configured.len()
+        } else {
+            state.table.can_do_without(self.me, &state.turned_away_by)
         }
     }
 
@@ -125,14 +126,18 @@ impl Members {
     /// Every member, ordered by id.
     pub fn list(&self) -> Vec<MemberInfo> {
         let state = self.lock();
-        let listed: Vec<&Member> = match state.table.is_empty() {
-            true => state.configured.values().collect(),
-            false => state.table.iter().collect(),
+        let listed: Vec<&Member> = if state.table.is_empty() {
+            state.configured.values().collect()
+        } else {
+            state.table.iter().collect()
         };
         // What a member sends directly comes a little earlier than what it publishes in the table.
-        let told = |member: &Member| match member.client_urls.is_empty() && !member.name.is_empty() {
-            true => state.client_urls.get(&member.id).cloned().into_iter().collect(),
-            false => member.client_urls.clone(),
+        let told = |member: &Member| {
+            if member.client_urls.is_empty() && !member.name.is_empty() {
+                state.client_urls.get(&member.id).cloned().into_iter().collect()
+            } else {
+                member.client_urls.clone()
+            }
         };
         listed.into_iter().map(|member| Member { client_urls: told(member), ..member.clone() }).collect()
     }

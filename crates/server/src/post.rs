@@ -30,9 +30,10 @@ impl Outgoing {
     /// The machines repeat what the transport refuses.
     pub fn send(&mut self, peers: &Peers, at_once: bool) {
         for (peer, frames) in self.by_peer.drain(..) {
-            match at_once {
-                true => peers.send_at_once(peer, frames),
-                false => peers.send(peer, frames),
+            if at_once {
+                peers.send_at_once(peer, frames)
+            } else {
+                peers.send(peer, frames)
             };
         }
     }

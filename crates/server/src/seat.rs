@@ -89,10 +89,7 @@ impl<M: Machine> Seat<M> {
 
 fn take_turn<M: Machine>(queue: &Queue<M::Mail>, seat: &mut Option<Occupant<M>>) -> Next {
     let Some(Occupant { machine, mail }) = seat else { return Next::Over };
-    let next = match queue.take_now(mail) {
-        true => machine.turn(mail),
-        false => Next::Over,
-    };
+    let next = if queue.take_now(mail) { machine.turn(mail) } else { Next::Over };
     mail.clear();
     if next == Next::Over {
         *seat = None;

@@ -90,18 +90,20 @@ impl Connection {
     }
 
     fn charge(&mut self, cost: u64) -> Result<Option<Event>, Violation> {
-        match self.budget.charge(cost) {
-            true => Ok(None),
-            false => broken(ErrorCode::EnhanceYourCalm, "too many frames that say nothing"),
+        if self.budget.charge(cost) {
+            Ok(None)
+        } else {
+            broken(ErrorCode::EnhanceYourCalm, "too many frames that say nothing")
         }
     }
 
     /// A stream that has not been begun cannot have any of these frames.
     fn begun(&self, head: FrameHead) -> Result<StreamId, Violation> {
         let stream = StreamId(head.stream);
-        match head.stream != 0 && stream <= self.highest && !head.stream.is_multiple_of(2) {
-            true => Ok(stream),
-            false => broken(ErrorCode::Protocol, "a frame of a stream that was not begun"),
+        if head.stream != 0 && stream <= self.highest && !head.stream.is_multiple_of(2) {
+            Ok(stream)
+        } else {
+            broken(ErrorCode::Protocol, "a frame of a stream that was not begun")
         }
     }
 
@@ -117,9 +119,10 @@ impl Connection {
         // The connection's window is the size of the pipe. What streams hold is bounded by theirs.
         self.credit(whole);
         let Some(state) = self.streams.get_mut(&stream) else {
-            return match self.cut.contains(&stream) {
-                true => Ok(None),
-                false => Err(Violation::Stream(stream, ErrorCode::StreamClosed)),
+            return if self.cut.contains(&stream) {
+                Ok(None)
+            } else {
+                Err(Violation::Stream(stream, ErrorCode::StreamClosed))
             };
         };
         // Held until it is consumed, whatever follows; the padding is consumed at once.
@@ -141,9 +144,10 @@ impl Connection {
             return self.pass_over(stream, last, much);
         }
         self.consume(stream, head.len - data.len());
-        match last {
-            true => self.stop_extending(stream),
-            false => self.extend_if_low(stream),
+        if last {
+            self.stop_extending(stream)
+        } else {
+            self.extend_if_low(stream)
         }
         if !last && data.len() < SMALL_DATA_BYTES {
             self.charge(1)?;
@@ -244,9 +248,10 @@ impl Connection {
         draft: Draft,
     ) -> Result<Option<Event>, Violation> {
         let Some(state) = self.streams.get_mut(&stream) else {
-            return match self.cut.contains(&stream) {
-                true => Ok(None),
-                false => broken(ErrorCode::StreamClosed, "fields on a stream that is over"),
+            return if self.cut.contains(&stream) {
+                Ok(None)
+            } else {
+                broken(ErrorCode::StreamClosed, "fields on a stream that is over")
             };
         };
         if !state.receiving {
@@ -284,9 +289,10 @@ impl Connection {
             return broken(ErrorCode::Protocol, "settings of a stream");
         }
         if head.has(flag::ACK) {
-            return match payload.is_empty() && self.settings_seen {
-                true => self.charge(1),
-                false => broken(ErrorCode::FrameSize, "an acknowledgement that says more"),
+            return if payload.is_empty() && self.settings_seen {
+                self.charge(1)
+            } else {
+                broken(ErrorCode::FrameSize, "an acknowledgement that says more")
             };
         }
         if !payload.len().is_multiple_of(6) {

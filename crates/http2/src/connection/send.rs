@@ -202,9 +202,10 @@ impl Connection {
             self.encoder.put_status(status, out);
         }
         fields.into_iter().for_each(|(name, value)| self.encoder.put(name, value, out));
-        match out.len() - at - HEAD_BYTES <= PAYLOAD_BYTES_MAX {
-            true => frame::close(at, out),
-            false => cut_block(at, flags, stream, out),
+        if out.len() - at - HEAD_BYTES <= PAYLOAD_BYTES_MAX {
+            frame::close(at, out)
+        } else {
+            cut_block(at, flags, stream, out)
         }
     }
 }

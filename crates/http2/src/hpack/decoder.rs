@@ -106,8 +106,5 @@ fn string(block: &mut Bytes) -> Result<Bytes, Malformed> {
         return Err(Malformed);
     }
     let text = block.split_to(len);
-    match coded {
-        true => huffman::decode(&text).map(Bytes::from),
-        false => Ok(Bytes::copy_from_slice(&text)),
-    }
+    if coded { huffman::decode(&text).map(Bytes::from) } else { Ok(Bytes::copy_from_slice(&text)) }
 }

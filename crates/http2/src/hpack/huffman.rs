@@ -36,10 +36,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<u8>, Malformed> {
         len -= taken;
     }
     // The last byte is filled up with ones, and with no more than that.
-    match rest.next().is_none() && len < 8 && bits == ones(len) {
-        true => Ok(out),
-        false => Err(Malformed),
-    }
+    if rest.next().is_none() && len < 8 && bits == ones(len) { Ok(out) } else { Err(Malformed) }
 }
 
 /// So many ones from the top.

@@ -164,9 +164,10 @@ fn hash_of(password: &str, cost: u32, salt: [u8; 16]) -> Bytes {
         // The version that etcd's library writes.
         parts.expect("the cost was checked with the configuration").format_for_version(bcrypt::Version::TwoA)
     };
-    let text = match password.len() < BCRYPT_BYTES_MAX && !password.contains('\0') {
-        true => bcrypt(password.as_bytes()),
-        false => format!("{HASHED_BEFORE}{}", bcrypt(digest_of(password).as_bytes())),
+    let text = if password.len() < BCRYPT_BYTES_MAX && !password.contains('\0') {
+        bcrypt(password.as_bytes())
+    } else {
+        format!("{HASHED_BEFORE}{}", bcrypt(digest_of(password).as_bytes()))
     };
     assert!(text.len() <= PASSWORD_HASH_BYTES_MAX, "a hash has one size");
     text.into()

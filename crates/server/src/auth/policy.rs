@@ -131,10 +131,7 @@ impl DataPolicy {
             return Err(Code::NotInStep);
         }
         let Some(max) = self.staleness_max else { return Ok(()) };
-        match self.age(now).is_some_and(|age| age <= max) {
-            true => Ok(()),
-            false => Err(Code::PolicyTooOld),
-        }
+        if self.age(now).is_some_and(|age| age <= max) { Ok(()) } else { Err(Code::PolicyTooOld) }
     }
 
     fn version(&self) -> u64 {
@@ -314,9 +311,10 @@ impl Handle {
             Some(claims) if claims.revision > directory.policy.revision => Found::Ahead,
             Some(claims) => {
                 let epoch = directory.policy.users.get(claims.user.as_str()).map(|user| user.epoch);
-                match epoch.is_some_and(|epoch| epoch <= claims.revision) {
-                    true => Found::User(claims.user.into()),
-                    false => Found::Nobody,
+                if epoch.is_some_and(|epoch| epoch <= claims.revision) {
+                    Found::User(claims.user.into())
+                } else {
+                    Found::Nobody
                 }
             }
             // The entry that made it may not have been applied here yet.
