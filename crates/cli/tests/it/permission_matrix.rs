@@ -186,11 +186,7 @@ fn calls() -> Vec<(&'static str, Bytes, Who)> {
         ("/etcdserverpb.Auth/UserDelete", bytes(etcd::AuthUserDeleteRequest { name: name() }), ROOT),
         (
             "/etcdserverpb.Auth/UserChangePassword",
-            bytes(etcd::AuthUserChangePasswordRequest {
-                name: name(),
-                password: name(),
-                ..Default::default()
-            }),
+            bytes(etcd::AuthUserChangePasswordRequest { name: name(), password: name() }),
             ROOT,
         ),
         (
