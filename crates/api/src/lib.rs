@@ -2,6 +2,7 @@
 //! Bytes of clients go in, requests to `server::Handle` come out, and its replies go back as bytes. Nothing a
 //! client sends may panic here or take memory without bound.
 
+mod browsers;
 mod connections;
 mod door;
 mod figures;
@@ -18,6 +19,7 @@ mod percent;
 mod rest;
 mod serve;
 
+pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use lanes::serve_rest;
 pub use limits::ClientLimits;

@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod handshake;
 
+use crate::browsers::BrowserGuard;
 use crate::connections::Place;
 use crate::intake::{Arriving, Intake};
 use axum::Router;
@@ -52,6 +53,8 @@ enum Word {
 pub struct Bounds<'a> {
     pub place: &'a Place,
     pub intake: &'a Arc<Intake>,
+    /// Whose pages may open one.
+    pub browsers: &'a BrowserGuard,
 }
 
 /// Serves the connection if it is a WebSocket's; else gives back what was read of it.
@@ -64,7 +67,7 @@ where
         Ok(Ok(Some(opening))) => {
             if bounds.place.begin_request() {
                 // A client that goes away in the middle has had enough.
-                let _ = converse(stream, heard, opening, router.clone(), bounds.intake).await;
+                let _ = converse(stream, heard, opening, router.clone(), bounds).await;
             }
             None
         }
@@ -95,13 +98,13 @@ async fn converse<S>(
     input: BytesMut,
     opening: Opening,
     router: Router,
-    intake: &Arc<Intake>,
+    Bounds { intake, browsers, .. }: Bounds<'_>,
 ) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (from, mut to) = tokio::io::split(stream);
-    let accepted = match opening.answer() {
+    let accepted = match opening.answer(browsers) {
         Ok(accepted) => accepted,
         Err(refusal) => return send(&mut to, refusal.as_bytes()).await,
     };

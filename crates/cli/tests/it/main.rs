@@ -5,6 +5,7 @@
 
 mod auth;
 mod backup;
+mod browsers;
 mod chaos;
 mod client;
 mod cluster;
