@@ -15,6 +15,7 @@ mod urgent;
 
 pub use fast::Fast;
 
+use crate::browsers::BrowserGuard;
 use crate::door::{Door, Guest};
 use crate::gateway::socket;
 use crate::intake::Intake;
@@ -65,6 +66,8 @@ pub struct Front {
     pub intake: Arc<Intake>,
     /// The paths of calls that take a stream of messages: these are incomplete until they end.
     pub streams: BTreeSet<String>,
+    /// What browsers may do.
+    pub browsers: Arc<BrowserGuard>,
 }
 
 /// Serves until `shutdown` ends, then lets calls under way finish.
@@ -152,7 +155,12 @@ async fn serve_http1(guest: Guest, front: Arc<Front>, stopping: watch::Receiver<
 /// The connection, unless it is a WebSocket, which is served here.
 async fn without_sockets(mut guest: Guest, front: &Front) -> Option<Guest> {
     let place = guest.place().clone();
-    let bounds = socket::Bounds { place: &place, intake: &front.intake, address: guest.connect_info() };
+    let bounds = socket::Bounds {
+        place: &place,
+        intake: &front.intake,
+        address: guest.connect_info(),
+        browsers: &front.browsers,
+    };
     let said = socket::serve(&mut guest, &front.router, bounds).await?;
     guest.unread(said);
     Some(guest)

@@ -1,5 +1,6 @@
 //! Entry points for the fuzz targets: bytes as a client sends them go in, as far as only their form is checked.
 
+use crate::browsers::BrowserGuard;
 use crate::gateway::socket::frame::{Decoder, Event};
 use crate::gateway::socket::handshake::{self, Heard};
 use crate::grpc::{calls, fence, kv};
@@ -11,17 +12,17 @@ use proto::etcdserverpb as wire;
 
 /// Two heads on one connection: the second may be decided by the cached headers of the first.
 pub fn http1_heads(bytes: &[u8]) {
-    let mut familiar = head::Familiar::default();
+    let (mut familiar, browsers) = (head::Familiar::default(), BrowserGuard::default());
     let middle = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     for part in [&bytes[..middle], &bytes[middle..]] {
-        if let head::Heard::Plain(plain) = head::parse(part, &mut familiar) {
+        if let head::Heard::Plain(plain) = head::parse(part, &mut familiar, &browsers) {
             assert!(plain.head_bytes <= part.len(), "a head is part of what has come");
             assert!(head::is_plain(&part[plain.key.clone()]) || plain.key.is_empty());
         }
     }
     if let Heard::Upgrade { len, opening } = handshake::hear(bytes) {
         assert!(len <= bytes.len(), "a head is part of what has come");
-        let _ = opening.answer();
+        let _ = opening.answer(&browsers);
         let _ = opening.request(axum::body::Body::empty());
     }
     let _ = (calls::parse_timeout(bytes), fence::parse_value(bytes));

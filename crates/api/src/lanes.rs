@@ -2,10 +2,12 @@
 //! mesh for them, so that a request and its answer usually need no other thread. Their number follows from the
 //! cores; they share their metrics. See docs/adr/0034.
 
+use crate::browsers::BrowserGuard;
 use crate::door::Door;
 use crate::figures::Figures;
 use crate::front;
-use crate::serve::{Error, Port, RestSettings, described, rest_front};
+use crate::limits::ClientLimits;
+use crate::serve::{Error, Port, RestSettings, Tls, described, rest_front};
 use server::{Handle, Lane};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -32,7 +34,8 @@ where
 {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let lanes = (cores / CORES_PER_LANE).clamp(1, LANES_MAX);
-    let Port { listener, tls, limits } = port;
+    let browsers = port.browser_guard();
+    let Port { listener, tls, limits, .. } = port;
     listener.set_nonblocking(true)?;
     let ears = (0..lanes).map(|_| listener.try_clone()).collect::<Result<Vec<_>, _>>()?;
     let figures = Arc::new(Figures::new(&described(), false, &limits));
@@ -40,7 +43,7 @@ where
         let lane = |ear: TcpListener| {
             let (handle, settings) = (handle.clone(), settings.clone());
             let (shutdown, figures, tls) = (shutdown(), figures.clone(), tls.clone());
-            let port = Port { listener: ear, tls, limits: limits.clone() };
+            let port = LanePort { listener: ear, tls, limits: limits.clone(), browsers: browsers.clone() };
             move || serve_lane(handle, port, settings, figures, shutdown)
         };
         let name = || thread::Builder::new().name("lane".to_owned());
@@ -51,9 +54,17 @@ where
     })
 }
 
+/// What a lane has of the port that all serve.
+struct LanePort {
+    listener: TcpListener,
+    tls: Option<Tls>,
+    limits: ClientLimits,
+    browsers: Arc<BrowserGuard>,
+}
+
 fn serve_lane(
     handle: Handle,
-    port: Port,
+    port: LanePort,
     settings: RestSettings,
     figures: Arc<Figures>,
     shutdown: impl Future<Output = ()>,
@@ -66,7 +77,8 @@ fn serve_lane(
     let outcome = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(port.listener)?;
         let door = Door::open(listener, port.limits.connections, figures.traffic.clone());
-        let front = rest_front(handle, lane, settings, figures, port.tls, port.limits.intake);
+        let shared = (port.limits.intake, port.browsers);
+        let front = rest_front(handle, lane, settings, figures, port.tls, shared);
         front::serve(front, door, shutdown).await
     });
     runtime.shutdown_timeout(Duration::ZERO);

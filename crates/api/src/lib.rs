@@ -3,6 +3,7 @@
 //! client sends may panic here or take memory without bound.
 
 mod audit;
+mod browsers;
 mod connections;
 mod door;
 mod figures;
@@ -19,6 +20,7 @@ mod percent;
 mod rest;
 mod serve;
 
+pub use browsers::BrowserSettings;
 pub use connections::{BEYOND_LIMIT_MAX, ConnectionLimits};
 pub use lanes::serve_rest;
 pub use limits::ClientLimits;

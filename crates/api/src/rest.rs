@@ -56,6 +56,7 @@ use mesh::record::Record;
 use mesh::request::{Missing, Reply, Request};
 use refusal::{MissingNames, Refusal};
 use serde::Serialize;
+use server::mesh::merging;
 use server::{DataCaller, Handle, MeshHandle};
 use space::Spaces;
 use std::collections::BTreeMap;
@@ -165,8 +166,14 @@ impl Rest {
     /// The mesh's reply; its refusals become errors here, and so does what the caller may not do.
     async fn ask(&self, request: Request, timeout: Option<Duration>) -> Result<Reply, Refusal> {
         self.permit(&request)?;
-        match self.mesh().request(request, timeout).await? {
+        // Scripts are rare, and kept out of the future that every request is.
+        let reply = match merging::is_custom_write(&request) {
+            true => Box::pin(self.mesh().write_custom(request, timeout)).await?,
+            false => self.mesh().request(request, timeout).await?,
+        };
+        match reply {
             Reply::Refused(code) => Err(code.into()),
+            reply if merging::has_values_apart(&reply) => Ok(Box::pin(self.mesh().show_custom(reply)).await),
             reply => Ok(reply),
         }
     }

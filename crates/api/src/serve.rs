@@ -3,6 +3,7 @@
 //! connection is accepted and requests under way are finished.
 
 use crate::audit;
+use crate::browsers::{BrowserGuard, BrowserSettings};
 use crate::door::Door;
 use crate::figures::Figures;
 use crate::front::{self, Fast, Front};
@@ -66,11 +67,22 @@ pub struct Port {
     pub tls: Option<Tls>,
     /// Shared with the other ports of the process.
     pub limits: ClientLimits,
+    /// Which names and pages it believes.
+    pub browsers: BrowserSettings,
 }
 
 impl From<std::net::TcpListener> for Port {
     fn from(listener: std::net::TcpListener) -> Port {
-        Port { listener, tls: None, limits: ClientLimits::default() }
+        Port { listener, tls: None, limits: ClientLimits::default(), browsers: BrowserSettings::default() }
+    }
+}
+
+impl Port {
+    pub(crate) fn browser_guard(&self) -> Arc<BrowserGuard> {
+        let address = self.listener.local_addr();
+        let beyond_loopback = address.is_ok_and(|address| !address.ip().is_loopback());
+        let tls = self.tls.as_ref().map(|tls| tls.server.clone());
+        Arc::new(BrowserGuard::new(self.browsers.clone(), beyond_loopback, tls))
     }
 }
 
@@ -115,23 +127,15 @@ pub async fn serve(
         stop.send_replace(true);
     };
     let peers = settings.with_peers.then(|| handle.clone());
-    let tls = port.tls.clone();
+    let (tls, browsers) = (port.tls.clone(), port.browser_guard());
     let intake = port.limits.intake.clone();
     let parts =
         Parts { handle, settings, pool, figures: figures.clone(), stopping, tls, intake: intake.clone() };
     let fast = Fast::new(parts.handle.clone(), parts.limits(), parts.message_bytes_max(), &figures);
     let (door, tls) = (open(port.listener, &port.limits, &figures)?, port.tls);
     let streams = streams_of(&parts.pool);
-    let front = Front {
-        router: router(parts),
-        fast: Some(fast),
-        quick: None,
-        peers,
-        users: None,
-        tls,
-        intake,
-        streams,
-    };
+    let (router, fast) = (router(parts), Some(fast));
+    let front = Front { router, fast, quick: None, peers, users: None, tls, intake, streams, browsers };
     front::serve(front, door, shutdown).await
 }
 
@@ -149,6 +153,7 @@ pub async fn serve_probes(
         quick: None,
         peers: None,
         users: None,
+        browsers: port.browser_guard(),
         tls: port.tls,
         intake: port.limits.intake.clone(),
         streams: BTreeSet::new(),
@@ -163,16 +168,16 @@ pub fn rest_front(
     settings: RestSettings,
     figures: Arc<Figures>,
     tls: Option<Tls>,
-    intake: Arc<Intake>,
+    (intake, browsers): (Arc<Intake>, Arc<BrowserGuard>),
 ) -> Front {
     let views = http::Views { handle: handle.clone(), figures, tls: tls.clone() };
     let (mesh, postman) = handle.mesh().in_lane(lane);
     tokio::spawn(postman);
     let users = Some(handle.clone());
     let rest = Rest::new(handle, mesh, settings);
-    let quick = Some(Quick::new(rest.clone(), intake.clone()));
+    let quick = Some(Quick::new(rest.clone(), intake.clone(), browsers.clone()));
     let router = rest::router(rest, views);
-    Front { router, fast: None, quick, peers: None, users, tls, intake, streams: BTreeSet::new() }
+    Front { router, fast: None, quick, peers: None, users, tls, intake, streams: BTreeSet::new(), browsers }
 }
 
 pub fn described() -> DescriptorPool {

@@ -149,6 +149,7 @@ impl Ports {
             listener,
             tls: tls.clone().filter(|_| sealed),
             limits: limits.clone(),
+            browsers: checked.browsers.clone(),
         };
         let bind = |listen: &Listen| match TcpListener::bind(listen.address) {
             Ok(listener) => Ok(with(listener, listen.sealed)),

@@ -19,14 +19,12 @@ use mesh::request::Reply;
 use mesh::rows::{Row, Rows};
 use mesh::steward::{Name, Tenure, Word};
 use mesh::tidings::Tidings;
-use mesh::{Actor, Epoch, Mesh, Now, Params, RegionId, Regions, Script, Topology, handler, regions};
+use mesh::{Actor, Epoch, Mesh, Now, Params, RegionId, Regions, Topology, handler, regions};
 use std::collections::BTreeSet;
 
 pub struct Driver {
     settings: Settings,
     machine: Option<Mesh>,
-    /// Until the machine begins.
-    script: Option<Box<dyn Script + Send>>,
     startup: Startup,
     documents: Documents,
     /// The table of regions, decoded once for each of its versions; the newest that can be read.
@@ -52,13 +50,7 @@ pub struct Driver {
 
 impl Driver {
     /// A node on its rows; `replayed` are the batches of the log that the store may lack, in order.
-    pub fn new(
-        settings: Settings,
-        life: Life,
-        replayed: Vec<Vec<Row>>,
-        rows: &dyn Rows,
-        script: Box<dyn Script + Send>,
-    ) -> Driver {
+    pub fn new(settings: Settings, life: Life, replayed: Vec<Vec<Row>>, rows: &dyn Rows) -> Driver {
         let Settings { me, region, zone, points, address, address_abroad, regions, .. } = settings.clone();
         let here = RegionId::of(&region);
         let tidings = Tidings {
@@ -74,7 +66,6 @@ impl Driver {
         let name = Name { node: me, start: u64::from(life.incarnation) << 32 ^ life.boot };
         Driver {
             machine: None,
-            script: Some(script),
             startup: Startup::new(life, replayed, rows),
             documents: Documents::default(),
             table: Regions::default(),
@@ -372,11 +363,7 @@ impl Driver {
         };
         out.topology_changed = true;
         out.notes.push(Note::Begins { epoch: topology.epoch, life, is_unenrolled });
-        let machine = Mesh::new(params, topology, rows, replayed);
-        self.machine = Some(match self.script.take() {
-            Some(script) => machine.with_script(script),
-            None => machine,
-        });
+        self.machine = Some(Mesh::new(params, topology, rows, replayed));
     }
 
     fn life_written(&mut self, now: Now, standing: Standing, rows: &dyn Rows, out: &mut Output) {

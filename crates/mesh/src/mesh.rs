@@ -41,7 +41,7 @@ use crate::actor::RegionId;
 use crate::ballot::Ballot;
 use crate::dots::Dots;
 use crate::frame::{Ask, Envelope, Frame, Known, Outcome, Shard};
-use crate::handler::{Handlers, NoScript, Script};
+use crate::handler::Handlers;
 use crate::hlc::{Clock, Stamp};
 use crate::key::Key;
 use crate::marks::Marks;
@@ -191,7 +191,6 @@ pub struct Mesh {
     purge_bound: Stamp,
     abroad: Abroad,
     handlers: Handlers,
-    script: Box<dyn Script + Send>,
     /// When a flush was last due.
     flushed_at: Option<Instant>,
     /// With the end of this turn.
@@ -248,7 +247,6 @@ impl Mesh {
             purge_bound: Stamp::MAX,
             abroad,
             handlers: Handlers::default(),
-            script: Box::new(NoScript),
             flushed_at: None,
             flush_due: false,
             unflushed_bytes: 0,

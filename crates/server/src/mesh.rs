@@ -10,6 +10,7 @@ pub mod handle;
 pub(crate) mod homes;
 pub mod lane;
 pub(crate) mod log;
+pub mod merging;
 pub(crate) mod metrics;
 pub(crate) mod node;
 mod notes;
@@ -26,6 +27,7 @@ use crate::seat::Seat;
 use addresses::Addresses;
 use board::Board;
 use homes::Tenures;
+use merging::Merging;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,6 +44,7 @@ pub(crate) struct Desk {
     pub scout: Queue<scout::Order>,
     pub addresses: Addresses,
     pub tenures: Tenures,
+    pub merging: Arc<Merging>,
     /// The name of the region that this cluster is.
     pub region: String,
     /// How long a request may take that does not say.
@@ -59,6 +62,7 @@ impl Desk {
             scout: Queue::new(),
             addresses: Addresses::default(),
             tenures: Tenures::default(),
+            merging: Arc::default(),
             region: region.to_owned(),
             timeout,
         }

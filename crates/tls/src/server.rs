@@ -5,7 +5,9 @@
 use crate::files::{self, Files};
 use crate::reload::{LOOK_EVERY, Reloading};
 use crate::{Error, certificate, provider};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::{NoServerSessionStorage, ParsedCertificate, WebPkiClientVerifier};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use std::sync::Arc;
@@ -29,6 +31,7 @@ struct Made {
     config: Arc<ServerConfig>,
     /// In seconds since 1970.
     expiry: Option<u64>,
+    shown: CertificateDer<'static>,
 }
 
 impl Server {
@@ -41,6 +44,13 @@ impl Server {
     /// For the next connection.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.made.get().config.clone()
+    }
+
+    /// Whether the certificate that is shown is good for this host name.
+    pub fn is_certified_for(&self, host: &str) -> bool {
+        let made = self.made.get();
+        let Ok(name) = ServerName::try_from(host) else { return false };
+        ParsedCertificate::try_from(&made.shown).is_ok_and(|shown| verify_server_name(&shown, &name).is_ok())
     }
 
     /// When the certificate that is shown ends, in seconds since 1970.
@@ -61,7 +71,8 @@ fn make(files: &Files, min: MinVersion) -> Result<Made, Error> {
         MinVersion::Tls13 => &[&TLS13],
     };
     let chain = files::chain(&files.cert)?;
-    let expiry = certificate::expiry(&chain[0]);
+    let shown = chain[0].clone();
+    let expiry = certificate::expiry(&shown);
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(versions)
         .expect("the provider has algorithms for both versions");
@@ -83,5 +94,5 @@ fn make(files: &Files, min: MinVersion) -> Result<Made, Error> {
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Made { config: Arc::new(config), expiry })
+    Ok(Made { config: Arc::new(config), expiry, shown })
 }

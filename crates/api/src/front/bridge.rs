@@ -2,6 +2,7 @@
 //! parts. A request's body is handed over as it arrives and credited to the client as it is read; a response's body is
 //! polled only as fast as the client takes it.
 
+use crate::browsers::{self, BrowserGuard, Verdict};
 use crate::front::progress::Progress;
 use crate::grpc::calls;
 use crate::rest::ClientIdentity;
@@ -86,7 +87,7 @@ impl Drop for Bridged {
 impl Bridged {
     /// Begins the call. `None` if its head is no HTTP.
     pub fn begin(
-        router: &Router,
+        (router, browsers): (&Router, &Arc<BrowserGuard>),
         from: Origin,
         head: Head,
         parts: &Arc<Mailbox<Part>>,
@@ -106,9 +107,9 @@ impl Bridged {
         }
         let pieces = Arc::new(Semaphore::new(PIECES_MAX));
         let outlet = Outlet { stream, parts: parts.clone(), pieces: pieces.clone(), ended: false };
-        let router = router.clone();
+        let (router, browsers) = (router.clone(), browsers.clone());
         let task = tokio::spawn(async move {
-            let response = ask(router, request).await;
+            let response = ask(router, &browsers, request).await;
             outlet.send(response).await;
         });
         Some(Bridged { body: Some(sender), progress, task: task.abort_handle(), pieces, owed: 0 })
@@ -142,12 +143,19 @@ impl Bridged {
     }
 }
 
-async fn ask(mut router: Router, request: Request<Body>) -> Response<Body> {
-    let Ok(response): Result<_, Infallible> = async {
+async fn ask(mut router: Router, browsers: &BrowserGuard, request: Request<Body>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let shown_to = match browsers.judge(&head) {
+        Verdict::Pass(shown_to) => shown_to,
+        Verdict::Answered(response) => return *response,
+    };
+    let request = Request::from_parts(head, body);
+    let Ok(mut response): Result<_, Infallible> = async {
         poll_fn(|context| Service::<Request<Body>>::poll_ready(&mut router, context)).await?;
         router.call(request).await
     }
     .await;
+    browsers::finish(response.headers_mut(), shown_to);
     response
 }
 

@@ -397,7 +397,8 @@ impl Connection {
         let many = std::str::from_utf8(&head.path).is_ok_and(|path| self.front.streams.contains(path));
         let progress = Progress::new(is_grpc, many, self.clock.heard());
         let from = Origin { stream, address: self.address, identity: self.identity.clone(), counted };
-        let bridged = Bridged::begin(&self.front.router, from, head, &self.parts, progress);
+        let bridged =
+            Bridged::begin((&self.front.router, &self.front.browsers), from, head, &self.parts, progress);
         let Some(bridged) = bridged else {
             self.machine.reset(stream, ErrorCode::Protocol);
             self.calls.remove(&stream);

@@ -1,6 +1,7 @@
 //! One connection of HTTP/1, served by hyper: heads and bodies have deadlines, incomplete bodies are charged to
 //! the budget for them, and the connection's slot is busy while a request is under way.
 
+use crate::browsers::{self, Verdict};
 use crate::connections::Place;
 use crate::door::Guest;
 use crate::front::{Front, told, urgent};
@@ -61,6 +62,10 @@ async fn answer(
     }
     let failure = Arc::new(OnceLock::new());
     let (head, body) = request.into_parts();
+    let shown_to = match front.browsers.judge(&head) {
+        Verdict::Pass(shown_to) => shown_to,
+        Verdict::Answered(response) => return Ok(*response),
+    };
     let streams = front.streams.contains(head.uri.path());
     let body = match HttpBody::is_end_stream(&body) {
         true => {
@@ -77,7 +82,8 @@ async fn answer(
         }
     };
     let mut router = front.router.clone();
-    let Ok(response) = router.call(Request::from_parts(head, body)).await;
+    let Ok(mut response) = router.call(Request::from_parts(head, body)).await;
+    browsers::finish(response.headers_mut(), shown_to);
     Ok(match failure.get() {
         Some(Failure::Late) => refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long to arrive\n"),
         Some(Failure::NoRoom) => {
@@ -91,6 +97,7 @@ fn refuse(status: StatusCode, why: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(why));
     *response.status_mut() = status;
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    browsers::protect(response.headers_mut());
     response
 }
 

@@ -6,6 +6,7 @@
 pub mod frame;
 pub mod handshake;
 
+use crate::browsers::BrowserGuard;
 use crate::connections::Place;
 use crate::intake::{Arriving, Intake};
 use axum::Router;
@@ -55,6 +56,8 @@ pub struct Bounds<'a> {
     pub intake: &'a Arc<Intake>,
     /// Of the client, while it has one.
     pub address: Option<SocketAddr>,
+    /// Whose pages may open one.
+    pub browsers: &'a BrowserGuard,
 }
 
 /// Serves the connection if it is a WebSocket's; else returns what was read of it.
@@ -104,7 +107,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let (from, mut to) = tokio::io::split(stream);
-    let accepted = match opening.answer() {
+    let accepted = match opening.answer(bounds.browsers) {
         Ok(accepted) => accepted,
         Err(refusal) => return send(&mut to, refusal.as_bytes()).await,
     };

@@ -14,9 +14,10 @@ use bytes::Bytes;
 use mesh::Handlers;
 use mesh::handler::{Breach, DOCUMENT, Handler};
 use mesh::request::{Reply, Request, Write};
-use script::Scripts;
+use script::Bounded;
 use serde::Deserialize;
 use serde_json::{Value, json as object};
+use server::mesh::merging::ScriptTrouble;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,7 +39,8 @@ struct Given {
 pub async fn list(rest: Rest) -> Result<Response, Refusal> {
     let (_, registered) = now(&rest).await?;
     let built_in = BUILT_IN.iter().map(|name| object!({ "handler": name, "built_in": true }));
-    let scripts = registered.iter().map(|(name, handler)| render(name, handler));
+    let troubles = rest.mesh().script_troubles();
+    let scripts = registered.iter().map(|(name, handler)| render(name, handler, troubles.get(name)));
     Ok(json(&object!({ "handlers": built_in.chain(scripts).collect::<Vec<Value>>() })))
 }
 
@@ -47,19 +49,19 @@ pub async fn get(rest: Rest, Path(name): Path<String>) -> Result<Response, Refus
         return Ok(json(&object!({ "handler": name, "built_in": true })));
     }
     let (_, registered) = now(&rest).await?;
-    let found = registered.get(&name).map(|handler| json(&render(&name, handler)));
+    let trouble = rest.mesh().script_troubles().remove(&name);
+    let found = registered.get(&name).map(|handler| json(&render(&name, handler, trouble.as_ref())));
     found.ok_or_else(|| unknown(&name))
 }
 
 pub async fn put(rest: Rest, Path(name): Path<String>, Whole(body): Whole) -> Result<Response, Refusal> {
     let Given { script } = parse_json(&body, RIGHT)?;
     let tried = script.clone();
-    // Testing takes a while, and a script's errors do not matter here.
-    let verdict = tokio::task::spawn_blocking(move || try_out(&tried)).await;
-    verdict.map_err(|_| Refusal::from(Code::BadHandler))??;
+    // Trying it takes a while.
+    rest.mesh().try_script(move |scripts| try_out(&tried, &scripts)).await??;
     let created = update(&rest, |registered| {
         let created = registered.get(&name).is_none();
-        let next = registered.register(&name, &script, &Scripts::default(), rest.region_id()).map_err(|code| match code {
+        let next = registered.with_tried(&name, &script, rest.region_id()).map_err(|code| match code {
             Code::BadHandler => Refusal::new(
                 code,
                 "a name has 1 to 128 bytes and is not that of a built-in handler; a script has up to 16 KiB",
@@ -80,8 +82,7 @@ pub async fn delete(rest: Rest, Path(name): Path<String>) -> Result<Response, Re
     Ok(json(&object!({ "status": "deleted", "handler": name })))
 }
 
-fn try_out(source: &str) -> Result<(), Refusal> {
-    let scripts = Scripts::default();
+fn try_out(source: &str, scripts: &Bounded) -> Result<(), Refusal> {
     if let Some(flaw) = scripts.flaw(source) {
         return Err(Refusal::new(
             Code::BadHandler,
@@ -89,7 +90,13 @@ fn try_out(source: &str) -> Result<(), Refusal> {
         ));
     }
     let seed = base::checksum::hash64(source.as_bytes(), 0);
-    Handler::Script(source.to_owned()).check(&scripts, seed).map_err(|breach| lawless(&breach))
+    Handler::Script(source.to_owned()).check(scripts, seed).map_err(|breach| match scripts.failure() {
+        Some(failure) => {
+            Refusal::new(Code::LawlessHandler, format!("the script failed on generated values: {failure}"))
+                .with("law", "total")
+        }
+        None => lawless(&breach),
+    })
 }
 
 fn lawless(breach: &Breach) -> Refusal {
@@ -156,9 +163,12 @@ fn unknown(name: &str) -> Refusal {
     )
 }
 
-fn render(name: &str, handler: Handler) -> Value {
-    match handler {
-        Handler::Script(source) => object!({ "handler": name, "script": source }),
+fn render(name: &str, handler: Handler, trouble: Option<&ScriptTrouble>) -> Value {
+    match (handler, trouble) {
+        (Handler::Script(source), None) => object!({ "handler": name, "script": source }),
+        (Handler::Script(source), Some(ScriptTrouble { fell_back, reason })) => {
+            object!({ "handler": name, "script": source, "fell_back": fell_back, "last_failure": reason })
+        }
         _ => object!({ "handler": name, "built_in": true }),
     }
 }
@@ -166,19 +176,24 @@ fn render(name: &str, handler: Handler) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use script::Scripts;
+
+    fn tried(source: &str) -> Result<(), Refusal> {
+        try_out(source, &Scripts::default().until(Instant::now() + Duration::from_secs(60)))
+    }
 
     #[test]
     fn a_lawless_script_is_refused_with_an_example() {
-        let refusal = try_out("left").unwrap_err();
+        let refusal = tried("left").unwrap_err();
         assert_eq!((refusal.code, refusal.status().as_u16()), (Code::LawlessHandler, 400));
         assert_eq!(refusal.body()["law"], "commutative");
-        assert_eq!(try_out("if (").unwrap_err().code, Code::BadHandler);
-        assert!(try_out("larger(left, right)").is_ok());
+        assert_eq!(tried("if (").unwrap_err().code, Code::BadHandler);
+        assert!(tried("larger(left, right)").is_ok());
     }
 
     #[test]
     fn the_script_that_refusals_show_is_taken() {
         let Given { script } = serde_json::from_str(RIGHT).unwrap();
-        assert!(try_out(&script).is_ok());
+        assert!(tried(&script).is_ok());
     }
 }

@@ -15,6 +15,7 @@ use super::refusal::Refusal;
 use super::store::{self, Entry};
 use super::{Rest, data, guard, session, sight, write};
 use crate::audit::Recording;
+use crate::browsers::BrowserGuard;
 use crate::connections::Place;
 use crate::intake::{Arriving, Intake};
 use axum::response::IntoResponse;
@@ -43,11 +44,12 @@ pub struct Quick {
     /// The namespace of requests that name none.
     space: u32,
     intake: Arc<Intake>,
+    browsers: Arc<BrowserGuard>,
 }
 
 impl Quick {
-    pub fn new(rest: Rest, intake: Arc<Intake>) -> Quick {
-        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT), intake }
+    pub fn new(rest: Rest, intake: Arc<Intake>, browsers: Arc<BrowserGuard>) -> Quick {
+        Quick { rest, space: namespaces::id_of(namespaces::DEFAULT), intake, browsers }
     }
 
     /// Serves until the connection ends, or returns it for the routed path, with what was read of it. When the process
@@ -66,7 +68,7 @@ impl Quick {
         let mut asking = Asking { rest: self.rest.clone(), authorization: Vec::new(), address, identity };
         let mut arriving = None;
         loop {
-            match head::parse(&line.heard, &mut familiar) {
+            match head::parse(&line.heard, &mut familiar, &self.browsers) {
                 Heard::Plain(plain) if plain.body_bytes <= self.rest.body_bytes_max() => {
                     self.hear_whole(&mut line, &plain, &mut arriving).await?;
                     arriving = None;

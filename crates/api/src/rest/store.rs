@@ -7,7 +7,7 @@ use super::value::{self, Shown};
 use super::write::{self, Given};
 use super::{Rest, clock, data, date, explain, json, sight};
 use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use base::Code;
 use mesh::Op;
@@ -147,17 +147,18 @@ pub fn live(rest: &Rest, record: Option<Box<Record>>) -> Result<Box<Record>, Ref
     }
 }
 
-/// The bytes alone, under their content type.
+/// The bytes alone, to be saved and never shown: whoever stored them must not speak for this server in a browser.
 pub fn raw(record: &Record) -> Response {
     let json_type = HeaderValue::from_static("application/json");
     let (bytes, content_type) = match &record.body {
         Body::Register(bytes) => {
-            let stored = value::content_type(record).and_then(|kind| HeaderValue::try_from(kind).ok());
-            (bytes.to_vec(), stored.unwrap_or(json_type))
+            (bytes.to_vec(), value::content_type(record).map_or(json_type, value::inert_type))
         }
         _ => (serde_json::to_vec(&value::show(record).0).expect("values can be written as JSON"), json_type),
     };
     let mut response = bytes.into_response();
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static("attachment"));
     response
 }

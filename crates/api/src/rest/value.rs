@@ -4,8 +4,8 @@
 
 use super::json_text;
 use super::refusal::Refusal;
-use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -51,6 +51,31 @@ pub fn content_type(record: &Record) -> Option<&str> {
     let metadata = &record.header.rare.as_ref()?.metadata;
     let (_, kind) = metadata.iter().find(|(name, _)| name == CONTENT_TYPE_NAME)?;
     std::str::from_utf8(kind).ok()
+}
+
+/// Types of which no browser runs anything, whatever the bytes are.
+const INERT_TYPES: [&str; 13] = [
+    "application/json",
+    "application/octet-stream",
+    "application/cbor",
+    "application/msgpack",
+    "application/x-protobuf",
+    "application/gzip",
+    "application/zip",
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "text/plain",
+    "text/csv",
+];
+
+/// The type under which stored bytes are answered: their own if it is inert, else that of any bytes.
+pub fn inert_type(stored: &str) -> HeaderValue {
+    let essence = stored.split(';').next().unwrap_or_default().trim();
+    let is_inert = INERT_TYPES.iter().any(|inert| inert.eq_ignore_ascii_case(essence));
+    let own = is_inert.then(|| HeaderValue::try_from(stored).ok()).flatten();
+    own.unwrap_or(HeaderValue::from_static("application/octet-stream"))
 }
 
 /// Whether the client wants the bytes alone: it asks for bytes, or for the very type that is stored.
@@ -169,7 +194,6 @@ pub fn parts_by_region(record: &Record, name: impl Fn(RegionId) -> String) -> BT
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
     fn headers(name: axum::http::HeaderName, value: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(name, HeaderValue::from_static(value))])
@@ -208,6 +232,26 @@ mod tests {
             let shown = show_whole(value);
             assert_eq!(serde_json::to_string(&shown).unwrap(), value.to_string());
             assert!(serde_json::to_value(&shown).is_ok());
+        }
+    }
+
+    #[test]
+    fn no_stored_type_makes_a_page() {
+        for kind in ["image/png", "text/plain; charset=utf-8", "Application/JSON", "application/octet-stream"]
+        {
+            assert_eq!(inert_type(kind), kind);
+        }
+        for kind in [
+            "text/html",
+            "image/svg+xml",
+            "text/xml",
+            "application/xhtml+xml",
+            "text/javascript",
+            "application/pdf",
+            "",
+            "text/html;text/plain",
+        ] {
+            assert_eq!(inert_type(kind), "application/octet-stream", "{kind}");
         }
     }
 

@@ -27,11 +27,11 @@ async fn both_protocols_are_served_on_one_port_alike() {
     let http1 = tokio::task::spawn_blocking(move || {
         let mut stream = TcpStream::connect(address).unwrap();
         // In pieces: the protocol is not clear from the first.
-        for piece in ["P", "OST /nothing HTTP/1.1\r\nhost: t\r\ncontent-length: 0\r\n\r\n"] {
+        for piece in ["P", "OST /nothing HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"] {
             stream.write_all(piece.as_bytes()).unwrap();
             std::thread::yield_now();
         }
-        stream.write_all(b"GET /version HTTP/1.1\r\nhost: t\r\nconnection: close\r\n\r\n").unwrap();
+        stream.write_all(b"GET /version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

@@ -9,6 +9,7 @@ use crate::config::tls::{self, ClientTls};
 use crate::config::tokens::TokenOptions;
 use crate::config::values::Values;
 use crate::log::Output;
+use api::BrowserSettings;
 use base::limits::RESPONSE_BYTES_MAX;
 use server::config::Mesh;
 use server::{AuditConfig, AuditTarget, AuthConfig, Compaction, Config, Join, Member, PeerSecurity};
@@ -34,6 +35,8 @@ pub struct Checked {
     pub connections_per_address_max: usize,
     /// Memory for incomplete requests.
     pub partial_request_bytes_max: usize,
+    /// Names of this node, and pages that may ask it.
+    pub browsers: BrowserSettings,
     /// Where only probes and metrics are served.
     pub metrics_addrs: Vec<Listen>,
     /// The certificates of those of these ports that use TLS; the data API does as the first client port does.
@@ -112,6 +115,8 @@ fn fits(kind: Kind, text: &str) -> bool {
         Kind::Regions => text.is_empty() || parse_members(text).is_some(),
         Kind::RegionFiles => security::parse_region_files(text).is_some(),
         Kind::Places => text.is_empty() || text.split(',').all(|place| is_host_port(place.trim())),
+        Kind::Hosts => text.is_empty() || text.split(',').all(|host| is_host(host.trim())),
+        Kind::Origins => text.is_empty() || text.split(',').all(|origin| is_origin(origin.trim())),
         Kind::Number { min, max, .. } => text.parse().is_ok_and(|number| (min..=max).contains(&number)),
         Kind::Choice(words) => words.contains(&text),
         Kind::Tokens => TokenOptions::parse(text).is_some(),
@@ -128,6 +133,29 @@ fn is_host_port(text: &str) -> bool {
     let bracketed = host.starts_with('[') && host.ends_with(']');
     let plain = !host.contains([':', '/']);
     is_word(host) && (bracketed || plain) && port.parse::<u16>().is_ok()
+}
+
+/// `*` stands for all, and before a dot for all below.
+fn is_host(text: &str) -> bool {
+    is_word(text) && !text.contains([':', '/']) && !text.trim_start_matches("*.").contains('*') || text == "*"
+}
+
+fn is_origin(text: &str) -> bool {
+    let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    text == "*" || host.is_some_and(|host| is_word(host) && !host.contains(['/', '*']))
+}
+
+fn listed(text: &str) -> Vec<String> {
+    text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect()
+}
+
+/// Names that were configured, and those that others are told.
+fn browsers(values: &Values) -> BrowserSettings {
+    let told = [Id::AdvertiseClient, Id::AdvertiseHttp, Id::AdvertisePeer, Id::AdvertiseRegion];
+    let told = told.map(|id| values.text(id).rsplit_once(':').map_or("", |(host, _)| host).to_owned());
+    let mut hosts = listed(values.text(Id::AllowedHosts));
+    hosts.extend(told);
+    BrowserSettings { hosts, origins: listed(values.text(Id::Cors)) }
 }
 
 fn parse_members(text: &str) -> Option<Vec<Member>> {
@@ -206,6 +234,7 @@ fn assemble(values: &Values) -> Checked {
         connections_max: bytes(Id::ConnectionsMax),
         connections_per_address_max: bytes(Id::ConnectionsPerAddressMax),
         partial_request_bytes_max: bytes(Id::PartialRequestBytesMax),
+        browsers: browsers(values),
         metrics_addrs: vec![],
         tls,
         config,

@@ -36,6 +36,10 @@ pub enum Kind {
     RegionFiles,
     /// Hosts and ports, separated by commas; may be empty.
     Places,
+    /// Names of hosts, separated by commas; may be empty.
+    Hosts,
+    /// Origins of pages, separated by commas; may be empty.
+    Origins,
     Number {
         unit: &'static str,
         min: u64,
@@ -149,6 +153,10 @@ settings! {
         "How many of them one address may have, or a /64 network of IPv6; 0 for half. This machine has seven eighths.";
     PartialRequestBytesMax "partial-request-bytes-max" number("bytes", 16 * MIB, 64 * GIB), Count(256 * MIB),
         "Memory for incomplete requests; what does not fit is refused.";
+    AllowedHosts "allowed-hosts" Kind::Hosts, Value(""),
+        "Names by which HTTP requests may ask for this node, beside loopback's, addresses and what it advertises; * for all.";
+    Cors "cors" Kind::Origins, Value(""),
+        "Origins whose pages may read and write here by a browser; * for all.";
     TxnOpsMax "txn-ops-max" number("operations", 1, limits::TXN_OPS_MAX as u64),
         Count(limits::TXN_OPS_MAX_DEFAULT as u64),
         "Compares, successes or failures that one transaction may hold.";
@@ -254,6 +262,8 @@ impl Setting {
             Kind::Members | Kind::Regions => "NAME=HOST:PORT,...",
             Kind::RegionFiles => "REGION=FILE,...",
             Kind::Places => "HOST:PORT,...",
+            Kind::Hosts => "HOST,...",
+            Kind::Origins => "ORIGIN,...",
             Kind::Number { .. } => "N",
             Kind::Choice(_) => "WORD",
             Kind::LogFilter => "LEVEL",
@@ -281,6 +291,15 @@ impl Setting {
                 "region=file, or several separated by commas, as eu-west=/etc/althing/eu-west".to_owned()
             }
             Kind::Places => "a host and a port, or several separated by commas, as 10.0.0.1:2380".to_owned(),
+            Kind::Hosts => {
+                "the name of a host, or several separated by commas, as db.example.com,*.db.example.com, \
+                            or * for all"
+                    .to_owned()
+            }
+            Kind::Origins => {
+                "an origin, or several separated by commas, as https://app.example.com, or * for all"
+                    .to_owned()
+            }
             Kind::Number { unit, min, max } => format!("a number of {unit} from {min} to {max}"),
             Kind::Choice(words) => format!("one of {}", words.join(", ")),
             Kind::LogFilter => "a level or a list of directives, as info or info,server=debug".to_owned(),

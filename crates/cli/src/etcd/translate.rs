@@ -31,11 +31,14 @@ pub fn translate(given: &[Given]) -> Result<Checked, Problems> {
         return Err(Problems(translation.problems));
     }
     let warnings = std::mem::take(&mut translation.warnings);
+    let told = translation.urls("advertise-client-urls");
     let mut checked = check::check(&gather::from_given(&translation.settings))?;
     if places.exists {
         checked.config.join = others_of(&checked.config);
     }
     checked.config.compaction = places.compaction;
+    let hosts = told.iter().filter_map(|url| url.place.rsplit_once(':')).map(|(host, _)| host.to_owned());
+    checked.browsers.hosts.extend(hosts);
     checked.client_addrs = places.clients;
     checked.metrics_addrs = places.metrics;
     // etcd has no such port; a variable enables it.
@@ -104,6 +107,8 @@ impl Translation<'_> {
         self.copy("max-txn-ops", Id::TxnOpsMax);
         self.copy("snapshot-catchup-entries", Id::LogKeepEntries);
         self.copy("experimental-snapshot-catchup-entries", Id::LogKeepEntries);
+        self.copy("host-whitelist", Id::AllowedHosts);
+        self.copy("cors", Id::Cors);
         self.take_quota();
         self.take_auth();
         self.take_request_timeout();

@@ -225,7 +225,7 @@ impl Lines {
         let credentials =
             if token.is_empty() { String::new() } else { format!("authorization: {token}\r\n") };
         let head = format!(
-            "POST /v3/watch HTTP/1.1\r\nhost: test\r\n{credentials}content-length: {}\r\n\r\n",
+            "POST /v3/watch HTTP/1.1\r\nhost: localhost\r\n{credentials}content-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all((head + &body).as_bytes()).unwrap();

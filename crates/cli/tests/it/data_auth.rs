@@ -97,7 +97,7 @@ impl Kept {
     pub fn call(&mut self, method: &str, path: &str, headers: &str, body: &str) -> u16 {
         let length =
             if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: test\r\n{headers}{length}\r\n{body}");
+        let request = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}{length}\r\n{body}");
         self.0.write_all(request.as_bytes()).unwrap();
         let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
         loop {

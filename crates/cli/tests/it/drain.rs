@@ -70,7 +70,7 @@ fn an_idle_member_stops_at_once_on_sigint() {
 /// Opens a request that never ends, so that draining has something to wait for.
 fn hang(member: &Member) -> TcpStream {
     let mut stream = TcpStream::connect(member.client).unwrap();
-    let head = "POST /etcdserverpb.KV/Put HTTP/1.1\r\nhost: test\r\ncontent-type: application/grpc\r\n\
+    let head = "POST /etcdserverpb.KV/Put HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\n\
                 content-length: 100\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&[0, 0, 0, 0, 95]).unwrap();

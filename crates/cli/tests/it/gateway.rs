@@ -158,7 +158,8 @@ fn watch_lines(address: SocketAddr, body: &str) -> impl Iterator<Item = String> 
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let len = body.len();
-    write!(stream, "POST /v3/watch HTTP/1.1\r\nhost: test\r\ncontent-length: {len}\r\n\r\n{body}").unwrap();
+    write!(stream, "POST /v3/watch HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len}\r\n\r\n{body}")
+        .unwrap();
     BufReader::new(stream).lines().map(Result::unwrap).filter(|line| line.starts_with('{'))
 }
 

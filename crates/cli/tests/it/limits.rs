@@ -55,8 +55,10 @@ fn is_closed(mut stream: TcpStream) -> bool {
 /// Asks on connections of its own until it is answered: an idle one may have to be closed first.
 fn answers(address: SocketAddr, target: &str) {
     until("a new connection is served", || {
-        let mut stream =
-            say(address, format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes());
+        let mut stream = say(
+            address,
+            format!("GET {target} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes(),
+        );
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         answer.starts_with("HTTP/1.1 200").then_some(())
@@ -93,7 +95,8 @@ fn connections_never_take_the_last_descriptor() {
 fn watch(address: SocketAddr) -> TcpStream {
     let mut stream = connect(address);
     let body = r#"{"create_request":{"key":"YQ=="}}"#;
-    let head = format!("POST /v3/watch HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head =
+        format!("POST /v3/watch HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     stream.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
     let mut answer = Vec::new();
     while !answer.windows(9).any(|part| part == b"\"created\"") {
@@ -120,7 +123,8 @@ fn idle_connections_make_place_and_busy_ones_do_not() {
     // Probes are answered still; everything else is refused.
     let ask = |target: &str| member.http("GET", target);
     assert_eq!((ask("/health").status, ask("/nothing").status), (200, 429));
-    let refused = say(member.client, b"POST /v3/kv/range HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+    let refused =
+        say(member.client, b"POST /v3/kv/range HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
     assert!(is_closed(refused));
     for watch in &mut watches {
         watch.set_nonblocking(true).unwrap();
@@ -240,9 +244,9 @@ fn many_large_requests_of_one_connection_become_whole_one_after_the_other() {
 fn slow_clients_are_cut_on_every_port() {
     let member = Plan::single().start_ready();
     let rest = member.rest.unwrap();
-    let body = "POST /v3/kv/put HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n{";
-    let data = "PUT /v1/data/a HTTP/1.1\r\nhost: a\r\ncontent-length: 900\r\n\r\n{";
-    let odd = "PUT /v1/data/a HTTP/1.1\r\nhost: a\r\nx-odd: 1\r\ncontent-length: 900\r\n\r\n{";
+    let body = "POST /v3/kv/put HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n{";
+    let data = "PUT /v1/data/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n{";
+    let odd = "PUT /v1/data/a HTTP/1.1\r\nhost: localhost\r\nx-odd: 1\r\ncontent-length: 900\r\n\r\n{";
     let put = [PREFACE, &put_head(1), &frame(0, 0, 1, &part_of_message(100))].concat();
     let slow: Vec<(SocketAddr, &[u8])> = vec![
         (member.client, b"GET /health HTTP/1.1\r\nhost"),

@@ -66,7 +66,7 @@ impl Book {
     fn put(&self, client: u64, n: u64, key: &str) -> bool {
         let body = format!(r#"{{"key":"{key}","value":"{n}"}}"#);
         let request = format!(
-            "POST /api/v1/store/keys HTTP/1.1\r\nhost: t\r\nconnection: close\r\nx-request-id: {client}/{n}\r\n\
+            "POST /api/v1/store/keys HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nx-request-id: {client}/{n}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );

@@ -146,7 +146,8 @@ fn the_gateway_takes_the_id_as_a_header() {
     let post = || {
         let body = r#"{"key":"aw==","value":"dg=="}"#;
         let mut stream = TcpStream::connect(&address).unwrap();
-        let head = "POST /v3/kv/put HTTP/1.1\r\nhost: x\r\nconnection: close\r\nalthing-request-id: 5-1";
+        let head =
+            "POST /v3/kv/put HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nalthing-request-id: 5-1";
         write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

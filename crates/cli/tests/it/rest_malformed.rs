@@ -181,7 +181,7 @@ fn what_is_too_large_is_refused_and_costs_little() {
     assert_eq!(rest.call("PUT", "/v1/data/big", &[("content-type", "image/png")], &fits).status, 200);
     rest.delete("/v1/data/big");
     // It says that gigabytes come, and sends none.
-    let head = "PUT /v1/data/big HTTP/1.1\r\nhost: t\r\ncontent-length: 9999999999\r\n\r\nxx";
+    let head = "PUT /v1/data/big HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9999999999\r\n\r\nxx";
     let mut stream = TcpStream::connect(rest.0).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(head.as_bytes()).unwrap();

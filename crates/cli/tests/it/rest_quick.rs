@@ -29,7 +29,7 @@ fn converse(rest: Rest, said: &str) -> Vec<(String, String)> {
 
 fn request(method: &str, target: &str, extra: &str, body: &str) -> String {
     let length = if body.is_empty() { String::new() } else { format!("content-length: {}\r\n", body.len()) };
-    format!("{method} {target} HTTP/1.1\r\nHost: test\r\n{extra}{length}\r\n{body}")
+    format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{extra}{length}\r\n{body}")
 }
 
 /// What does not depend on the moment: the lines of the head, sorted, and the body. Of writes, whose answers have their

@@ -1,8 +1,9 @@
 //! Custom values: the handler of a key merges a write with the local value, and folds concurrent values when they are read.
-//! Replicas store and merge siblings; handlers do not change that.
+//! Replicas store and merge siblings; handlers do not change that. Values whose handler is a script are returned as
+//! siblings, and a write to them is applied as it is: the shell runs scripts (ADR 57).
 
 use super::{Mesh, Note, Turn};
-use crate::handler::{Folded, Handlers, Script};
+use crate::handler::{Folded, Handler, Handlers, NoScript};
 use crate::op::{Attributes, Op};
 use crate::record::{Body, Kind, Record};
 use crate::request::{Reply, Write};
@@ -10,12 +11,6 @@ use base::Code;
 use bytes::Bytes;
 
 impl Mesh {
-    /// Sets the runner of scripts.
-    pub fn with_script(mut self, script: Box<dyn Script + Send>) -> Mesh {
-        self.script = script;
-        self
-    }
-
     pub(super) fn step_handlers(&mut self, handlers: Handlers) {
         self.handlers = handlers;
     }
@@ -31,8 +26,11 @@ impl Mesh {
 
     fn fold(&self, t: &mut Turn<'_>, name: &[u8], body: &Body) -> Option<Bytes> {
         let Body::Siblings(siblings) = body else { return None };
-        let Folded { value, fell_back } =
-            self.handlers.fold(&String::from_utf8_lossy(name), siblings, &*self.script)?;
+        let name_text = String::from_utf8_lossy(name);
+        if self.handlers.get(&name_text).as_ref().is_some_and(Handler::is_script) {
+            return None;
+        }
+        let Folded { value, fell_back } = self.handlers.fold(&name_text, siblings, &NoScript)?;
         if fell_back {
             t.out.notes.push(Note::HandlerFellBack { handler: Bytes::copy_from_slice(name) });
         }
@@ -51,9 +49,12 @@ impl Mesh {
         let local = local.filter(|local| local.kind == Kind::Custom && local.is_live(t.now.wall_ms))?;
         let named = write.attributes.handler.clone().or_else(|| handler_of(local));
         let name = named.clone().unwrap_or_default();
-        let here = self.fold(t, &name, &local.body);
         let handler = self.handlers.get(&String::from_utf8_lossy(&name));
-        let merged = handler.zip(here).and_then(|(handler, here)| handler.merge(&*self.script, &here, new));
+        if handler.as_ref().is_some_and(Handler::is_script) {
+            return None;
+        }
+        let here = self.fold(t, &name, &local.body);
+        let merged = handler.zip(here).and_then(|(handler, here)| handler.merge(&NoScript, &here, new));
         let context = Some(local.context.clone());
         let attributes = Attributes { context, handler: named, ..write.attributes.clone() };
         Some(Write { op: Op::Put(merged.unwrap_or_else(|| new.clone())), attributes, ..write.clone() })

@@ -36,7 +36,7 @@ pub struct Abroad {
 
 #[derive(Clone)]
 pub struct MeshHandle {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     /// Where answers gather for the thread that asks.
     lane: Option<Lane>,
 }

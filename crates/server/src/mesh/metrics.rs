@@ -95,6 +95,8 @@ pub(crate) struct Metrics {
     regions: Vec<(ByRegion, ReadRegion)>,
     gauges: Figures<Gauge, MeshStatus, i64>,
     counters: Figures<Counter, Counts, u64>,
+    /// By what became of it.
+    script_merges: Family<[Label; 1], Counter>,
 }
 
 impl Metrics {
@@ -117,7 +119,10 @@ impl Metrics {
             regions: registered_regions(registry),
             gauges: registered_gauges(registry),
             counters: registered_counters(registry),
+            script_merges: Family::default(),
         };
+        let (name, help) = ("althing_mesh_script_merges", "Custom values that a script was to merge");
+        registry.register(name, help, metrics.script_merges.clone());
         let (name, help) =
             ("althing_mesh_log_fsync_duration_seconds", "How long it takes to make rows durable");
         registry.register(name, help, metrics.log_fsync_seconds.clone());
@@ -129,6 +134,10 @@ impl Metrics {
     pub fn answered(&self, asked: Asked, reply: &Reply, took: Duration) {
         self.requests[asked as usize][Outcome::of(reply) as usize].inc();
         self.seconds[asked as usize].observe(took.as_secs_f64());
+    }
+
+    pub fn merged(&self, outcome: &'static str) {
+        self.script_merges.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Before they are read.

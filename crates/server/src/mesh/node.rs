@@ -33,7 +33,6 @@ use mesh::tidings::Tidings;
 use mesh::{Dot, Mesh, Now, RegionId, Room};
 use mesh_node::{AskedAt, Coord, Document, Driver, HeldFor, Input, Output, Proposal, Settings};
 use node::Work;
-use script::Scripts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -167,7 +166,7 @@ impl Loop {
         let view = store.view();
         let log = Writer::new(RowLog::new(core.clone(), log));
         let me = settings.me;
-        let driver = Driver::new(settings, life.life(), replayed, &*view, Box::new(Scripts::default()));
+        let driver = Driver::new(settings, life.life(), replayed, &*view);
         core.mesh.addresses.set(driver.address_book().clone());
         let new = Loop {
             peers,

@@ -6,7 +6,6 @@ use super::Event;
 use base::{ClusterId, Instant, NodeId, Rng, Token};
 use disk::{Disk, SimDisk};
 use engine::{LifeFile, MeshFiles, MeshLog, MeshParams, MeshStore};
-use mesh::handler::NoScript;
 use mesh::mesh::Persist;
 use mesh::overlay::Flush;
 use mesh::{Epoch, Mesh, Now, RegionId, Regions, Room};
@@ -117,7 +116,7 @@ impl Host {
             MeshParams { log_segment_bytes: SEGMENT_BYTES, cache_bytes: CACHE_BYTES, fresh_incarnation };
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
         let MeshFiles { log, store, replayed, life, .. } = engine::open_mesh(disk, &params)?;
-        let driver = Driver::new(settings, life.life(), replayed, &*store.view(), Box::new(NoScript));
+        let driver = Driver::new(settings, life.life(), replayed, &*store.view());
         Ok(Process {
             driver,
             log,

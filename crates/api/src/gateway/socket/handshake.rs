@@ -2,6 +2,7 @@
 //! The head of anything else is left to the HTTP server. A page of another origin is refused: the browser of a
 //! logged-in user would let it read and write with that user's rights.
 
+use crate::browsers::BrowserGuard;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, ORIGIN, TRANSFER_ENCODING, UPGRADE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
@@ -71,7 +72,7 @@ impl Opening {
     }
 
     /// The head of the answer: that it begins, or why it does not.
-    pub fn answer(&self) -> Result<String, &'static str> {
+    pub fn answer(&self, browsers: &BrowserGuard) -> Result<String, &'static str> {
         let key = self.text(KEY);
         if self.text(VERSION) != "13" {
             return Err(
@@ -81,7 +82,12 @@ impl Opening {
         if STANDARD.decode(key).is_ok_and(|key| key.len() != 16) || key.is_empty() {
             return Err("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
-        if !self.is_of_one_origin() {
+        let host = self.text(HOST);
+        if !browsers.allows_host(host.as_bytes()) {
+            return Err("HTTP/1.1 421 Misdirected Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+        // Programs name no origin.
+        if self.headers.get(ORIGIN).is_some() && !browsers.allows_origin(self.text(ORIGIN), host) {
             return Err("HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
         }
         let accepted = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &[key.as_bytes(), SALT].concat());
@@ -94,13 +100,6 @@ impl Opening {
              sec-websocket-accept: {}\r\n\r\n",
             STANDARD.encode(accepted)
         ))
-    }
-
-    /// Programs name no origin.
-    fn is_of_one_origin(&self) -> bool {
-        let Some(origin) = self.headers.get(ORIGIN) else { return true };
-        let host = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, host)| host);
-        host.is_some_and(|host| host.eq_ignore_ascii_case(self.text(HOST)))
     }
 
     /// The request that the messages are the body of. As for etcd, its method is what the query says.
@@ -127,7 +126,7 @@ mod tests {
 
     fn opening(more: &str) -> Opening {
         let head = format!(
-            "GET /v3/watch?method=POST HTTP/1.1\r\nHost: a:1\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n{more}\r\n"
+            "GET /v3/watch?method=POST HTTP/1.1\r\nHost: localhost:1\r\nUpgrade: WebSocket\r\nConnection: Upgrade\r\n{more}\r\n"
         );
         match hear(head.as_bytes()) {
             Heard::Upgrade { len, opening } if len == head.len() => opening,
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_answer_is_that_of_the_rfc() {
-        let answer = opening(GOOD).answer().unwrap();
+        let answer = opening(GOOD).answer(&BrowserGuard::default()).unwrap();
         assert!(answer.contains("\r\nsec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{answer}");
         let request = opening(GOOD).request(Body::empty()).unwrap();
         assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/v3/watch"));
@@ -148,7 +147,12 @@ mod tests {
     #[test]
     fn a_token_comes_as_a_protocol() {
         let with_token = format!("{GOOD}Sec-WebSocket-Protocol: Bearer, abc.7\r\n");
-        assert!(opening(&with_token).answer().unwrap().contains("sec-websocket-protocol: Bearer\r\n"));
+        assert!(
+            opening(&with_token)
+                .answer(&BrowserGuard::default())
+                .unwrap()
+                .contains("sec-websocket-protocol: Bearer\r\n")
+        );
         let request = opening(&with_token).request(Body::empty()).unwrap();
         assert_eq!(request.headers()[AUTHORIZATION], "Bearer abc.7");
     }
@@ -156,7 +160,8 @@ mod tests {
     #[test]
     fn pages_of_other_origins_and_broken_handshakes_are_refused() {
         let status = |more: &str| {
-            opening(more).answer().unwrap_or_else(|refused| refused.to_owned())[9..12].to_owned()
+            opening(more).answer(&BrowserGuard::default()).unwrap_or_else(|refused| refused.to_owned())[9..12]
+                .to_owned()
         };
         for (more, expected) in [
             ("", "426"),
@@ -165,7 +170,7 @@ mod tests {
             ("Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhl\r\n", "400"),
             (&format!("{GOOD}Origin: http://evil.example\r\n"), "403"),
             (&format!("{GOOD}Origin: null\r\n"), "403"),
-            (&format!("{GOOD}Origin: http://a:1\r\n"), "101"),
+            (&format!("{GOOD}Origin: http://localhost:1\r\n"), "101"),
         ] {
             assert_eq!(status(more), expected, "{more}");
         }

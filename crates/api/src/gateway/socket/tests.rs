@@ -18,7 +18,8 @@ fn router() -> Router {
 
 async fn serve_bounded(server: &mut DuplexStream) -> Option<Bytes> {
     let place = Connections::new(ConnectionLimits::default()).admit([127, 0, 0, 1].into()).unwrap();
-    let bounds = Bounds { place: &place, intake: &Intake::new(1_000_000), address: None };
+    let (intake, browsers) = (Intake::new(1_000_000), BrowserGuard::default());
+    let bounds = Bounds { place: &place, intake: &intake, address: None, browsers: &browsers };
     serve(server, &router(), bounds).await
 }
 
@@ -26,7 +27,7 @@ async fn open(target: &str) -> (DuplexStream, tokio::task::JoinHandle<Option<Byt
     let (mut client, mut server) = duplex(1024);
     let serving = tokio::spawn(async move { serve_bounded(&mut server).await });
     let head = format!(
-        "GET {target} HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
+        "GET {target} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n\
          sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     client.write_all(head.as_bytes()).await.unwrap();

@@ -43,7 +43,11 @@ const PARAMS: [(&str, Kind, &str); 35] = [
     ),
     ("timeout_ms", Kind::Number, "How long to wait for replicas"),
     ("explain", Kind::Flag, "Tell where the key lies, who was counted and how long it took"),
-    ("raw", Kind::Flag, "Answer with the bytes alone, under their content type"),
+    (
+        "raw",
+        Kind::Flag,
+        "Answer with the bytes alone, as an attachment; under their content type if no browser runs it",
+    ),
     ("ttl", Kind::Number, "Seconds to live, for a value that is sent as bytes"),
     ("start", Kind::Text, "The first key, included"),
     ("end", Kind::Text, "The key behind the last one, not included"),

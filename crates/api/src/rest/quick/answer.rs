@@ -3,6 +3,7 @@
 //! answer comes from the handlers, and is only written as HTTP/1.1 here.
 
 use super::super::{Rest, clock, date, session, value};
+use crate::browsers;
 use axum::body::to_bytes;
 use axum::http::HeaderValue;
 use axum::response::Response;
@@ -110,7 +111,7 @@ pub fn done_in_data(rest: &Rest, record: &Record, seen: Option<&HeaderValue>, ou
 
 /// Writes a head and a body, and the length of the body between them.
 fn respond(out: &mut Vec<u8>, head: impl FnOnce(&mut Vec<u8>), body: impl FnOnce(&mut Vec<u8>)) {
-    put(out, &[b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"]);
+    put(out, &[b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\n"]);
     head(out);
     let mut said = Vec::with_capacity(BODY_BYTES_USUAL);
     body(&mut said);
@@ -157,7 +158,8 @@ fn put_number(out: &mut Vec<u8>, number: u64) {
 
 /// Any response as HTTP/1.1 writes it; its length is always included.
 pub async fn render(response: Response, out: &mut Vec<u8>) {
-    let (head, body) = response.into_parts();
+    let (mut head, body) = response.into_parts();
+    browsers::protect(&mut head.headers);
     let body = to_bytes(body, usize::MAX).await.expect("our handlers answer with whole bodies");
     let status = head.status;
     let reason = status.canonical_reason().unwrap_or("").as_bytes();
@@ -181,14 +183,14 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 7\r\n\r\n{\"a\":1}"
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\ncontent-length: 7\r\n\r\n{\"a\":1}"
         );
         let mut out = Vec::new();
         respond(&mut out, |out| put(out, &[b"x: y\r\n"]), |out| put(out, &[b"{\"a\":1}"]));
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,
-            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx: y\r\ncontent-length: 7\r\n\r\n{\"a\":1}"
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-content-type-options: nosniff\r\nx: y\r\ncontent-length: 7\r\n\r\n{\"a\":1}"
         );
     }
 }

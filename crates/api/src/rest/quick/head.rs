@@ -3,6 +3,7 @@
 //! unusual. Whatever the bytes are, nothing panics.
 
 use crate::audit;
+use crate::browsers::BrowserGuard;
 use crate::rest::identity::PASSED_ON;
 use crate::rest::session;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -57,6 +58,7 @@ pub struct Familiar {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers {
     length: Option<usize>,
+    has_host: bool,
     /// As it was sent; empty if it was not.
     pub authorization: Vec<u8>,
     /// A proxy asks for another client.
@@ -73,7 +75,8 @@ impl Familiar {
     }
 }
 
-pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
+/// A `Host` that is not allowed is the router's to refuse; one that is familiar was allowed.
+pub fn parse(bytes: &[u8], familiar: &mut Familiar, browsers: &BrowserGuard) -> Heard {
     let Some(first) = bytes.iter().position(|byte| *byte == b'\n').map(|end| end + 1) else {
         return Heard::Part;
     };
@@ -85,7 +88,7 @@ pub fn parse(bytes: &[u8], familiar: &mut Familiar) -> Heard {
             Err(BareLineFeed) => return Heard::Unusual,
         };
         let headers = &bytes[first..head_bytes];
-        match parse_headers(&headers[..headers.len() - 2]) {
+        match parse_headers(&headers[..headers.len() - 2], browsers) {
             Some(parsed) => *familiar = Familiar { bytes: headers.to_vec(), headers: parsed },
             None => return Heard::Unusual,
         }
@@ -153,7 +156,7 @@ const UNUSUAL: [&str; 7] =
     ["transfer-encoding", "expect", "upgrade", "te", "trailer", "origin", "sec-fetch-site"];
 
 /// None if they demand something that only the router supports, or are malformed.
-fn parse_headers(bytes: &[u8]) -> Option<Headers> {
+fn parse_headers(bytes: &[u8], browsers: &BrowserGuard) -> Option<Headers> {
     let mut headers = Headers::default();
     for header in bytes.split_inclusive(|byte| *byte == b'\n') {
         let header = header.strip_suffix(b"\r\n")?;
@@ -162,6 +165,11 @@ fn parse_headers(bytes: &[u8]) -> Option<Headers> {
         let is_malformed = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
         if name.is_empty() || !name.iter().all(is_letter_of_a_name) || value.iter().any(is_malformed) {
             return None;
+        }
+        if name.eq_ignore_ascii_case(b"host") {
+            let is_first = !std::mem::replace(&mut headers.has_host, true);
+            (is_first && browsers.allows_host(value)).then_some(())?;
+            continue;
         }
         headers.take(name, value)?;
     }
@@ -252,11 +260,11 @@ pub fn is_plain(key: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const HOST2: &str = "host: a\r\nUser-Agent: curl/8\r\n";
-    const HOST: &str = "host: a\r\nUser-Agent: curl/8\r\naccept: */*\r\n";
+    const HOST2: &str = "host: localhost\r\nUser-Agent: curl/8\r\n";
+    const HOST: &str = "host: localhost\r\nUser-Agent: curl/8\r\naccept: */*\r\n";
 
     fn parse(bytes: &[u8]) -> Heard {
-        super::parse(bytes, &mut Familiar::default())
+        super::parse(bytes, &mut Familiar::default(), &BrowserGuard::default())
     }
 
     fn wish(head: &str) -> Option<(What, &str, usize)> {
@@ -321,6 +329,8 @@ mod tests {
         }
         for header in [
             "origin: http://a",
+            "host: evil.example",
+            "host: localhost\r\nhost: localhost",
             "x-request-id: 1\r\nx-request-id: 2",
             "authorization: a\r\nauthorization: b",
             "upgrade: h2c",
@@ -350,14 +360,20 @@ mod tests {
         let headers = "Authorization: Bearer t\r\ntraceparent: 00-a-b-01\r\nX-Forwarded-For: 10.0.0.1\r\nCookie: a=b\r\n\
                        X-Session-Token: s\r\nX-Request-Id: r\r\nAccept: text/plain\r\n";
         let head = format!("GET /v1/data/k HTTP/1.1\r\n{HOST2}{headers}\r\n");
-        assert!(matches!(super::parse(head.as_bytes(), &mut familiar), Heard::Plain(_)));
+        assert!(matches!(
+            super::parse(head.as_bytes(), &mut familiar, &BrowserGuard::default()),
+            Heard::Plain(_)
+        ));
         let Headers { authorization, meant, .. } = familiar.headers();
         assert_eq!(authorization, b"Bearer t");
         let meant: Vec<&str> = meant.keys().map(HeaderName::as_str).collect();
         assert_eq!(meant, ["x-session-token", "x-request-id", "accept"]);
         let plain = format!("GET /v1/data/k HTTP/1.1\r\n{HOST}traceparent: 1\r\n\r\n");
-        assert!(matches!(super::parse(plain.as_bytes(), &mut familiar), Heard::Plain(_)));
-        assert_eq!(familiar.headers(), &Headers::default());
+        assert!(matches!(
+            super::parse(plain.as_bytes(), &mut familiar, &BrowserGuard::default()),
+            Heard::Plain(_)
+        ));
+        assert_eq!(familiar.headers(), &Headers { has_host: true, ..Headers::default() });
     }
 
     #[test]
@@ -380,7 +396,11 @@ mod tests {
             "GET /v1/data/other HTTP/1.1\r\n\r\n".to_owned(),
         ];
         for head in heads {
-            assert_eq!(super::parse(head.as_bytes(), &mut familiar), parse(head.as_bytes()), "{head}");
+            assert_eq!(
+                super::parse(head.as_bytes(), &mut familiar, &BrowserGuard::default()),
+                parse(head.as_bytes()),
+                "{head}"
+            );
         }
     }
 }
