@@ -84,6 +84,7 @@ fn start(
         security: Arc::new(Security::new(Guard::open())),
         on_round_trip,
         on_question,
+        trusts_this_machine: true,
     };
     let deliver = move |event| {
         deliver(event);
